@@ -1,0 +1,43 @@
+# Everything happens in one virtual environment, made on first use. Needs Python 3.11+ and make, nothing else.
+#   make demo    the whole lifecycle on this machine, offline, ending with a trained policy
+#   make test    the tests          make check   lint and types          make bench   the benchmarks
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# A CPU build of torch: local package files first, then this index. Set TORCH_INDEX= to use pip's default index
+# (which may mean a CUDA build of several gigabytes).
+TORCH_VERSION ?= 2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo demo-quick test check bench test-faults install clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml scripts/install.sh
+	PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" bash scripts/install.sh
+	touch $@
+
+demo: install
+	$(BIN)/agentworld demo $(ARGS)
+
+demo-quick: install
+	$(BIN)/agentworld demo --quick $(ARGS)
+
+test: install
+	$(BIN)/python -m pytest -m "not faults" $(ARGS)
+
+test-faults: install
+	$(BIN)/python -m pytest -m faults $(ARGS)
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,132 @@
+"""One base error; each subclass is a stable code with its HTTP status.
+
+The message says what is wrong, `path` where (a JSON path or file position), `hint` what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class AgentWorldError(Exception):
+    """A fault of ours that has no narrower class."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.hint = hint
+
+    def to_dict(self) -> dict[str, Any]:
+        """The control API's error body: ``{"error": {"code", "message", "path", "hint"}}``."""
+        return {"error": {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}}
+
+    def one_line(self) -> str:
+        """The error as the command line prints it."""
+        where = f" (at {self.path})" if self.path else ""
+        what_to_do = f". {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{what_to_do}"
+
+
+class InvalidRequestError(AgentWorldError):
+    """The caller sent something that cannot be taken."""
+
+    code = "invalid_request"
+    status = 400
+
+
+class ConfigError(InvalidRequestError):
+    """A configuration file, option or environment variable is wrong or missing."""
+
+    code = "invalid_config"
+
+
+class QueryError(InvalidRequestError):
+    """A `where` expression or a cursor cannot be read."""
+
+    code = "invalid_query"
+
+
+class ContextLengthError(InvalidRequestError):
+    """The prompt and the reply asked for are longer than the engine takes."""
+
+    code = "context_length_exceeded"
+
+
+class UnauthorizedError(AgentWorldError):
+    """No key, or one that is not known."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class ForbiddenError(AgentWorldError):
+    """The key does not allow this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class NotFoundError(AgentWorldError):
+    """No such record or route."""
+
+    code = "not_found"
+    status = 404
+
+
+class ConflictError(AgentWorldError):
+    """The same id was used for different content."""
+
+    code = "conflict"
+    status = 409
+
+
+class StaleLeaseError(ConflictError):
+    """The lease has ended or was handed to another consumer; its epoch is old."""
+
+    code = "stale_lease"
+
+
+class TooLargeError(AgentWorldError):
+    """A body is over the limit."""
+
+    code = "too_large"
+    status = 413
+
+
+class EngineError(AgentWorldError):
+    """The engine answered with an error or with something that cannot be used."""
+
+    code = "engine_error"
+    status = 502
+
+
+class EngineUnreachableError(EngineError):
+    """Nothing answers at the engine's address."""
+
+    code = "engine_unreachable"
+    status = 503
+
+
+class PausedError(AgentWorldError):
+    """The gateway is paused and takes no new calls."""
+
+    code = "paused"
+    status = 503
+
+
+class PoolError(AgentWorldError):
+    """The pool could not be read or written."""
+
+    code = "pool_error"
+    status = 503
+
+
+class PoolFullError(PoolError):
+    """The disk that holds the pool is full; nothing was written."""
+
+    code = "pool_full"
+    status = 507
