@@ -1,0 +1,186 @@
+"""What every store offers. Gateway, trainers and API know only this; they see no SQL.
+
+All methods are synchronous and safe to call from any thread; the stores group writes of many threads into one commit.
+`submit_*` return at once with a future that is done after the commit, for event loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from agentworld.records import (
+    Batch,
+    BatchSpec,
+    Event,
+    NewTrajectory,
+    Policy,
+    Reward,
+    Step,
+    TerminalStatus,
+    Trajectory,
+)
+
+T = TypeVar("T")
+Outcome = Literal["stored", "duplicate", "conflict", "late", "rejected"]
+
+
+class AppendResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one step of a batch; a rejected or conflicting one does not fail the others.
+
+    stored: new. duplicate: the same content was there under this id. conflict: other content is there under this id,
+    which stays. late: stored, but its trajectory had ended, so it is excluded. rejected: not stored, `reason` says why.
+    """
+
+    step_id: str
+    outcome: Outcome
+    step_index: int | None = None
+    reason: str | None = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a listing; `next_cursor` is null on the last."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class PoolStats(msgspec.Struct, frozen=True):
+    """Counters that the writes keep; tokens_flat is what storing each step's whole sequence would take."""
+
+    trajectories: dict[str, int]
+    steps: int
+    exchanges: int
+    excluded_steps: int
+    tokens_flat: int
+    tokens_stored: int
+    message_nodes: int
+    rewards: int
+    batches: dict[str, int]
+    last_event: int
+
+
+class GatewayState(msgspec.Struct, frozen=True):
+    """Shared server state that is read at dispatch."""
+
+    policies: dict[str, Policy]
+    paused: bool = False
+
+
+@runtime_checkable
+class Pool(Protocol):
+    """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
+
+    url: str
+
+    # --- trajectories -----------------------------------------------------------------------------------------
+    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+        """Create, or return the one that is there; ConflictError where it was created with other settings."""
+
+    def complete_trajectory(
+        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+    ) -> Trajectory:
+        """End a trajectory; the same status again changes nothing, another is a ConflictError."""
+
+    def get_trajectory(self, trajectory_id: str) -> Trajectory:
+        """NotFoundError where there is none."""
+
+    def list_trajectories(
+        self,
+        *,
+        where: str | None = None,
+        trajectory_id: str | None = None,
+        group_id: str | None = None,
+        channel: str | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Trajectory]:
+        """One page, by creation order."""
+
+    # --- steps ------------------------------------------------------------------------------------------------
+    def submit_steps(
+        self, steps: Sequence[Step], *, exchange_error: dict[str, Any] | None = None
+    ) -> Future[list[AppendResult]]:
+        """Append steps; the future is done once they are durable. Trajectories that are not there are created."""
+
+    def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
+        """`submit_steps` and wait."""
+
+    def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
+        """One step, read back from the forests exactly; NotFoundError where there is none."""
+
+    def list_steps(
+        self,
+        *,
+        where: str | None = None,
+        trajectory_id: str | None = None,
+        group_id: str | None = None,
+        channel: str | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        cursor: str | None = None,
+        limit: int = 100,
+        include: Sequence[str] = (),
+    ) -> Page[Step]:
+        """One page, by commit order. `include`: tokens, messages, logprobs."""
+
+    # --- signals ----------------------------------------------------------------------------------------------
+    def add_rewards(self, rewards: Sequence[Reward]) -> int:
+        """Set rewards, all or none; returns how many changed something. NotFoundError names the missing target."""
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Events with a sequence over `after`, in order."""
+
+    # --- shared server state ----------------------------------------------------------------------------------
+    def set_policy(self, policy: Policy) -> Policy:
+        """Publish the weights that now speak. A lower version within the same run is a ConflictError."""
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or resume the dispatch of new calls on every gateway of this pool."""
+
+    def gateway_state(self) -> GatewayState:
+        """Policies by model, and whether the gateways are paused."""
+
+    def stats(self) -> PoolStats:
+        """Counters; no scan."""
+
+    # --- consuming --------------------------------------------------------------------------------------------
+    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
+        """Lease one batch, or None while not enough units are available. Expired leases come back first."""
+
+    def ack(self, batch_id: str, epoch: int) -> None:
+        """Mark as consumed; again is no error. StaleLeaseError where the lease has gone to another epoch or expired."""
+
+    def release(self, batch_id: str, epoch: int) -> None:
+        """Give the units back; again is no error."""
+
+    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
+        """Move the deadline to now + seconds; returns it."""
+
+    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
+        """After a restart: acknowledge this consumer's batches in `applied`, release its other leased ones.
+
+        Returns {"acknowledged": [...], "released": [...]}. An applied batch whose lease ran out is acknowledged too as
+        long as its units are not leased or acknowledged elsewhere, so that no unit trains twice.
+        """
+
+    def close(self) -> None:
+        """Finish pending writes and let go of files and threads."""
+
+
+class Consumer(Protocol):
+    """A named reader of a pool; see agentworld.pool.consumer for the one implementation over stores and HTTP."""
+
+    name: str
+
+    def resume(self, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool.resume."""
+
+    def lease(self, spec: BatchSpec) -> Any:
+        """One LeasedBatch or None."""
+
+    def stream(self, spec: BatchSpec, *, timeout: float | None = None) -> Iterator[Any]:
+        """Leased batches as they become available."""

@@ -1,0 +1,116 @@
+"""What a consumer asks for and what it is handed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from agentworld.errors import InvalidRequestError
+from agentworld.records.step import Policy, Step
+from agentworld.records.trajectory import Trajectory
+
+Unit = Literal["step", "trajectory", "group"]
+Order = Literal["fifo", "freshest", "random"]
+
+# The unit that a method trains on, unless the spec names one.
+METHOD_UNITS: dict[str, Unit] = {
+    "sft": "trajectory",
+    "reinforce": "trajectory",
+    "grpo": "group",
+    "dr_grpo": "group",
+    "rloo": "group",
+}
+
+
+class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One kind of batch.
+
+    `groups` x `rollouts` for units of groups: that many whole groups of at least `rollouts` trajectories each.
+    `size` for units of steps or trajectories. `min_size`: a smaller batch is handed out only down to this (default:
+    the full number). `where` filters trajectories (units trajectory and group) or steps. `lease_seconds`: how long the
+    consumer has before the batch goes back.
+    """
+
+    method: str = "sft"
+    unit: Unit | None = None
+    groups: int | None = None
+    rollouts: int | None = None
+    size: int | None = None
+    min_size: int | None = None
+    where: str | None = None
+    channel: str = "train"
+    order: Order = "fifo"
+    seed: int = 0
+    require: tuple[str, ...] = ()
+    lease_seconds: float = 600.0
+
+    def resolved(self) -> BatchSpec:
+        """The spec with its unit and numbers filled in and checked; raises InvalidRequestError."""
+        unit = self.unit or METHOD_UNITS.get(self.method)
+        if unit is None:
+            known = ", ".join(sorted(METHOD_UNITS))
+            raise InvalidRequestError(
+                f"method {self.method!r} has no default unit",
+                path="method",
+                hint=f"Known: {known}; or set unit",
+            )
+        if unit == "group" and self.size is not None:
+            raise InvalidRequestError(
+                "size does not go with unit group", path="size", hint="Use groups and rollouts"
+            )
+        if unit != "group" and (self.groups is not None or self.rollouts is not None):
+            raise InvalidRequestError(
+                f"groups and rollouts do not go with unit {unit}", path="groups", hint="Use size"
+            )
+        count = (self.groups if unit == "group" else self.size) or 1
+        minimum = self.min_size if self.min_size is not None else count
+        for name, number in (("groups" if unit == "group" else "size", count), ("min_size", minimum)):
+            if not 1 <= number <= 100_000:
+                raise InvalidRequestError(f"{name} must be from 1 to 100000, not {number}", path=name)
+        if minimum > count:
+            raise InvalidRequestError(f"min_size {minimum} is over the size {count}", path="min_size")
+        if not 0 < self.lease_seconds <= 7 * 86_400:
+            raise InvalidRequestError("lease_seconds must be over 0 and at most 604800", path="lease_seconds")
+        return msgspec.structs.replace(
+            self,
+            unit=unit,
+            groups=count if unit == "group" else None,
+            rollouts=(self.rollouts or 1) if unit == "group" else None,
+            size=None if unit == "group" else count,
+            min_size=minimum,
+        )
+
+    @property
+    def count(self) -> int:
+        """Units asked for; call on a resolved spec."""
+        return self.groups or self.size or 1
+
+
+class BatchTrajectory(msgspec.Struct, kw_only=True):
+    """One trajectory in a batch with its steps in order, tokens and messages included."""
+
+    trajectory: Trajectory
+    steps: list[Step]
+
+
+class BatchItem(msgspec.Struct, kw_only=True):
+    """One unit: a group with its trajectories, or one trajectory (for unit step, with the one step)."""
+
+    key: str
+    trajectories: list[BatchTrajectory]
+    delivery_count: int = 1
+
+
+class Batch(msgspec.Struct, kw_only=True):
+    """Units leased to one consumer until `deadline` (seconds since the epoch) under fencing number `epoch`."""
+
+    batch_id: str
+    consumer: str
+    epoch: int
+    deadline: float
+    unit: Unit
+    method: str
+    items: list[BatchItem]
+    policy: Policy | None = None
+    metadata: dict[str, Any] = {}

@@ -1,0 +1,44 @@
+"""Identifiers: time-ordered for rows, digests for content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+
+from agentworld.errors import InvalidRequestError
+
+DIGEST_SIZE = 16
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,127}")
+
+
+def new_id(prefix: str) -> str:
+    """`prefix_` and 26 characters: 48 bits of milliseconds, then 80 random bits, so that ids sort by time."""
+    number = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10), "big")
+    digits = []
+    for _ in range(26):
+        digits.append(_ALPHABET[number & 31])
+        number >>= 5
+    return f"{prefix}_{''.join(reversed(digits))}"
+
+
+def check_id(value: str, path: str) -> str:
+    """`value` if it may stand in a path and a key: 1 to 128 letters, digits and . _ : @ ~ -."""
+    if not _SAFE_ID.fullmatch(value):
+        raise InvalidRequestError(
+            f"{value[:40]!r} cannot be an id",
+            path=path,
+            hint="Use 1 to 128 letters, digits and . _ : @ ~ - and begin with a letter or digit",
+        )
+    return value
+
+
+def digest(*parts: bytes) -> bytes:
+    """BLAKE2b-128 over the parts, each framed by its length so that no two lists of parts collide."""
+    hasher = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "big"))
+        hasher.update(part)
+    return hasher.digest()
