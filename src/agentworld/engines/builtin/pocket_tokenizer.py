@@ -1,0 +1,114 @@
+"""Pocket's vocabulary: a small byte-level BPE with the Qwen control tokens, made from our own texts.
+
+`pocket_tokenizer.json` beside this file is written by `python -m agentworld.engines.builtin.pocket_tokenizer`
+and is read with plain `tokenizers`, so whoever only renders needs no torch.
+
+What makes prompts short and spelling possible:
+
+- The fixed lines of the tool preamble that Qwen3 renderers write, our tool schemas, the opening of a call
+  and the fixed part of each ready task are whole tokens (`PHRASES`). They are ordinary added tokens:
+  any text that holds them decodes to the same characters.
+- Digits and capitals are always single tokens, so numbers and capitalised words are sequences of symbols that
+  a very small model can copy, count and turn around.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+POCKET_TOKENIZER_PATH = Path(__file__).with_name("pocket_tokenizer.json")
+
+VOCABULARY_SIZE = 640
+CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+# Qwen3 keeps these as ordinary added tokens: decoding with `skip_special_tokens` does not drop them.
+MARKUP_TOKENS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+
+TOOLS_HEADER = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
+)
+TOOLS_FOOTER = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
+    'within <tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+    "</tool_call>"
+)
+CALCULATOR_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "calculator",
+        "description": "Add or subtract two whole numbers, such as 12 + 30.",
+        "parameters": {
+            "type": "object",
+            "properties": {"expression": {"type": "string"}},
+            "required": ["expression"],
+        },
+    },
+}
+CALCULATOR_CALL = '{"name": "calculator", "arguments": {"expression": "'
+ARITHMETIC_QUESTION = "State the final answer to the following arithmetic problem:"
+SPELLING_QUESTION = "Spell this word backward (example: SUN -> NUS):"
+ANSWER = "Answer:"
+PHRASES = (
+    TOOLS_HEADER,
+    TOOLS_FOOTER,
+    json.dumps(CALCULATOR_TOOL),
+    CALCULATOR_CALL,
+    ARITHMETIC_QUESTION,
+    SPELLING_QUESTION,
+    ANSWER,
+)
+
+_TEXTS = (
+    # Role names stand in every turn; said often, they become one token each.
+    "\n".join(["system", "user", "assistant", "tool"] * 40),
+    "function name arguments type object string number integer boolean array properties",
+    "You are a helpful assistant. Answer the question. Use the tool when it helps, then give the final",
+    "answer. What is the sum of these numbers? The result is the total of both values. Please think step",
+    "by step. How many letters are in this word? Sort these words and numbers in order, from the first to",
+    "the last one. error: expected two whole numbers with one operator between them. No such tool. The",
+    "tool can not do this. An agent calls a tool, reads what it returns and goes on until the task is",
+    "done or its turns are used up. the of and to in is that it for on with as was be by are this have",
+    "from or had not but what all were when we there can an your which their said if do will each about",
+    "how up out them then she many some so these would other into has more her two like him see time",
+    "could no make than been its who now my made over did down only true false null required description",
+    "parameters expression query content message return value key index list",
+)
+
+
+def train_tokenizer() -> Tokenizer:
+    """Build the vocabulary from the texts above. The same inputs give the same file, byte for byte."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\n|[0-9]|[A-Z]| ?[a-z]+| ?[^\sA-Za-z0-9]+|\s"), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    added = len(CONTROL_TOKENS) + len(MARKUP_TOKENS) + len(PHRASES)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY_SIZE - added,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        min_frequency=1,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*PHRASES, *_TEXTS, *_TEXTS], trainer=trainer)
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, normalized=False) for name in CONTROL_TOKENS]
+    )
+    tokenizer.add_tokens([AddedToken(name, normalized=False) for name in (*MARKUP_TOKENS, *PHRASES)])
+    return tokenizer
+
+
+def main() -> None:
+    """Write `pocket_tokenizer.json` anew."""
+    tokenizer = train_tokenizer()
+    tokenizer.save(str(POCKET_TOKENIZER_PATH))
+    print(f"{POCKET_TOKENIZER_PATH}: {tokenizer.get_vocab_size()} tokens")
+
+
+if __name__ == "__main__":
+    main()
