@@ -56,13 +56,9 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
                 hint=f"Known: {known}; or set unit",
             )
         if unit == "group" and self.size is not None:
-            raise InvalidRequestError(
-                "size does not go with unit group", path="size", hint="Use groups and rollouts"
-            )
+            raise InvalidRequestError("size does not go with unit group", path="size", hint="Use groups and rollouts")
         if unit != "group" and (self.groups is not None or self.rollouts is not None):
-            raise InvalidRequestError(
-                f"groups and rollouts do not go with unit {unit}", path="groups", hint="Use size"
-            )
+            raise InvalidRequestError(f"groups and rollouts do not go with unit {unit}", path="groups", hint="Use size")
         count = (self.groups if unit == "group" else self.size) or 1
         minimum = self.min_size if self.min_size is not None else count
         for name, number in (("groups" if unit == "group" else "size", count), ("min_size", minimum)):

@@ -9,9 +9,7 @@ import msgspec
 from agentworld.records.message import Message, Tool
 
 TokenSource = Literal["engine", "token-in", "submitted", "derived", "none"]
-ForkReason = Literal[
-    "subagent", "compaction", "history_rewritten", "template", "tools_changed", "retry", "parallel"
-]
+ForkReason = Literal["subagent", "compaction", "history_rewritten", "template", "tools_changed", "retry", "parallel"]
 Readiness = Literal["open", "complete", "ready", "excluded"]
 # raw: log-softmax of the unmodified logits. temperature: after temperature only. processed: of the distribution that
 # was sampled from, after temperature, penalties and truncation.
