@@ -1,0 +1,64 @@
+"""The message forest: conversations as hash chains with one node a message, rooted at the canonical tools.
+
+Two keys of a message are kept apart. The exact key identifies stored content, byte for byte. The match key decides
+whether a request continues a stored conversation, and looks past what clients change on the way back: a string equals
+one text block, tool arguments compare as JSON, a missing field equals null, reasoning is compared separately because
+many clients drop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from agentworld.records.ids import digest
+from agentworld.records.message import Message, TextPart, Tool
+
+Key = Callable[[bytes, Message], bytes]
+
+_exact = msgspec.json.Encoder()
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+def tools_digest(tools: Sequence[Tool] | None) -> bytes:
+    """The root of conversations with these tools; key order does not matter, the order of tools does."""
+    return digest(b"tools", _canonical.encode(list(tools or [])))
+
+
+def exact_key(parent: bytes, message: Message) -> bytes:
+    """Identity of stored content: the message as it is, under `parent`."""
+    return digest(b"exact", parent, _exact.encode(message))
+
+
+def match_key(parent: bytes, message: Message) -> bytes:
+    """Identity for routing: what the message says, under `parent`."""
+    content = message.content
+    if isinstance(content, tuple):
+        if not content:
+            content = None
+        elif all(isinstance(part, TextPart) for part in content) and len(content) == 1:
+            content = message.text
+    if content == "" and message.tool_calls:
+        content = None  # Clients send either beside tool calls.
+    calls = [(call.id, call.function.name, canonical_arguments(call.function.arguments)) for call in message.tool_calls]
+    said = (message.role, content, calls, message.tool_call_id, message.name)
+    return digest(b"match", parent, _canonical.encode(said))
+
+
+def canonical_arguments(arguments: str) -> str:
+    """Tool arguments as sorted compact JSON where they are JSON, else as they are."""
+    try:
+        return _canonical.encode(msgspec.json.decode(arguments)).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return arguments
+
+
+def chain(root: bytes, messages: Sequence[Message], key: Key, known: Sequence[bytes] = ()) -> list[bytes]:
+    """The keys of all prefixes: item i identifies messages 0..i under `root`. `known`: the first keys, if had already."""
+    keys = list(known)
+    parent = keys[-1] if keys else root
+    for message in messages[len(keys) :]:
+        parent = key(parent, message)
+        keys.append(parent)
+    return keys
