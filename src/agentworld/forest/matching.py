@@ -103,7 +103,7 @@ def fork_reason(
 
 
 def _unmatched(tips: Sequence[Tip], messages: Sequence[Message], keys: Sequence[bytes], tools: bytes) -> ForkReason:
-    """No stored path is a prefix of the request: another agent's conversation, or this one's with its history changed."""
+    """No stored path is a prefix of the request: another conversation, or this one with a changed history."""
     same_opening = [tip for tip in tips if tip.keys[0] == keys[0]]
     # An opening that is not a system prompt tells conversations apart as well as a system prompt does.
     if not same_opening:

@@ -55,7 +55,7 @@ def canonical_arguments(arguments: str) -> str:
 
 
 def chain(root: bytes, messages: Sequence[Message], key: Key, known: Sequence[bytes] = ()) -> list[bytes]:
-    """The keys of all prefixes: item i identifies messages 0..i under `root`. `known`: the first keys, if had already."""
+    """The keys of all prefixes: item i identifies messages 0..i under `root`. `known`: its first keys."""
     keys = list(known)
     parent = keys[-1] if keys else root
     for message in messages[len(keys) :]:

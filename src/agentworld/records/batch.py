@@ -59,9 +59,12 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
             raise InvalidRequestError("size does not go with unit group", path="size", hint="Use groups and rollouts")
         if unit != "group" and (self.groups is not None or self.rollouts is not None):
             raise InvalidRequestError(f"groups and rollouts do not go with unit {unit}", path="groups", hint="Use size")
-        count = (self.groups if unit == "group" else self.size) or 1
+        asked = self.groups if unit == "group" else self.size
+        count = 1 if asked is None else asked
+        rollouts = 1 if self.rollouts is None else self.rollouts
         minimum = self.min_size if self.min_size is not None else count
-        for name, number in (("groups" if unit == "group" else "size", count), ("min_size", minimum)):
+        numbers = {"groups" if unit == "group" else "size": count, "rollouts": rollouts, "min_size": minimum}
+        for name, number in numbers.items():
             if not 1 <= number <= 100_000:
                 raise InvalidRequestError(f"{name} must be from 1 to 100000, not {number}", path=name)
         if minimum > count:
@@ -72,7 +75,7 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
             self,
             unit=unit,
             groups=count if unit == "group" else None,
-            rollouts=(self.rollouts or 1) if unit == "group" else None,
+            rollouts=rollouts if unit == "group" else None,
             size=None if unit == "group" else count,
             min_size=minimum,
         )
