@@ -14,7 +14,7 @@ pip() { "$VENV/bin/python" -m pip "$@"; }
 if ! "$VENV/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
     echo "torch: looking for package files on this machine"
     if ! pip install --quiet --no-index --no-deps "torch==$TORCH_VERSION" 2>/dev/null; then
-        echo "torch: none here, fetching a build from ${TORCH_INDEX:-pip's default index}"
+        echo "torch: none here, fetching a build from ${TORCH_INDEX:-the default index}"
         if [ -n "$TORCH_INDEX" ]; then
             pip install --quiet --index-url "$TORCH_INDEX" "torch==$TORCH_VERSION" || {
                 echo "torch $TORCH_VERSION could not be had from $TORCH_INDEX." >&2
