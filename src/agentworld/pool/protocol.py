@@ -16,6 +16,7 @@ from agentworld.records import (
     Batch,
     BatchSpec,
     Event,
+    Exchange,
     NewTrajectory,
     Policy,
     Reward,
@@ -48,8 +49,23 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     next_cursor: str | None = None
 
 
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A step that could not be stored: why, and what was sent (JSON, broken characters escaped, cut at 64 KiB)."""
+
+    sequence: int
+    step_id: str
+    trajectory_id: str
+    reason: str
+    record: str
+    at: float
+
+
 class PoolStats(msgspec.Struct, frozen=True):
-    """Counters that the writes keep; tokens_flat is what storing each step's whole sequence would take."""
+    """Counters that the writes keep; tokens_flat is what storing each step's whole sequence would take.
+
+    `trajectories`: by status. `batches`: by state (leased, acked, released, expired). `exchanges`: all calls,
+    `failed_exchanges`: those with an error. `dead_letters`: rejected steps.
+    """
 
     trajectories: dict[str, int]
     steps: int
@@ -61,6 +77,8 @@ class PoolStats(msgspec.Struct, frozen=True):
     rewards: int
     batches: dict[str, int]
     last_event: int
+    failed_exchanges: int = 0
+    dead_letters: int = 0
 
 
 class GatewayState(msgspec.Struct, frozen=True):
@@ -99,16 +117,34 @@ class Pool(Protocol):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Trajectory]:
-        """One page, by creation order."""
+        """One page, by creation order. With `where`, one page looks at a bounded number of rows, so that it can be
+        short or empty and still have a next_cursor: go on until that is null.
+        """
 
     # --- steps ------------------------------------------------------------------------------------------------
-    def submit_steps(
-        self, steps: Sequence[Step], *, exchange_error: dict[str, Any] | None = None
-    ) -> Future[list[AppendResult]]:
+    def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
+        """Store one call and its choices (none where it failed) in one transaction; done once durable.
+
+        Idempotent by `exchange_id`. The choices belong to the exchange's trajectory, group and channel; where they leave
+        prompt_messages, tools, agent, model, requested_model, policy, dialect, sampling, created_at or latency_ms
+        unset they take the exchange's. Results are those of the choices, in order; a failed call (`error` set) gives
+        an empty list.
+        """
+
+    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
         """Append steps; the future is done once they are durable. Trajectories that are not there are created."""
+
+    def append_exchange(self, exchange: Exchange) -> list[AppendResult]:
+        """`submit_exchange` and wait."""
 
     def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
         """`submit_steps` and wait."""
+
+    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+        """The trajectory's calls in commit order, failed ones too, without messages, tools, sampling and choices."""
+
+    def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        """Rejected steps with a sequence over `after`, in order."""
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
         """One step, read back from the forests exactly; NotFoundError where there is none."""
@@ -125,7 +161,7 @@ class Pool(Protocol):
         limit: int = 100,
         include: Sequence[str] = (),
     ) -> Page[Step]:
-        """One page, by commit order. `include`: tokens, messages, logprobs."""
+        """One page, by commit order. `include`: tokens, messages, logprobs. Short pages as in list_trajectories."""
 
     # --- signals ----------------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
@@ -163,9 +199,12 @@ class Pool(Protocol):
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
         """After a restart: acknowledge this consumer's batches in `applied`, release its other leased ones.
 
-        Returns {"acknowledged": [...], "released": [...]}. An applied batch whose lease ran out is acknowledged too as
-        long as its units are not leased or acknowledged elsewhere, so that no unit trains twice.
+        Returns {"acknowledged": [...], "released": [...], "unknown": [...]}. An applied batch whose lease ran out is
+        acknowledged too as long as its units are not leased or acknowledged elsewhere, so that no unit trains twice.
         """
+
+    def consumer(self, name: str) -> Consumer:
+        """A named consumer of this pool."""
 
     def close(self) -> None:
         """Finish pending writes and let go of files and threads."""
