@@ -1,0 +1,184 @@
+"""Bodies of the control API that are not records, and how its errors become exceptions again.
+
+The server builds its OpenAPI document from the same structs, so client and server cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.errors import (
+    AgentWorldError,
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    NotFoundError,
+    TooLargeError,
+    UnauthorizedError,
+)
+from agentworld.pool.protocol import AppendResult
+from agentworld.records import BatchSpec, Event, Message, Reward, Step, TerminalStatus, Trajectory, Usage
+
+API = "/api/v1"
+DEFAULT_CONSUMER = "default"
+
+
+class StartedTrajectory(msgspec.Struct, frozen=True):
+    """A trajectory and how its agent reaches the gateway: `base_url` ends in /v1, as OpenAI clients take it.
+
+    In an embedded pool, without a gateway, both are null.
+    """
+
+    trajectory_id: str
+    trajectory: Trajectory
+    base_url: str | None = None
+    api_key: str | None = None
+
+
+class Completion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a trajectory ended, with its primary reward where it is known already."""
+
+    status: TerminalStatus
+    reward: float | None = None
+
+
+class SubmittedStep(Step, kw_only=True, forbid_unknown_fields=True):
+    """A step as white-box agents send it: the fields of a step, ids optional, `policy_version` as a shorthand.
+
+    `policy_version` n is `policy: {model, version: n}` with the step's model.
+    """
+
+    step_id: str = ""
+    policy_version: int | None = None
+
+
+class StepsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """White-box submission; sending a step again under its id stores nothing new."""
+
+    steps: list[SubmittedStep]
+
+
+class StepsReply(msgspec.Struct, frozen=True):
+    """What became of each step, in the order sent."""
+
+    results: list[AppendResult]
+
+
+class RewardsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Several rewards, set all or none."""
+
+    rewards: list[Reward]
+
+
+class RewardsReply(msgspec.Struct, frozen=True):
+    """How many rewards changed something; setting the same value again changes nothing."""
+
+    changed: int
+
+
+class LeaseRequest(BatchSpec, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A batch spec and the consumer that asks."""
+
+    consumer: str = DEFAULT_CONSUMER
+
+
+class LeaseAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which lease of the batch is meant; a stale epoch is refused."""
+
+    epoch: int
+
+
+class LeaseExtension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Move the deadline of a lease to `seconds` from now."""
+
+    epoch: int
+    seconds: float
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """When the lease ends, in seconds since the epoch."""
+
+    deadline: float
+
+
+class ResumeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ids of the batches whose training is in the consumer's checkpoint."""
+
+    applied: list[str] = []
+
+
+class ResumeReply(msgspec.Struct, frozen=True):
+    """What was acknowledged and what was given back."""
+
+    acknowledged: list[str]
+    released: list[str]
+
+
+class EventsReply(msgspec.Struct, frozen=True):
+    """Events in order; `last` is the sequence to ask after next."""
+
+    events: list[Event]
+    last: int
+
+
+class ChatReply(msgspec.Struct, frozen=True):
+    """One reply of the model: its message, why it ended, its token counts, and the whole body as it came."""
+
+    message: Message
+    finish_reason: str | None
+    usage: Usage | None
+    body: dict[str, Any]
+
+
+def _by_code(base: type[AgentWorldError]) -> dict[str, type[AgentWorldError]]:
+    found = {base.code: base}
+    for narrower in base.__subclasses__():
+        found.update(_by_code(narrower))
+    return found
+
+
+_BY_STATUS: dict[int, type[AgentWorldError]] = {
+    400: InvalidRequestError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: TooLargeError,
+}
+
+
+def error_from(status: int, body: bytes, url: str) -> AgentWorldError:
+    """The exception that the server raised, by its code; by the HTTP status where the code is not one of ours."""
+    try:
+        fields = msgspec.json.decode(body)["error"]
+        message, code = str(fields["message"]), fields.get("code")
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        text = body[:200].decode("utf-8", "replace").strip()
+        fields, code = {}, None
+        message = f"{url} answered {status}" + (f": {text}" if text else "")
+    kind = _by_code(AgentWorldError).get(code) if isinstance(code, str) else None
+    if kind is None:
+        kind = _BY_STATUS.get(status, AgentWorldError)
+    path = fields.get("path") or fields.get("param")
+    hint = fields.get("hint")
+    return kind(message, path=path if isinstance(path, str) else None, hint=hint if isinstance(hint, str) else None)
+
+
+def chat_reply(body: bytes) -> ChatReply:
+    """A chat completion as OpenAI sends it; EngineError-like faults are AgentWorldError with what is missing."""
+    try:
+        parsed = msgspec.json.decode(body)
+        choice = parsed["choices"][0]
+        sent = choice["message"]
+        fields = {
+            name: value for name, value in sent.items() if value is not None and name in Message.__struct_fields__
+        }
+        if fields.get("reasoning") is None and sent.get("reasoning_content"):
+            fields["reasoning"] = sent["reasoning_content"]
+        message = msgspec.convert(fields, Message)
+        usage = msgspec.convert(parsed["usage"], Usage) if parsed.get("usage") else None
+    except (msgspec.MsgspecError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise AgentWorldError(f"The reply is not a chat completion: {error}") from error
+    return ChatReply(message, choice.get("finish_reason"), usage, parsed)
