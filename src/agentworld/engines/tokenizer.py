@@ -29,7 +29,7 @@ QWEN_CONTROL_TOKENS: tuple[tuple[str, bool], ...] = (
     ("<tool_response>", False),
     ("</tool_response>", False),
 )
-"""Control tokens of the Qwen3 chat format, and whether each is special (dropped from text) as Qwen ships it."""
+"""Control tokens of the Qwen3 chat format, and whether each is special (left out of text), as in Qwen."""
 
 _END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "</s>")
 
@@ -195,9 +195,7 @@ def _template(source: str) -> Any:
         from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError as missing:
-        raise ConfigError(
-            "chat templates need jinja2", hint="pip install jinja2, or agentworld[engine]"
-        ) from missing
+        raise ConfigError("chat templates need jinja2", hint="pip install jinja2, or agentworld[engine]") from missing
 
     def to_json(value: Any, indent: int | None = None) -> str:
         return json.dumps(value, ensure_ascii=False, indent=indent)
@@ -224,23 +222,25 @@ def byte_tokenizer(name: str = "byte") -> TokenizerAdapter:
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_tokens(
-        [AddedToken(text, special=special, normalized=False) for text, special in QWEN_CONTROL_TOKENS]
-    )
+    tokenizer.add_tokens([AddedToken(text, special=special, normalized=False) for text, special in QWEN_CONTROL_TOKENS])
     return TokenizerAdapter(tokenizer, name_or_path=name, eos_token="<|im_end|>")
 
 
 def load_tokenizer(path_or_name: str | Path) -> TokenizerAdapter:
-    """Open `byte`, a directory that holds tokenizer.json, or that file itself. Nothing is downloaded."""
+    """Open `byte`, `pocket`, a directory that holds tokenizer.json, or that file. Nothing is downloaded."""
     if str(path_or_name) == "byte":
         return byte_tokenizer()
+    if str(path_or_name) == "pocket":
+        from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
+
+        return load_tokenizer(POCKET_TOKENIZER_PATH)
     path = Path(path_or_name).expanduser()
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise ConfigError(
             f"no tokenizer at {path_or_name}",
             path=str(file),
-            hint='give a directory that holds tokenizer.json, that file, or "byte"',
+            hint='give a directory that holds tokenizer.json, that file, "pocket" or "byte"',
         )
     try:
         tokenizer = Tokenizer.from_file(str(file))
