@@ -14,8 +14,9 @@ log="$VENV/install.log"
 
 # pip with one dot a package on the terminal and everything in the log, which is shown where it fails.
 pip() {
-    if ! "$VENV/bin/python" -m pip "$@" 2>&1 | tee -a "$log" |
-        awk '/^ *(Collecting|Building wheel)/ { printf "."; fflush(); dots = 1 } END { if (dots) print "" }'; then
+    if ! "$VENV/bin/python" -m pip "$@" 2>&1 | tee -a "$log" | while IFS= read -r line; do
+        case "$line" in Collecting* | *"Building wheel"*) printf . ;; "Installing collected"*) printf ' unpacking\n' ;; esac
+    done; then
         tail -n 25 "$log" >&2
         echo "installing failed; all of pip's output is in $log" >&2
         return 1
