@@ -125,7 +125,7 @@ class Pool(Protocol):
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
         """Store one call and its choices (none where it failed) in one transaction; done once durable.
 
-        Idempotent by `exchange_id`. The choices belong to the exchange's trajectory, group and channel; where they leave
+        Idempotent by `exchange_id`. The choices belong to its trajectory, group and channel; where they leave
         prompt_messages, tools, agent, model, requested_model, policy, dialect, sampling, created_at or latency_ms
         unset they take the exchange's. Results are those of the choices, in order; a failed call (`error` set) gives
         an empty list.

@@ -1,0 +1,66 @@
+"""What the stores share above their storage: waiting for futures, consumers, paging cursors."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from agentworld.errors import InvalidRequestError, QueryError
+from agentworld.pool.consumer import PoolConsumer
+from agentworld.pool.protocol import AppendResult, Pool
+from agentworld.records import Exchange, Step
+
+MAX_PAGE = 1000
+
+
+class Store(Pool, abc.ABC):
+    """Base of the stores."""
+
+    def append_exchange(self, exchange: Exchange) -> list[AppendResult]:
+        """See Pool."""
+        return self.submit_exchange(exchange).result()
+
+    def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
+        """See Pool."""
+        return self.submit_steps(steps).result()
+
+    def consumer(self, name: str) -> PoolConsumer:
+        """See Pool."""
+        return PoolConsumer(self, name)
+
+    @abc.abstractmethod
+    def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
+        """See Pool."""
+
+    @abc.abstractmethod
+    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
+        """See Pool."""
+
+
+def check_limit(limit: int) -> int:
+    """A page size from 1 to 1000."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequestError(f"limit must be from 1 to {MAX_PAGE}, not {limit}", path="limit")
+    return limit
+
+
+def cursor_for(ordinal: int, order: str) -> str:
+    """A cursor that goes on after `ordinal`."""
+    return f"{order[0]}{ordinal:x}"
+
+
+def read_cursor(cursor: str | None, order: str) -> int | None:
+    """The ordinal to go on after; QueryError where the cursor is not one of this order."""
+    if order not in ("oldest", "newest"):
+        raise QueryError(f"order is oldest or newest, not {order!r}", path="order")
+    if cursor is None:
+        return None
+    try:
+        if cursor[:1] != order[0]:
+            raise ValueError
+        return int(cursor[1:], 16)
+    except ValueError:
+        raise QueryError(
+            f"{cursor[:40]!r} is no cursor of this listing", path="cursor", hint="Send next_cursor as it was returned"
+        ) from None

@@ -1,0 +1,174 @@
+"""A named consumer: leases batches, acknowledges them, streams them, over a pool or over the HTTP client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.records import Batch, BatchItem, BatchSpec, Policy, Unit, check_id
+
+ADAPTER_GROUP = "agentworld.adapters"
+_FIRST_WAIT = 0.02
+_LONGEST_WAIT = 1.0
+
+
+class BatchSource(Protocol):
+    """What a consumer needs of a pool; the HTTP client offers the same."""
+
+    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
+        """See Pool."""
+
+    def ack(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+
+    def release(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+
+    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
+        """See Pool."""
+
+    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool."""
+
+
+class LeasedBatch:
+    """A batch with the ways to end its lease.
+
+    Nothing is acknowledged by itself: a batch that is neither acknowledged nor released goes back when its time is up.
+    """
+
+    def __init__(self, source: BatchSource, batch: Batch) -> None:
+        self._source = source
+        self.batch = batch
+        self.deadline = batch.deadline
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's id, which a trainer puts into its checkpoint."""
+        return self.batch.batch_id
+
+    @property
+    def consumer(self) -> str:
+        """The consumer that holds the lease."""
+        return self.batch.consumer
+
+    @property
+    def epoch(self) -> int:
+        """The fencing number of the lease."""
+        return self.batch.epoch
+
+    @property
+    def unit(self) -> Unit:
+        """What an item is: step, trajectory or group."""
+        return self.batch.unit
+
+    @property
+    def method(self) -> str:
+        """The method that the batch was asked for."""
+        return self.batch.method
+
+    @property
+    def items(self) -> list[BatchItem]:
+        """The units."""
+        return self.batch.items
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy that spoke when the batch was leased, where the pool knows one."""
+        return self.batch.policy
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Free-form extras."""
+        return self.batch.metadata
+
+    def ack(self) -> None:
+        """Mark as consumed; StaleLeaseError where the lease is lost."""
+        self._source.ack(self.batch_id, self.epoch)
+
+    def release(self) -> None:
+        """Give the units back."""
+        self._source.release(self.batch_id, self.epoch)
+
+    def extend(self, seconds: float) -> float:
+        """Move the deadline to `seconds` from now; returns it."""
+        self.deadline = self._source.extend(self.batch_id, self.epoch, seconds)
+        return self.deadline
+
+    def shard(self, rank: int, world: int) -> Batch:
+        """The items that worker `rank` of `world` takes: every world-th, so that shards differ by one item at most."""
+        if not 0 <= rank < world:
+            raise InvalidRequestError(f"rank {rank} is not one of {world} workers", path="rank")
+        kept = self.batch
+        return Batch(
+            batch_id=kept.batch_id,
+            consumer=kept.consumer,
+            epoch=kept.epoch,
+            deadline=self.deadline,
+            unit=kept.unit,
+            method=kept.method,
+            items=kept.items[rank::world],
+            policy=kept.policy,
+            metadata={**kept.metadata, "shard": [rank, world]},
+        )
+
+    def to(self, name: str, **options: Any) -> Any:
+        """The batch in a trainer's own layout, by the adapter of that name (entry points `agentworld.adapters`)."""
+        return adapter(name)(self.batch, **options)
+
+
+class PoolConsumer:
+    """One named reader. Consumers of different names each see everything; of one name they share."""
+
+    def __init__(
+        self,
+        source: BatchSource,
+        name: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.name = check_id(name, "consumer")
+        self._source = source
+        self._clock = clock
+        self._sleep = sleep
+
+    def resume(self, applied: Sequence[str]) -> dict[str, list[str]]:
+        """After a restart: acknowledge the batches in the checkpoint, release the others. See Pool.resume."""
+        return self._source.resume(self.name, list(applied))
+
+    def lease(self, spec: BatchSpec) -> LeasedBatch | None:
+        """One batch, or None while not enough units are available."""
+        batch = self._source.lease(spec, self.name)
+        return LeasedBatch(self._source, batch) if batch is not None else None
+
+    def stream(self, spec: BatchSpec, *, timeout: float | None = None) -> Iterator[LeasedBatch]:
+        """Batches as they become available; ends when none came for `timeout` seconds (None: waits for ever)."""
+        wait = _FIRST_WAIT
+        idle_since = self._clock()
+        while True:
+            batch = self.lease(spec)
+            if batch is not None:
+                yield batch
+                wait, idle_since = _FIRST_WAIT, self._clock()
+                continue
+            left = wait if timeout is None else timeout - (self._clock() - idle_since)
+            if left <= 0:
+                return
+            self._sleep(min(wait, left))
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+
+def adapter(name: str) -> Callable[..., Any]:
+    """The adapter of that name; ConfigError lists those that are installed."""
+    found = {point.name: point for point in entry_points(group=ADAPTER_GROUP)}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigError(
+            f"no adapter {name!r}", path="to", hint=f"Installed: {known}; adapters are entry points of {ADAPTER_GROUP}"
+        )
+    loaded: Callable[..., Any] = found[name].load()
+    return loaded

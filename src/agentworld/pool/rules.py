@@ -1,0 +1,140 @@
+"""The rules that every store applies: readiness, exclusion, effective rewards, the policy that a trajectory stands for.
+
+A trajectory is `open` until it is completed. Then it is `excluded` where it failed, was abandoned or has an
+`excluded_reason`, `ready` with a primary reward, `complete` without one. A step follows its trajectory, unless it is
+excluded itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.records import (
+    BatchSpec,
+    NewTrajectory,
+    Policy,
+    Readiness,
+    Reward,
+    TerminalStatus,
+    Trajectory,
+    TrajectoryStatus,
+    digest,
+)
+
+PRIMARY = "reward"
+REQUIREMENTS = ("tokens", "logprobs", "messages", "reward")
+
+
+def trajectory_readiness(status: TrajectoryStatus, has_reward: bool, excluded_reason: str | None) -> Readiness:
+    """The readiness of a trajectory."""
+    if excluded_reason is not None or status in ("failed", "abandoned"):
+        return "excluded"
+    if status == "open":
+        return "open"
+    return "ready" if has_reward else "complete"
+
+
+def step_readiness(trajectory: Readiness, excluded_reason: str | None) -> Readiness:
+    """The readiness of a step of a trajectory with that readiness."""
+    return "excluded" if excluded_reason is not None else trajectory
+
+
+def oldest_policy(known: Policy | None, spoke: Policy | None) -> Policy | None:
+    """The policy that a trajectory stands for: that of its first step, or an older version of the same run."""
+    if known is None or spoke is None:
+        return known or spoke
+    same_run = (known.model, known.run) == (spoke.model, spoke.run)
+    return spoke if same_run and spoke.version < known.version else known
+
+
+def staleness(policy: Policy | None, current: Policy | None) -> int | None:
+    """How many versions `policy` lies behind; None where there is none or another run speaks now."""
+    if policy is None or current is None or (policy.model, policy.run) != (current.model, current.run):
+        return None
+    return current.version - policy.version
+
+
+def check_policy(policy: Policy, known_version: int | None) -> None:
+    """ConflictError where `policy` would go back within its run (`known_version`: the run's latest)."""
+    if not policy.model or not policy.run or policy.version < 0:
+        raise InvalidRequestError("a policy has a model, a run and a version of 0 or more", path="policy")
+    if known_version is not None and policy.version < known_version:
+        raise ConflictError(
+            f"run {policy.run!r} of {policy.model!r} is at version {known_version}, {policy.version} is older",
+            path="version",
+            hint="Publish older weights as a new run",
+        )
+
+
+def check_reward(reward: Reward, path: str) -> None:
+    """InvalidRequestError where the reward is on nothing or is no finite number."""
+    if reward.trajectory_id is None and reward.step_id is None:
+        raise InvalidRequestError("a reward is on a trajectory or on a step", path=path, hint="Set one of the two ids")
+    if not reward.name or not reward.source:
+        raise InvalidRequestError("a reward has a name and a source", path=f"{path}.name")
+    if not isinstance(reward.value, (int, float)) or not math.isfinite(reward.value):
+        raise InvalidRequestError("a reward must be a finite number", path=f"{path}.value", hint="Leave it out instead")
+
+
+def check_same_creation(new: NewTrajectory, there: Trajectory, declared: bool) -> None:
+    """ConflictError where `there` was created with other settings; not `declared`: a step implied it."""
+    if not declared:
+        return
+    for name in ("group_id", "group_size", "rollout_index", "attempt", "task", "agent", "channel", "metadata"):
+        if getattr(new, name) != getattr(there, name):
+            raise ConflictError(
+                f"trajectory {there.trajectory_id!r} is there with another {name}",
+                path=name,
+                hint="Use a new trajectory_id, or send the same settings",
+            )
+
+
+def check_completion(there: Trajectory, status: TerminalStatus) -> bool:
+    """Whether `there` is open and may end; False where it ended so already, ConflictError where it ended otherwise."""
+    if status not in ("finished", "failed", "truncated", "abandoned"):
+        raise InvalidRequestError(f"{status!r} is no way to end a trajectory", path="status")
+    if there.status == "open":
+        return True
+    if there.status != status:
+        raise ConflictError(
+            f"trajectory {there.trajectory_id!r} has ended as {there.status}, not {status}",
+            path="status",
+            hint="A trajectory ends once; start a new one for another attempt",
+        )
+    return False
+
+
+def unit_order(spec: BatchSpec, keys: Sequence[tuple[str, int]]) -> list[str]:
+    """Unit keys in the order of the spec; `keys`: (key, ordinal) with ordinals that grow with time.
+
+    fifo: oldest first. freshest: newest first. random: by a hash of seed and key, the same for the same seed.
+    """
+    if spec.order == "random":
+        seed = str(spec.seed).encode()
+        return [key for key, _ in sorted(keys, key=lambda pair: digest(seed, pair[0].encode()))]
+    ordered = sorted(keys, key=lambda pair: pair[1], reverse=spec.order == "freshest")
+    return [key for key, _ in ordered]
+
+
+def requirements(spec: BatchSpec) -> tuple[str, ...]:
+    """What every step of a unit must have: the spec's `require`, or tokens."""
+    for name in spec.require:
+        if name not in REQUIREMENTS:
+            raise InvalidRequestError(
+                f"unknown requirement {name!r}", path="require", hint=f"Known: {', '.join(REQUIREMENTS)}"
+            )
+    return spec.require or ("tokens",)
+
+
+def wanted_readiness(spec: BatchSpec) -> tuple[Readiness, ...]:
+    """Supervised training takes trajectories with or without a reward, every other method only rewarded ones."""
+    if spec.method == "sft" and "reward" not in spec.require:
+        return ("complete", "ready")
+    return ("ready",)
+
+
+def joined_reasons(reasons: Iterable[str]) -> str | None:
+    """Several reasons for exclusion as one text, or None."""
+    return "; ".join(dict.fromkeys(reasons)) or None
