@@ -1,0 +1,51 @@
+"""Data pools: one protocol, stores in memory and on SQLite.
+
+`open_store(url)` is the one way in; gateway, trainers and API see the protocol only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentworld.errors import ConfigError
+from agentworld.pool.consumer import LeasedBatch, PoolConsumer
+from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, Pool, PoolStats
+
+__all__ = [
+    "AppendResult",
+    "DeadLetter",
+    "GatewayState",
+    "LeasedBatch",
+    "Page",
+    "Pool",
+    "PoolConsumer",
+    "PoolStats",
+    "open_store",
+]
+
+
+def open_store(url: str) -> Pool:
+    """The pool at `url`, created where it is not there.
+
+    `sqlite:///relative.db`, `sqlite:////absolute.db` (several processes may share the file, on a local disk) or
+    `memory://` (this process alone). ConfigError where the scheme is unknown or the folder is missing.
+    """
+    if url == "memory://":
+        from agentworld.pool.memory import MemoryPool
+
+        return MemoryPool()
+    scheme, separator, rest = url.partition("://")
+    if scheme != "sqlite" or not separator:
+        raise ConfigError(
+            f"no pool at {url!r}", path="pool", hint="Use sqlite:///relative.db, sqlite:////absolute.db or memory://"
+        )
+    if not rest.startswith("/") or len(rest) < 2 or rest.endswith("/"):
+        raise ConfigError(
+            f"{url!r} names no file", path="pool", hint="Three slashes and a relative path, or four and an absolute one"
+        )
+    path = Path(rest[1:])
+    if not path.parent.is_dir():
+        raise ConfigError(f"the folder {path.parent} does not exist", path="pool", hint="Create it, or name another")
+    from agentworld.pool.sqlite import SqlitePool
+
+    return SqlitePool(path)

@@ -77,9 +77,7 @@ def prepare(step: Step) -> Prepared:
         reasons,
         rewards,
         len(prompt) if prompt is not None else _first(step.prompt_length, counts[0]),
-        len(response)
-        if response is not None
-        else _first(step.response_length, counts[1]),
+        len(response) if response is not None else _first(step.response_length, counts[1]),
     )
 
 

@@ -8,10 +8,11 @@ excluded itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.records import (
+    BatchItem,
     BatchSpec,
     NewTrajectory,
     Policy,
@@ -24,7 +25,8 @@ from agentworld.records import (
 )
 
 PRIMARY = "reward"
-REQUIREMENTS = ("tokens", "logprobs", "messages", "reward")
+DEFAULT_CHANNEL = "train"
+CREATION_FIELDS = ("group_id", "group_size", "rollout_index", "attempt", "task", "agent", "channel", "metadata")
 
 
 def trajectory_readiness(status: TrajectoryStatus, has_reward: bool, excluded_reason: str | None) -> Readiness:
@@ -78,17 +80,32 @@ def check_reward(reward: Reward, path: str) -> None:
         raise InvalidRequestError("a reward must be a finite number", path=f"{path}.value", hint="Leave it out instead")
 
 
-def check_same_creation(new: NewTrajectory, there: Trajectory, declared: bool) -> None:
-    """ConflictError where `there` was created with other settings; not `declared`: a step implied it."""
-    if not declared:
-        return
-    for name in ("group_id", "group_size", "rollout_index", "attempt", "task", "agent", "channel", "metadata"):
+def check_same_creation(new: NewTrajectory, there: Trajectory) -> None:
+    """ConflictError where `there` was created with other settings."""
+    for name in CREATION_FIELDS:
         if getattr(new, name) != getattr(there, name):
             raise ConflictError(
                 f"trajectory {there.trajectory_id!r} is there with another {name}",
                 path=name,
                 hint="Use a new trajectory_id, or send the same settings",
             )
+
+
+def step_channel(step: str, trajectory: str) -> str:
+    """A step that names no channel of its own (`train` is what a step says by default) is in its trajectory's."""
+    return trajectory if step == DEFAULT_CHANNEL else step
+
+
+def other_trajectory(reward: Reward, path: str) -> InvalidRequestError:
+    """The error for a reward whose step is not of its trajectory."""
+    return InvalidRequestError(
+        f"step {reward.step_id!r} is not of trajectory {reward.trajectory_id!r}", path=path, hint="Send the step alone"
+    )
+
+
+def printable(text: object) -> str:
+    """Any value as text that can be stored and sent, for naming what was rejected."""
+    return str(text).encode("utf-8", "backslashreplace").decode()[:200]
 
 
 def check_completion(there: Trajectory, status: TerminalStatus) -> bool:
@@ -118,21 +135,13 @@ def unit_order(spec: BatchSpec, keys: Sequence[tuple[str, int]]) -> list[str]:
     return [key for key, _ in ordered]
 
 
-def requirements(spec: BatchSpec) -> tuple[str, ...]:
-    """What every step of a unit must have: the spec's `require`, or tokens."""
-    for name in spec.require:
-        if name not in REQUIREMENTS:
-            raise InvalidRequestError(
-                f"unknown requirement {name!r}", path="require", hint=f"Known: {', '.join(REQUIREMENTS)}"
-            )
-    return spec.require or ("tokens",)
-
-
-def wanted_readiness(spec: BatchSpec) -> tuple[Readiness, ...]:
-    """Supervised training takes trajectories with or without a reward, every other method only rewarded ones."""
-    if spec.method == "sft" and "reward" not in spec.require:
-        return ("complete", "ready")
-    return ("ready",)
+def batch_policy(items: Sequence[BatchItem], current: Mapping[str, Policy]) -> Policy | None:
+    """The policy that speaks now for the model of the batch's first trajectory that has one."""
+    for item in items:
+        for entry in item.trajectories:
+            if entry.trajectory.policy is not None:
+                return current.get(entry.trajectory.policy.model)
+    return None
 
 
 def joined_reasons(reasons: Iterable[str]) -> str | None:
