@@ -1,0 +1,76 @@
+"""AgentWorld: the data factory for training LLM agents.
+
+    import agentworld as aw
+
+    pool = aw.open_pool("sqlite:///pool.db")
+    factory = aw.connect("http://127.0.0.1:8400")
+
+Names are loaded when they are used, so that importing the package is quick and loads neither torch nor a web framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentworld.client.aio import AsyncFactory, AsyncTrajectory
+    from agentworld.client.factory import Factory
+    from agentworld.client.session import TrajectorySession
+    from agentworld.errors import AgentWorldError
+    from agentworld.factory import EmbeddedPool, connect, open_pool
+    from agentworld.records import Batch, BatchSpec, Message, NewTrajectory, Policy, Reward, Step, Trajectory
+
+_MODULES = {
+    "agentworld.factory": ("EmbeddedPool", "connect", "open_pool"),
+    "agentworld.client.factory": ("Factory",),
+    "agentworld.client.aio": ("AsyncFactory", "AsyncTrajectory"),
+    "agentworld.client.session": ("TrajectorySession",),
+    "agentworld.errors": ("AgentWorldError",),
+    "agentworld.records": (
+        "Batch",
+        "BatchSpec",
+        "Message",
+        "NewTrajectory",
+        "Policy",
+        "Reward",
+        "Step",
+        "Trajectory",
+    ),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AgentWorldError",
+    "AsyncFactory",
+    "AsyncTrajectory",
+    "Batch",
+    "BatchSpec",
+    "EmbeddedPool",
+    "Factory",
+    "Message",
+    "NewTrajectory",
+    "Policy",
+    "Reward",
+    "Step",
+    "Trajectory",
+    "TrajectorySession",
+    "connect",
+    "open_pool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("agentworld")
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'agentworld' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

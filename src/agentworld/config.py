@@ -35,7 +35,11 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of `agentworld serve`; without models it serves the control API alone."""
+    """Settings of `agentworld serve`; without models it serves the control API alone.
+
+    `gateway_url`: the origin that agents are told to call (behind a proxy, or where another server is the gateway);
+    unset, it is the one that the client called.
+    """
 
     pool: str = "sqlite:///agentworld.db"
     models: tuple[ModelSettings, ...] = ()
@@ -45,6 +49,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strict_models: bool = False
     max_body_bytes: int = 64 * 1024 * 1024
     upstream_timeout: float = 600.0
+    gateway_url: str | None = None
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

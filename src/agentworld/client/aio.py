@@ -12,6 +12,7 @@ import aiohttp
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, unreachable
+from agentworld.client.session import build_step
 from agentworld.errors import AgentWorldError
 from agentworld.pool.protocol import AppendResult, Page, PoolStats
 from agentworld.records import (
@@ -22,7 +23,6 @@ from agentworld.records import (
     Step,
     TerminalStatus,
     Trajectory,
-    new_id,
 )
 
 T = TypeVar("T")
@@ -86,8 +86,9 @@ class AsyncFactory:
 
         `fields` are those of NewTrajectory.
         """
-        started = await self.start_trajectory(NewTrajectory(task=task, group_id=group, **fields))
-        session = AsyncTrajectory(self, started)
+        new = NewTrajectory(task=task, group_id=group, **fields)
+        started = await self.start_trajectory(new)
+        session = AsyncTrajectory(self, started, new)
         try:
             yield session
         except BaseException:
@@ -184,8 +185,9 @@ class AsyncFactory:
 class AsyncTrajectory:
     """One running trajectory: `base_url` and `api_key` for its agent, rewards and steps for its writer."""
 
-    def __init__(self, factory: AsyncFactory, started: wire.StartedTrajectory) -> None:
+    def __init__(self, factory: AsyncFactory, started: wire.StartedTrajectory, new: NewTrajectory) -> None:
         self._factory = factory
+        self._new = new
         self.trajectory_id = started.trajectory_id
         self.base_url = started.base_url
         self.api_key = started.api_key
@@ -206,10 +208,8 @@ class AsyncTrajectory:
 
     async def step(self, **fields: Any) -> AppendResult:
         """Submit one step (white-box); `fields` are those of Step, the ids are filled in."""
-        step = Step(
-            **{"step_id": new_id("stp"), "token_source": "submitted", **fields, "trajectory_id": self.trajectory_id}
-        )
-        return (await self._factory.append_steps([step]))[0]
+        step = build_step(self.trajectory_id, self._new, fields)
+        return wire.check_stored((await self._factory.append_steps([step]))[0])
 
     async def reward(self, value: float, *, name: str = "reward", step_id: str | None = None, **fields: Any) -> None:
         """Set a reward on this trajectory, or on one of its steps."""

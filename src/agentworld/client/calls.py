@@ -10,10 +10,11 @@ import msgspec
 
 from agentworld.client import wire
 from agentworld.client.wire import API
-from agentworld.pool.protocol import GatewayState, Page, PoolStats
+from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats
 from agentworld.records import (
     Batch,
     BatchSpec,
+    Exchange,
     Message,
     NewTrajectory,
     Policy,
@@ -29,7 +30,7 @@ Order = Literal["oldest", "newest"]
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
-    """One request. `idempotent`: sending it again does no harm, so it is retried. `empty`: an empty reply is None."""
+    """One request and the type of its reply. `idempotent`: sending it again does no harm, so it is retried."""
 
     method: str
     path: str
@@ -40,10 +41,6 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     def read(self, body: bytes) -> T:
         """The reply's record."""
         return msgspec.json.decode(body, type=self.reply)
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """A reply without content."""
 
 
 def _id(value: str) -> str:
@@ -79,6 +76,16 @@ def get_trajectory(trajectory_id: str) -> Call[Trajectory]:
 def list_trajectories(**parameters: Any) -> Call[Page[Trajectory]]:
     """One page of trajectories."""
     return Call("GET", _query(f"{API}/trajectories", **parameters), Page[Trajectory])
+
+
+def list_exchanges(trajectory_id: str, limit: int) -> Call[list[Exchange]]:
+    """The calls of a trajectory."""
+    return Call("GET", _query(f"{API}/trajectories/{_id(trajectory_id)}/exchanges", limit=limit), list[Exchange])
+
+
+def dead_letters(after: int, limit: int) -> Call[list[DeadLetter]]:
+    """Steps that could not be stored."""
+    return Call("GET", _query(f"{API}/dead-letters", after=after, limit=limit), list[DeadLetter])
 
 
 def append_steps(steps: Sequence[Step]) -> Call[wire.StepsReply]:
@@ -131,9 +138,9 @@ def lease(spec: BatchSpec, consumer: str) -> Call[Batch]:
     return _post("/batches/lease", {**msgspec.to_builtins(spec), "consumer": consumer}, Batch, idempotent=False)
 
 
-def end_lease(action: Literal["ack", "release"], batch_id: str, epoch: int) -> Call[Nothing]:
+def end_lease(action: Literal["ack", "release"], batch_id: str, epoch: int) -> Call[None]:
     """Acknowledge or release."""
-    return _post(f"/batches/{_id(batch_id)}/{action}", wire.LeaseAction(epoch), Nothing)
+    return _post(f"/batches/{_id(batch_id)}/{action}", wire.LeaseAction(epoch), type(None))
 
 
 def extend(batch_id: str, epoch: int, seconds: float) -> Call[wire.Deadline]:

@@ -19,7 +19,18 @@ from agentworld.errors import (
     UnauthorizedError,
 )
 from agentworld.pool.protocol import AppendResult
-from agentworld.records import BatchSpec, Event, Message, Reward, Step, TerminalStatus, Trajectory, Usage
+from agentworld.records import (
+    BatchSpec,
+    Event,
+    Message,
+    Policy,
+    Reward,
+    Step,
+    TerminalStatus,
+    Trajectory,
+    Usage,
+    new_id,
+)
 
 API = "/api/v1"
 DEFAULT_CONSUMER = "default"
@@ -52,6 +63,42 @@ class SubmittedStep(Step, kw_only=True, forbid_unknown_fields=True):
 
     step_id: str = ""
     policy_version: int | None = None
+
+
+def step_from(fields: dict[str, Any]) -> Step:
+    """A step from loose fields, messages as dicts included; InvalidRequestError names the field that is wrong."""
+    plain = msgspec.to_builtins(fields, enc_hook=_array_to_list)
+    try:
+        return finish_step(msgspec.convert(plain, SubmittedStep), "$")
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at ")
+        raise InvalidRequestError(message, path=path.strip("`") or None) from None
+
+
+def _array_to_list(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy arrays and torch tensors of ids or log-probabilities
+        return value.tolist()
+    raise InvalidRequestError(f"A step cannot hold a {type(value).__name__}")
+
+
+def check_stored(result: AppendResult) -> AppendResult:
+    """The result, or InvalidRequestError where the step was not stored."""
+    if result.outcome in ("rejected", "conflict"):
+        raise InvalidRequestError(f"step {result.step_id}: {result.outcome}", hint=result.reason)
+    return result
+
+
+def finish_step(sent: SubmittedStep, path: str) -> Step:
+    """The step that was meant: its id made where it has none, `policy_version` and the source of its ids filled in."""
+    fields = {name: getattr(sent, name) for name in Step.__struct_fields__}
+    if sent.policy_version is not None:
+        if sent.policy is not None and sent.policy.version != sent.policy_version:
+            raise InvalidRequestError("policy and policy_version differ", path=f"{path}.policy_version")
+        fields["policy"] = sent.policy or Policy(model=sent.model or "default", version=sent.policy_version)
+    if sent.token_source == "none" and sent.response_ids is not None:
+        fields["token_source"] = "submitted"
+    fields["step_id"] = sent.step_id or new_id("stp")
+    return Step(**fields)
 
 
 class StepsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,10 +157,11 @@ class ResumeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResumeReply(msgspec.Struct, frozen=True):
-    """What was acknowledged and what was given back."""
+    """What was acknowledged, what was given back, and which applied ids this pool does not know."""
 
     acknowledged: list[str]
     released: list[str]
+    unknown: list[str] = []
 
 
 class EventsReply(msgspec.Struct, frozen=True):

@@ -1,0 +1,34 @@
+"""How an agent reaches the gateway: the base URL and the key of its trajectory."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from litestar import Request
+
+from agentworld.config import ServeSettings
+from agentworld.gateway.keys import session_key
+
+_HOST = re.compile(r"[A-Za-z0-9._\[\]:-]{1,255}")
+
+
+def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, trajectory_id: str) -> str:
+    """`ORIGIN/t/TRAJECTORY/v1`, as OpenAI clients take a base URL."""
+    return f"{_origin(request, settings)}/t/{quote(trajectory_id, safe='')}/v1"
+
+
+def agent_key(trajectory_id: str) -> str:
+    """The session key that names the trajectory, for clients that cannot change their base URL's path."""
+    return session_key(trajectory_id)
+
+
+def _origin(request: Request[Any, Any, Any], settings: ServeSettings) -> str:
+    if settings.gateway_url:
+        return settings.gateway_url.rstrip("/")
+    host = request.headers.get("host", "")
+    if not _HOST.fullmatch(host):
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        host = f"{shown}:{settings.port}"
+    return f"{request.url.scheme}://{host}"

@@ -1,0 +1,128 @@
+"""Request bodies: decoded into records with the JSON path of what is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from typing import TypeVar
+
+import msgspec
+
+from agentworld.client.wire import SubmittedStep, finish_step
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.protocol import AppendResult
+from agentworld.records import Reward, Step
+
+T = TypeVar("T")
+_UNKNOWN = re.compile(r"unknown field `(.*?)`")
+
+
+class RewardRequest(Reward, kw_only=True, forbid_unknown_fields=True):
+    """A reward on a trajectory or on one of its steps."""
+
+
+class _StepRecords(msgspec.Struct, forbid_unknown_fields=True):
+    steps: list[msgspec.Raw]
+
+
+class _RewardRecords(msgspec.Struct, forbid_unknown_fields=True):
+    rewards: list[RewardRequest]
+
+
+def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
+    """`body` as a record; InvalidRequestError with the path, which begins with `prefix` instead of `$`."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        message, path = _split(error, prefix)
+        raise InvalidRequestError(message, path=path, hint=_nearest(message, kind)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"This is not JSON: {error}", path=prefix) from None
+    except RecursionError:
+        raise InvalidRequestError("This is nested too deeply", path=prefix) from None
+
+
+def decode_steps(body: bytes) -> tuple[list[Step], list[AppendResult | None]]:
+    """The steps that can be read, and for each record sent None, or the result of one that cannot."""
+    records = _split_records(body)
+    steps: list[Step] = []
+    results: list[AppendResult | None] = []
+    for index, record in enumerate(records):
+        try:
+            steps.append(finish_step(decode(bytes(record), SubmittedStep, f"$.steps[{index}]"), f"$.steps[{index}]"))
+            results.append(None)
+        except InvalidRequestError as error:
+            # One bad record does not fail its batch.
+            results.append(AppendResult(_sent_id(record), "rejected", reason=error.one_line()))
+    return steps, results
+
+
+def decode_rewards(body: bytes) -> list[Reward]:
+    """One reward, a list of them, or `{"rewards": [...]}`."""
+    start = body.lstrip()[:1]
+    if start == b"[":
+        rewards = list(decode(body, list[RewardRequest]))
+        where = "$[{}]"
+    elif "rewards" in _keys(body):
+        rewards = list(decode(body, _RewardRecords).rewards)
+        where = "$.rewards[{}]"
+    else:
+        rewards = [decode(body, RewardRequest)]
+        where = "$"
+    for index, reward in enumerate(rewards):
+        if (reward.trajectory_id is None) == (reward.step_id is None):
+            raise InvalidRequestError(
+                "A reward needs either trajectory_id or step_id",
+                path=where.format(index),
+                hint="Name the step, or the trajectory where the whole run is rewarded",
+            )
+    return [msgspec.structs.replace(Reward(value=0.0), **msgspec.structs.asdict(reward)) for reward in rewards]
+
+
+def _split_records(body: bytes) -> list[msgspec.Raw]:
+    try:
+        return decode(body, _StepRecords).steps
+    except InvalidRequestError as error:
+        if not error.message.startswith("This is not JSON"):
+            raise
+        # A lone surrogate or a broken byte in one record: the lenient parser finds the records, the strict one then
+        # refuses that record alone.
+        try:
+            lenient = json.loads(body.decode("utf-8", "surrogateescape"))
+        except (ValueError, RecursionError):
+            raise error from None
+        if not isinstance(lenient, dict) or set(lenient) != {"steps"} or not isinstance(lenient["steps"], list):
+            raise
+        return [msgspec.Raw(json.dumps(record).encode()) for record in lenient["steps"]]
+
+
+def _keys(body: bytes) -> set[str]:
+    try:
+        return set(msgspec.json.decode(body, type=dict[str, msgspec.Raw]))
+    except msgspec.MsgspecError:
+        return set()  # decoding it as a reward says what is wrong
+
+
+def _sent_id(record: msgspec.Raw) -> str:
+    try:
+        sent = json.loads(bytes(record))["step_id"]
+        return msgspec.json.decode(msgspec.json.encode(sent), type=str)
+    except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError):
+        return ""
+
+
+def _split(error: msgspec.ValidationError, prefix: str) -> tuple[str, str]:
+    message, _, path = str(error).partition(" - at ")
+    return message, prefix + (path.strip("`") or "$").removeprefix("$")
+
+
+def _nearest(message: str, kind: type[object]) -> str | None:
+    found = _UNKNOWN.search(message)
+    fields = getattr(kind, "__struct_fields__", ())
+    if not found or not fields:
+        return None
+    near = difflib.get_close_matches(found.group(1), fields, n=1)
+    if near:
+        return f"Did you mean {near[0]}?"
+    return f"Known fields: {', '.join(fields)}" if len(fields) <= 12 else "See /api/docs for the fields"

@@ -1,0 +1,89 @@
+"""The pool's events: as a stream that goes on where the client left it, or page by page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.datastructures import State
+from litestar.params import Parameter
+from litestar.response import Stream
+
+from agentworld.client.wire import API, EventsReply
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.protocol import Pool
+from agentworld.records import Event
+
+# Seconds between two looks into the pool: short after an event, longer while nothing happens.
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+# Seconds of silence after which a comment keeps proxies from closing the stream. One newline only: a blank line would
+# make some clients dispatch an empty event.
+KEEP_ALIVE = 15.0
+PAGE = 500
+
+Limit = Annotated[int, Parameter(ge=1, le=1000, description="Events a page, at most")]
+After = Annotated[int, Parameter(ge=0, description="Events with a sequence over this")]
+
+
+@get(f"{API}/events", media_type="application/json")
+async def events(
+    request: Request[Any, Any, Any], state: State, after: After = 0, limit: Limit = 1000
+) -> Response[EventsReply]:
+    """Events in commit order. With `Accept: application/json` one page; otherwise a stream of server-sent events, which
+    begins after the header Last-Event-ID, or after `after`.
+    """
+    accept = request.headers.get("accept", "")
+    if "application/json" in accept and "text/event-stream" not in accept:
+        found = await asyncio.to_thread(state.pool.events, after, limit)
+        return Response(EventsReply(found, found[-1].sequence if found else after))
+    start = _last_event_id(request.headers.get("last-event-id"), after)
+    stream: Any = Stream(
+        follow(state.pool, start, state.closing),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+    )
+    return stream  # type: ignore[no-any-return]
+
+
+def _last_event_id(header: str | None, after: int) -> int:
+    if header is None:
+        return after
+    if not (header.isascii() and header.isdigit() and len(header) < 19):
+        raise InvalidRequestError(
+            f"{header[:40]!r} is no event id", path="Last-Event-ID", hint="Send the last id received"
+        )
+    return int(header)
+
+
+async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterator[bytes]:
+    """Frames of every event after `after`, as they are committed, until `closing` is set."""
+    wait = FIRST_WAIT
+    silent = 0.0
+    yield b": agentworld events\n"
+    while not closing.is_set():
+        found = await asyncio.to_thread(pool.events, after, PAGE)
+        if found:
+            after = found[-1].sequence
+            wait, silent = FIRST_WAIT, 0.0
+            yield b"".join(frame(event) for event in found)
+            continue
+        if silent >= KEEP_ALIVE:
+            silent = 0.0
+            yield b": ping\n"
+        try:
+            await asyncio.wait_for(closing.wait(), wait)
+        except TimeoutError:
+            silent += wait
+            wait = min(wait * 1.5, LONGEST_WAIT)
+
+
+def frame(event: Event) -> bytes:
+    """One server-sent event."""
+    kind = event.kind.replace("\n", " ").replace("\r", " ")
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, kind.encode(), msgspec.json.encode(event))
+
+
+ROUTES = [events]

@@ -1,0 +1,79 @@
+"""Rewards, policies, pauses and counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import get, post
+from litestar.datastructures import State
+
+from agentworld.api.bodies import RewardRequest, decode, decode_rewards
+from agentworld.client.wire import API, RewardsReply, RewardsRequest
+from agentworld.pool.protocol import DeadLetter, GatewayState, PoolStats
+from agentworld.records import Policy
+
+
+class PolicyRequest(Policy, frozen=True, forbid_unknown_fields=True):
+    """The weights that now speak."""
+
+
+class PauseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Calls that run go on in any case; waiting for their end is the caller's, by the events or the counters."""
+
+
+@post(f"{API}/rewards", status_code=200, sync_to_thread=True, opt={"body": RewardRequest | RewardsRequest})
+def add_rewards(state: State, body: bytes) -> RewardsReply:
+    """Set one reward, a list of them, or `{"rewards": [...]}`: all or none."""
+    return RewardsReply(state.pool.add_rewards(decode_rewards(body)))
+
+
+@post(f"{API}/policy", status_code=200, sync_to_thread=True, opt={"body": PolicyRequest})
+def set_policy(state: State, body: bytes) -> Policy:
+    """Publish a policy. A lower version within the same run is a conflict: going back starts a new run."""
+    sent = decode(body, PolicyRequest)
+    policy: Policy = state.pool.set_policy(Policy(sent.model, sent.run, sent.version))
+    return policy
+
+
+@get(f"{API}/policy", sync_to_thread=True)
+def get_policy(state: State) -> GatewayState:
+    """The policies by model, and whether the gateways are paused."""
+    gateway: GatewayState = state.pool.gateway_state()
+    return gateway
+
+
+def _set_paused(pool: Any, body: bytes, paused: bool) -> GatewayState:
+    decode(body, PauseRequest)
+    pool.set_paused(paused)
+    gateway: GatewayState = pool.gateway_state()
+    return gateway
+
+
+@post(f"{API}/gateway/pause", status_code=200, sync_to_thread=True, opt={"body": PauseRequest})
+def pause(state: State, body: bytes) -> GatewayState:
+    """Stop the dispatch of new calls on every gateway of this pool."""
+    return _set_paused(state.pool, body, True)
+
+
+@post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": PauseRequest})
+def resume(state: State, body: bytes) -> GatewayState:
+    """Take new calls again."""
+    return _set_paused(state.pool, body, False)
+
+
+@get(f"{API}/stats", sync_to_thread=True)
+def stats(state: State) -> PoolStats:
+    """Counters of the pool."""
+    counters: PoolStats = state.pool.stats()
+    return counters
+
+
+@get(f"{API}/dead-letters", sync_to_thread=True)
+def dead_letters(state: State, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+    """Steps that could not be stored, and why."""
+    letters: list[DeadLetter] = state.pool.dead_letters(after, limit)
+    return letters
+
+
+ROUTES = [add_rewards, set_policy, get_policy, pause, resume, stats, dead_letters]

@@ -1,0 +1,157 @@
+"""Trajectories and steps: created, completed, submitted, listed and read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, get, post
+from litestar.datastructures import State
+from litestar.params import Parameter
+
+from agentworld.api.access import agent_base_url, agent_key
+from agentworld.api.bodies import decode, decode_steps
+from agentworld.client.wire import API, Completion, StartedTrajectory, StepsReply, StepsRequest
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.protocol import Page
+from agentworld.records import Exchange, NewTrajectory, Step, Trajectory
+
+Where = Annotated[str | None, Parameter(description="Expression over documented fields, e.g. reward >= 0.5")]
+Cursor = Annotated[str | None, Parameter(description="next_cursor of the page before")]
+Limit = Annotated[int, Parameter(ge=1, le=1000, description="Records a page, at most")]
+Include = Annotated[str | None, Parameter(description="Comma-separated: tokens, messages, logprobs")]
+Order = Literal["oldest", "newest"]
+INCLUDES = ("tokens", "messages", "logprobs")
+
+
+class TrajectoryRequest(NewTrajectory, kw_only=True, forbid_unknown_fields=True):
+    """A trajectory to create; without an id, one is made."""
+
+
+def parse_include(text: str | None) -> tuple[str, ...]:
+    """The parts of a step that the caller wants."""
+    parts = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    for part in parts:
+        if part not in INCLUDES:
+            raise InvalidRequestError(
+                f"{part!r} cannot be included", path="?include", hint=f"Known: {', '.join(INCLUDES)}"
+            )
+    return parts
+
+
+@post(f"{API}/trajectories", status_code=201, sync_to_thread=True, opt={"body": TrajectoryRequest})
+def create_trajectory(request: Request[Any, Any, Any], state: State, body: bytes) -> StartedTrajectory:
+    """Create a trajectory; creating it again under the same id returns the one that is there."""
+    sent = decode(body, TrajectoryRequest)
+    new = NewTrajectory(**msgspec.structs.asdict(sent))
+    trajectory = state.pool.create_trajectory(new)
+    return StartedTrajectory(
+        trajectory.trajectory_id,
+        trajectory,
+        agent_base_url(request, state.settings, trajectory.trajectory_id),
+        agent_key(trajectory.trajectory_id),
+    )
+
+
+@post(
+    f"{API}/trajectories/{{trajectory_id:str}}/complete", status_code=200, sync_to_thread=True, opt={"body": Completion}
+)
+def complete_trajectory(state: State, trajectory_id: str, body: bytes) -> Trajectory:
+    """End a trajectory. The same status again changes nothing, another is a conflict."""
+    sent = decode(body, Completion)
+    ended: Trajectory = state.pool.complete_trajectory(trajectory_id, sent.status, sent.reward)
+    return ended
+
+
+@get(f"{API}/trajectories", sync_to_thread=True)
+def list_trajectories(
+    state: State,
+    where: Where = None,
+    trajectory_id: str | None = None,
+    group_id: str | None = None,
+    channel: str | None = None,
+    order: Order = "oldest",
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> Page[Trajectory]:
+    """One page of trajectories by creation. With `where` a page can be short and yet not be the last."""
+    page: Page[Trajectory] = state.pool.list_trajectories(
+        where=where,
+        trajectory_id=trajectory_id,
+        group_id=group_id,
+        channel=channel,
+        order=order,
+        cursor=cursor,
+        limit=limit,
+    )
+    return page
+
+
+@get(f"{API}/trajectories/{{trajectory_id:str}}", sync_to_thread=True)
+def get_trajectory(state: State, trajectory_id: str) -> Trajectory:
+    """One trajectory."""
+    trajectory: Trajectory = state.pool.get_trajectory(trajectory_id)
+    return trajectory
+
+
+@get(f"{API}/trajectories/{{trajectory_id:str}}/exchanges", sync_to_thread=True)
+def list_exchanges(state: State, trajectory_id: str, limit: Limit = 1000) -> list[Exchange]:
+    """The calls of a trajectory, failed ones too, without their messages."""
+    state.pool.get_trajectory(trajectory_id)
+    exchanges: list[Exchange] = state.pool.list_exchanges(trajectory_id, limit=limit)
+    return exchanges
+
+
+@post(f"{API}/steps", status_code=200, sync_to_thread=True, opt={"body": StepsRequest})
+def submit_steps(state: State, body: bytes) -> StepsReply:
+    """Submit steps of agents that call their model themselves. One result a step: a bad one does not fail the others,
+    and one that is there already is not stored twice.
+    """
+    steps, results = decode_steps(body)
+    stored = iter(state.pool.append_steps(steps) if steps else ())
+    return StepsReply([next(stored) if result is None else result for result in results])
+
+
+@get(f"{API}/steps", sync_to_thread=True)
+def list_steps(
+    state: State,
+    where: Where = None,
+    trajectory_id: str | None = None,
+    group_id: str | None = None,
+    channel: str | None = None,
+    order: Order = "oldest",
+    cursor: Cursor = None,
+    limit: Limit = 100,
+    include: Include = None,
+) -> Page[Step]:
+    """One page of steps in the order of their commits. Ids, messages and log-probabilities only when included."""
+    page: Page[Step] = state.pool.list_steps(
+        where=where,
+        trajectory_id=trajectory_id,
+        group_id=group_id,
+        channel=channel,
+        order=order,
+        cursor=cursor,
+        limit=limit,
+        include=parse_include(include),
+    )
+    return page
+
+
+@get(f"{API}/steps/{{step_id:str}}", sync_to_thread=True)
+def get_step(state: State, step_id: str, include: Include = None) -> Step:
+    """One step. Ids, messages and log-probabilities only when included."""
+    step: Step = state.pool.get_step(step_id, include=parse_include(include))
+    return step
+
+
+ROUTES = [
+    create_trajectory,
+    complete_trajectory,
+    list_trajectories,
+    get_trajectory,
+    list_exchanges,
+    submit_steps,
+    list_steps,
+    get_step,
+]

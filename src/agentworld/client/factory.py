@@ -1,0 +1,222 @@
+"""A factory over HTTP: the pool's surface, for any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from agentworld.client import calls, wire
+from agentworld.client.connection import Connection
+from agentworld.client.session import TrajectorySession
+from agentworld.pool.consumer import PoolConsumer
+from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, PoolStats
+from agentworld.records import (
+    Batch,
+    BatchSpec,
+    Event,
+    Exchange,
+    NewTrajectory,
+    Policy,
+    Reward,
+    Step,
+    TerminalStatus,
+    Trajectory,
+)
+
+T = TypeVar("T")
+
+
+class Factory:
+    """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
+
+    Faults of the server are raised as the AgentWorldError that it raised. `timeout`: seconds for a control call;
+    `chat_timeout`: seconds for one reply of a model.
+    """
+
+    def __init__(
+        self, url: str, *, api_key: str | None = None, timeout: float = 60.0, chat_timeout: float = 600.0
+    ) -> None:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._connection = Connection(url, timeout=timeout, headers=headers)
+        self._chat_timeout = chat_timeout
+        self.url = self._connection.url
+
+    def _send(self, call: calls.Call[T]) -> T:
+        body = self._body(call)
+        return call.read(body)
+
+    def _body(self, call: calls.Call[Any]) -> bytes:
+        reply = self._connection.request(call.method, call.path, call.body, retry=call.idempotent)
+        if reply.status >= 300:
+            raise wire.error_from(reply.status, reply.body, f"{self.url}{call.path}")
+        return reply.body
+
+    # --- trajectories -----------------------------------------------------------------------------------------
+    def trajectory(
+        self, *, task: dict[str, Any] | None = None, group: str | None = None, **fields: Any
+    ) -> TrajectorySession:
+        """A trajectory to work in, as a context manager; `fields` are those of NewTrajectory."""
+        new = NewTrajectory(task=task, group_id=group, **fields)
+        return TrajectorySession(self, new, chat_timeout=self._chat_timeout)
+
+    def start_trajectory(self, new: NewTrajectory) -> wire.StartedTrajectory:
+        """Create a trajectory; the reply says how its agent reaches the gateway."""
+        return self._send(calls.start_trajectory(new))
+
+    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+        """See Pool."""
+        return self.start_trajectory(new).trajectory
+
+    def complete_trajectory(
+        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+    ) -> Trajectory:
+        """See Pool."""
+        return self._send(calls.complete_trajectory(trajectory_id, status, reward))
+
+    def get_trajectory(self, trajectory_id: str) -> Trajectory:
+        """See Pool."""
+        return self._send(calls.get_trajectory(trajectory_id))
+
+    def list_trajectories(
+        self,
+        *,
+        where: str | None = None,
+        trajectory_id: str | None = None,
+        group_id: str | None = None,
+        channel: str | None = None,
+        order: calls.Order = "oldest",
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Trajectory]:
+        """See Pool."""
+        return self._send(
+            calls.list_trajectories(
+                where=where,
+                trajectory_id=trajectory_id,
+                group_id=group_id,
+                channel=channel,
+                order=order,
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+        """See Pool."""
+        return self._send(calls.list_exchanges(trajectory_id, limit))
+
+    # --- steps ------------------------------------------------------------------------------------------------
+    def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
+        """See Pool."""
+        return self._send(calls.append_steps(steps)).results
+
+    def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
+        """See Pool."""
+        return self._send(calls.get_step(step_id, include))
+
+    def list_steps(
+        self,
+        *,
+        where: str | None = None,
+        trajectory_id: str | None = None,
+        group_id: str | None = None,
+        channel: str | None = None,
+        order: calls.Order = "oldest",
+        cursor: str | None = None,
+        limit: int = 100,
+        include: Sequence[str] = (),
+    ) -> Page[Step]:
+        """See Pool."""
+        return self._send(
+            calls.list_steps(
+                include=include,
+                where=where,
+                trajectory_id=trajectory_id,
+                group_id=group_id,
+                channel=channel,
+                order=order,
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+    def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        """See Pool."""
+        return self._send(calls.dead_letters(after, limit))
+
+    # --- signals and state ------------------------------------------------------------------------------------
+    def add_rewards(self, rewards: Sequence[Reward]) -> int:
+        """See Pool."""
+        return self._send(calls.add_rewards(rewards)).changed
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """See Pool."""
+        return self._send(calls.events(after, limit)).events
+
+    def set_policy(self, policy: Policy) -> Policy:
+        """See Pool."""
+        return self._send(calls.set_policy(policy))
+
+    def set_paused(self, paused: bool) -> None:
+        """See Pool."""
+        self._send(calls.set_paused(paused))
+
+    def gateway_state(self) -> GatewayState:
+        """See Pool."""
+        return self._send(calls.gateway_state())
+
+    def stats(self) -> PoolStats:
+        """See Pool."""
+        return self._send(calls.stats())
+
+    # --- consuming --------------------------------------------------------------------------------------------
+    def consumer(self, name: str) -> PoolConsumer:
+        """See Pool."""
+        return PoolConsumer(self, name)
+
+    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
+        """See Pool."""
+        call = calls.lease(spec, consumer)
+        body = self._body(call)
+        return call.read(body) if body else None
+
+    def ack(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+        self._body(calls.end_lease("ack", batch_id, epoch))
+
+    def release(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+        self._body(calls.end_lease("release", batch_id, epoch))
+
+    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
+        """See Pool."""
+        return self._send(calls.extend(batch_id, epoch, seconds)).deadline
+
+    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool."""
+        reply = self._send(calls.resume(consumer, applied))
+        return {"acknowledged": reply.acknowledged, "released": reply.released, "unknown": reply.unknown}
+
+    # --- walking ----------------------------------------------------------------------------------------------
+    def all_trajectories(self, **filters: Any) -> Iterator[Trajectory]:
+        """Every trajectory of a listing, page by page."""
+        cursor = None
+        while True:
+            page = self.list_trajectories(**filters, cursor=cursor)
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def __enter__(self) -> Factory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
