@@ -169,6 +169,8 @@ def _sampling(fields: _Fields, max_tokens: int | None) -> Sampling:
     min_tokens = fields.integer("min_tokens", 0, low=0)
     if max_tokens is not None and min_tokens > max_tokens:
         raise InvalidRequestError("min_tokens is larger than max_tokens", path="min_tokens")
+    if min_tokens and stops:
+        raise InvalidRequestError("min_tokens together with stop strings is not supported", path="min_tokens")
     return Sampling(
         temperature=fields.number("temperature", 1.0, low=0.0, high=100.0),
         top_p=fields.number("top_p", 1.0, low=0.0, high=1.0, open_low=True),
