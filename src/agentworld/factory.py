@@ -50,12 +50,13 @@ class EmbeddedPool(_Surface):
 
 
 def open_pool(url: str) -> EmbeddedPool:
-    """The pool at `url` (`sqlite:///pool.db`, `memory://`), made and migrated where needed; ConfigError for a URL that no
-    store takes.
+    """The pool at `url` (`sqlite:///pool.db`, `memory://`), made and migrated where needed; ConfigError where no store
+    takes the URL.
     """
     from agentworld.pool import open_store
 
-    return EmbeddedPool(open_store(url))
+    # The methods that the type checker misses are the store's, by __getattr__.
+    return EmbeddedPool(open_store(url))  # type: ignore[abstract]
 
 
 def connect(url: str, *, api_key: str | None = None, timeout: float = 60.0) -> Factory:

@@ -14,8 +14,10 @@ from agentworld.gateway.keys import session_key
 _HOST = re.compile(r"[A-Za-z0-9._\[\]:-]{1,255}")
 
 
-def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, trajectory_id: str) -> str:
-    """`ORIGIN/t/TRAJECTORY/v1`, as OpenAI clients take a base URL."""
+def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, trajectory_id: str) -> str | None:
+    """`ORIGIN/t/TRAJECTORY/v1`, as OpenAI clients take a base URL; None where no gateway is known."""
+    if not settings.models and not settings.gateway_url:
+        return None
     return f"{_origin(request, settings)}/t/{quote(trajectory_id, safe='')}/v1"
 
 

@@ -39,7 +39,7 @@ DEFAULT_CONSUMER = "default"
 class StartedTrajectory(msgspec.Struct, frozen=True):
     """A trajectory and how its agent reaches the gateway: `base_url` ends in /v1, as OpenAI clients take it.
 
-    In an embedded pool, without a gateway, both are null.
+    Where no gateway is known (a pool in this process, a server without models) `base_url` is null.
     """
 
     trajectory_id: str

@@ -1,0 +1,58 @@
+"""What runs in each worker process of `agentworld serve`."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from agentworld.api import logs
+from agentworld.api.app import create_app
+from agentworld.api.lifespan import ASGI, Receive, Scope, Send
+from agentworld.api.processes import die_with_parent
+from agentworld.config import ServeSettings
+from agentworld.errors import AgentWorldError
+from agentworld.pool import open_store
+from agentworld.pool.protocol import Pool
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """What the main process hands to a worker. It goes through memory, so keys show neither in `ps` nor in a file."""
+
+    serve: ServeSettings
+    main_pid: int
+    log_level: logs.Level = "info"
+    log_json: bool = True
+
+
+def load(settings: WorkerSettings) -> ASGI:
+    """The application of one worker; ends the process with one line where it cannot start."""
+    die_with_parent(settings.main_pid)
+    logs.configure(settings.log_level, as_json=settings.log_json)
+    try:
+        pool = open_store(settings.serve.pool)
+        return Worker(create_app(settings.serve, pool), pool)
+    except AgentWorldError as error:
+        print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+class Worker:
+    """The application with its pool, which is closed after the shutdown."""
+
+    def __init__(self, app: ASGI, pool: Pool) -> None:
+        self._app = app
+        self._pool = pool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection."""
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        except AgentWorldError as error:
+            # The server has been told that the startup failed; the user gets one line instead of a traceback.
+            print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
+        finally:
+            self._pool.close()

@@ -1,0 +1,45 @@
+"""`agentworld pool`: counters and migrations."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentworld.cli import output
+from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, open_existing, source
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Counters and migrations of a pool.")
+
+
+@app.command()
+def stats(
+    pool: PoolOption = None,
+    url: UrlOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """What the pool holds. Tokens flat is what storing each step's whole sequence would take."""
+    with source(pool, url) as opened:
+        counters = opened.stats()
+    if as_json:
+        output.emit_json(counters)
+        return
+    rows: list[tuple[str, object]] = []
+    for name in counters.__struct_fields__:
+        value = getattr(counters, name)
+        if isinstance(value, dict):
+            rows.extend((f"{name.replace('_', ' ')}: {key}", count) for key, count in sorted(value.items()))
+        else:
+            rows.append((name.replace("_", " "), value))
+    if counters.tokens_stored:
+        rows.append(("tokens flat / stored", f"{counters.tokens_flat / counters.tokens_stored:.2f}"))
+    output.table(("counter", "value"), rows, right=("value",))
+
+
+@app.command()
+def migrate(pool: PoolOption = None) -> None:
+    """Bring the pool's schema to this version's."""
+    url = pool or DEFAULT_POOL
+    # Opening a store migrates it.
+    open_existing(url).close()
+    typer.echo(f"{url} has the schema of this version")

@@ -1,0 +1,260 @@
+"""`agentworld serve`: the gateway and the control API on a pool."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import msgspec
+import typer
+
+from agentworld.config import DriverName, ServeSettings, TokenMode, convert, read_toml
+from agentworld.errors import ConfigError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def settings_from(config: Path | None, options: dict[str, Any], model: dict[str, Any]) -> ServeSettings:
+    """The settings: the file, overridden by options and environment. `model` describes the one model of the options;
+    where the file has a model of that name, its fields are overridden.
+    """
+    data: dict[str, Any] = read_toml(config) if config else {}
+    data.update({name: value for name, value in options.items() if value is not None})
+    given = {name: value for name, value in model.items() if value is not None}
+    if given:
+        models = [dict(each) for each in _tables(data.get("models", []), config)]
+        name = given.get("name") or (models[0].get("name") if len(models) == 1 else None)
+        if name is None:
+            raise ConfigError(
+                f"--{next(iter(given)).replace('_', '-')} needs the model that it is about",
+                hint="Add --model NAME, the name that the engine serves",
+            )
+        known = next((each for each in models if each.get("name") == name), None)
+        if known is None:
+            known = {"name": name}
+            models.append(known)
+        known.update(given)
+        if not known.get("upstream"):
+            raise ConfigError(f"model {name} has no upstream", hint="Add --upstream URL, where its engine answers")
+        data["models"] = models
+    return checked(convert(data, ServeSettings, str(config) if config else "command line"))
+
+
+def _tables(value: Any, config: Path | None) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ConfigError(f"{config}: models is not a list of tables", hint="Write each model as [[models]]")
+    return value
+
+
+def checked(settings: ServeSettings) -> ServeSettings:
+    """The settings, if a server can run with them."""
+    if not 0 <= settings.port <= 65_535:
+        raise ConfigError(f"port {settings.port} is not from 0 to 65535", path="port")
+    if not 1 <= settings.workers <= 256:
+        raise ConfigError(f"workers {settings.workers} is not from 1 to 256", path="workers")
+    host = "127.0.0.1" if settings.host == "localhost" else settings.host
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise ConfigError(f"{host!r} is not an IP address", path="host", hint="Use 127.0.0.1") from None
+    if not address.is_loopback:
+        raise ConfigError(
+            f"refusing to listen on {host} without keys: anyone who reaches it could read and write the pool",
+            path="host",
+            hint="This version has no keys yet: use --host 127.0.0.1 and forward the port (ssh -L), or put a proxy in "
+            "front that checks credentials",
+        )
+    if settings.pool.startswith("memory") and settings.workers > 1:
+        raise ConfigError("workers do not share a pool in memory", path="workers", hint="Use one, or a sqlite:/// pool")
+    for model in settings.models:
+        if not model.upstream.startswith(("http://", "https://")):
+            raise ConfigError(f"{model.upstream!r} is not the address of an engine", hint="Begin it with http://")
+        if model.tokenizer is not None and not Path(model.tokenizer).exists():
+            raise ConfigError(
+                f"tokenizer {model.tokenizer} does not exist", hint="Give a folder with tokenizer.json, or that file"
+            )
+    return msgspec.structs.replace(settings, host=host)
+
+
+def reserve_port(host: str, port: int) -> int:
+    """A port that nobody listens on: `port`, or a free one for 0. ConfigError where it is taken.
+
+    Workers bind with SO_REUSEPORT, so without this check two servers would share one port in silence.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host} port {port}: {error.strerror}",
+                path="port",
+                hint="Stop the server that answers there, or use --port 0 for a free one",
+            ) from None
+        chosen: int = probe.getsockname()[1]
+        return chosen
+
+
+def check_pool(url: str) -> None:
+    """Open the pool once, so that its faults are told before a worker starts; also makes and migrates it."""
+    from agentworld.pool import open_store
+
+    open_store(url).close()
+
+
+def origin(settings: ServeSettings) -> str:
+    """Where the server answers."""
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{shown}:{settings.port}"
+
+
+def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> None:
+    """Wait until a worker answers, then say so; from then on workers that fail are started again."""
+    while not stopped.wait(0.05):
+        connection = http.client.HTTPConnection(settings.host, settings.port, timeout=5)
+        with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status == 200:
+                break
+    else:
+        return
+    server.respawn_failed_workers = True
+    logging.getLogger("_granian").setLevel(logging.WARNING)
+    models = ", ".join(f"{model.name} ({model.driver})" for model in settings.models)
+    serving = f"models: {models}" if models else "control API only, no models"
+    print(f"AgentWorld serves {origin(settings)} - {serving} - pool {settings.pool}", flush=True)
+
+
+def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    from granian import Granian
+    from granian.constants import Interfaces
+    from granian.log import LogLevels
+
+    from agentworld.api import logs
+    from agentworld.api.worker import WorkerSettings, load
+
+    settings = msgspec.structs.replace(settings, port=reserve_port(settings.host, settings.port))
+    check_pool(settings.pool)
+    server = Granian(
+        "agentworld.api.worker:load",
+        address=settings.host,
+        port=settings.port,
+        interface=Interfaces.ASGI,
+        workers=settings.workers,
+        websockets=False,
+        backlog=2048,
+        # Calls of a model take long; a limit below the number of agents would make them wait for each other.
+        backpressure=16_384,
+        log_level=LogLevels.critical,
+        workers_kill_timeout=10,
+        # A worker that cannot start at all would be started for ever; `announce` turns this on.
+        respawn_failed_workers=False,
+    )
+    logs.configure(log_level, as_json=log_json)
+    logging.getLogger("_granian").setLevel(logging.CRITICAL)
+    worker = WorkerSettings(settings, os.getpid(), log_level, log_json)
+    stopped = threading.Event()
+    threading.Thread(target=announce, args=(settings, server, stopped), name="announce", daemon=True).start()
+    try:
+        server.serve(target_loader=_Loader(load, worker), wrap_loader=False)
+    finally:
+        stopped.set()
+
+
+class _Loader:
+    """Calls the worker's loader in the worker; pickled where workers are spawned, inherited where they are forked."""
+
+    def __init__(self, load: Any, settings: Any) -> None:
+        self._load = load
+        self._settings = settings
+
+    def __call__(self) -> Any:
+        return self._load(self._settings)
+
+
+@app.command()
+def serve(
+    pool: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_POOL", help="Where the data goes. [default: sqlite:///agentworld.db]"),
+    ] = None,
+    upstream: Annotated[
+        str | None, typer.Option(envvar="AGENTWORLD_UPSTREAM", help="Address of the engine, e.g. http://127.0.0.1:8000")
+    ] = None,
+    driver: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_DRIVER", help=f"Its kind: {', '.join(get_args(DriverName))}. [default: vllm]"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(envvar="AGENTWORLD_MODEL", help="Name of the model as the engine serves it.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_TOKENIZER", help="Folder or tokenizer.json of the model, for token-in."),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_TOKENS", help=f"How ids are had: {', '.join(get_args(TokenMode))}."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(envvar="AGENTWORLD_HOST", help="Address to listen on. [default: 127.0.0.1]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(envvar="AGENTWORLD_PORT", help="Port; 0 picks a free one. [default: 8400]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(envvar="AGENTWORLD_WORKERS", help="Worker processes. [default: 1]")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(envvar="AGENTWORLD_CONFIG", help="TOML file; options and environment override it.")
+    ] = None,
+    strict_models: Annotated[
+        bool | None,
+        typer.Option("--strict-models", envvar="AGENTWORLD_STRICT_MODELS", help="Refuse unknown model names."),
+    ] = None,
+    gateway_url: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_GATEWAY_URL", help="Origin that agents call, where it is not this server."),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option(envvar="AGENTWORLD_LOG_LEVEL", help="debug, info, warning or error.")
+    ] = "info",
+    die_with_parent: Annotated[
+        bool, typer.Option("--die-with-parent", help="Stop when the process that started this one ends.")
+    ] = False,
+) -> None:
+    """Serve the gateway (LLM routes) and the control API on a pool; without a model, the control API alone.
+
+    The engine's API key comes from AGENTWORLD_UPSTREAM_API_KEY or from the file, so that it does not show in `ps`.
+    """
+    if die_with_parent:
+        from agentworld.api.processes import die_with_parent as follow
+
+        follow(os.getppid(), signal.SIGTERM)
+    if log_level not in ("debug", "info", "warning", "error"):
+        raise ConfigError(f"{log_level!r} is no log level", hint="Use debug, info, warning or error")
+    options = {
+        "pool": pool,
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "strict_models": strict_models,
+        "gateway_url": gateway_url,
+    }
+    described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
+    if any(value is not None for value in described.values()):
+        described["api_key"] = os.environ.get("AGENTWORLD_UPSTREAM_API_KEY") or None
+    settings = settings_from(config, options, described)
+    run(settings, log_level=log_level, log_json=not sys.stderr.isatty())

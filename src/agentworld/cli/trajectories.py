@@ -1,0 +1,181 @@
+"""`agentworld trajectories`: list them, show one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentworld.cli import output
+from agentworld.cli.source import PoolOption, UrlOption, source
+
+if TYPE_CHECKING:
+    from agentworld.client.factory import Factory
+    from agentworld.factory import EmbeddedPool
+    from agentworld.records import Step, Trajectory
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="List trajectories, or show one.")
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON record a line.")]
+PAGE = 200
+
+
+@app.command("list")
+def list_(
+    pool: PoolOption = None,
+    url: UrlOption = None,
+    where: Annotated[str | None, typer.Option(help="Only these, e.g. 'reward >= 0.5 and complete'.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first; otherwise newest.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List trajectories, newest first."""
+    with source(pool, url) as opened:
+        found, more = _collect(opened, limit, where=where, group_id=group, channel=channel, oldest=oldest)
+    if as_json:
+        for each in found:
+            output.emit_json(each)
+        return
+    if not found:
+        typer.echo("No trajectories match." if where or group or channel else "There are no trajectories yet.")
+        return
+    columns = ("trajectory", "status", "reward", "steps", "tokens", "policy", "agent", "group", "task", "created")
+    output.table(columns, [_row(each) for each in found], right=("reward", "steps", "tokens"))
+    if more:
+        typer.echo(f"There are more; --limit {limit * 5} shows them.", err=True)
+
+
+def _collect(
+    opened: EmbeddedPool | Factory,
+    limit: int,
+    *,
+    where: str | None,
+    group_id: str | None,
+    channel: str | None,
+    oldest: bool,
+) -> tuple[list[Trajectory], bool]:
+    found: list[Trajectory] = []
+    cursor: str | None = None
+    while True:
+        page = opened.list_trajectories(
+            where=where,
+            group_id=group_id,
+            channel=channel,
+            order="oldest" if oldest else "newest",
+            cursor=cursor,
+            limit=min(limit, PAGE),
+        )
+        found.extend(page.items)
+        cursor = page.next_cursor
+        if cursor is None or len(found) > limit:
+            return found[:limit], cursor is not None or len(found) > limit
+
+
+def _row(each: Trajectory) -> tuple[Any, ...]:
+    policy = f"{each.policy.model} {each.policy.run}:{each.policy.version}" if each.policy else ""
+    status = each.status if each.readiness != "excluded" else f"{each.status} (excluded)"
+    return (
+        each.trajectory_id,
+        status,
+        output.number(each.reward),
+        each.step_count,
+        each.prompt_tokens + each.response_tokens,
+        policy,
+        each.agent or "",
+        each.group_id or "",
+        output.clip(_task(each), 40),
+        output.moment(each.created_at),
+    )
+
+
+def _task(each: Trajectory) -> str:
+    task = each.task or {}
+    named = " ".join(str(task[key]) for key in ("task_set", "task_id") if task.get(key) is not None)
+    return named or str(task.get("prompt") or task or "")
+
+
+@app.command()
+def show(
+    trajectory_id: Annotated[
+        str, typer.Argument(help="Its id, as `trajectories list` shows it.", metavar="TRAJECTORY")
+    ],
+    pool: PoolOption = None,
+    url: UrlOption = None,
+    steps: Annotated[int, typer.Option(min=1, help="How many steps, at most.")] = 200,
+    width: Annotated[int, typer.Option(min=8, help="Characters of each message in the tree.")] = 60,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one trajectory: what it is about, its rewards, its steps and their tree.
+
+    In the tree, brackets stand around what the model sampled; a branch is indented, with the reason for the fork.
+    """
+    from agentworld.forest.printing import render_tree
+
+    with source(pool, url) as opened:
+        trajectory = opened.get_trajectory(trajectory_id)
+        found, more = _steps(opened, trajectory_id, steps)
+    if as_json:
+        output.emit_json(trajectory)
+        for step in found:
+            output.emit_json(step)
+        return
+    _print_head(trajectory)
+    if found:
+        columns = ("#", "step", "parent", "prompt", "reply", "reward", "finish", "tokens from", "policy", "notes")
+        rows = [_step_row(step) for step in found]
+        output.table(columns, rows, right=("#", "prompt", "reply", "reward"))
+        typer.echo(output.lines(render_tree(found, width)))
+    if more:
+        typer.echo(f"There are more steps; --steps {trajectory.step_count} shows all.", err=True)
+
+
+def _steps(opened: EmbeddedPool | Factory, trajectory_id: str, limit: int) -> tuple[list[Step], bool]:
+    found: list[Step] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        page = opened.list_steps(
+            trajectory_id=trajectory_id, cursor=cursor, limit=min(PAGE, limit - len(found)), include=("messages",)
+        )
+        found.extend(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found, cursor is not None
+
+
+def _print_head(trajectory: Trajectory) -> None:
+    tokens = f"{trajectory.prompt_tokens} prompt + {trajectory.response_tokens} reply"
+    rewards = ", ".join(f"{name} {output.number(value)}" for name, value in trajectory.rewards.items()) or "none"
+    excluded = f" ({trajectory.excluded_reason})" if trajectory.excluded_reason else ""
+    lines = [
+        ("trajectory", trajectory.trajectory_id),
+        ("status", f"{trajectory.status}, {trajectory.readiness}{excluded}"),
+        ("agent", trajectory.agent or "-"),
+        ("channel", trajectory.channel),
+        ("group", trajectory.group_id or "-"),
+        ("task", output.clip(output.plain(str(trajectory.task)), 200) if trajectory.task else "-"),
+        ("created", output.moment(trajectory.created_at)),
+        ("completed", output.moment(trajectory.completed_at) or "-"),
+        ("tokens", f"{tokens}, in {trajectory.step_count} steps"),
+        ("rewards", rewards),
+    ]
+    for name, value in lines:
+        typer.echo(f"{name:<12}{output.plain(value)}")
+
+
+def _step_row(step: Step) -> tuple[Any, ...]:
+    notes = [step.fork_reason or "", f"excluded: {step.excluded_reason}" if step.excluded_reason else ""]
+    notes.append("late" if step.late else "")
+    return (
+        step.step_index if step.step_index is not None else "",
+        step.step_id,
+        (step.parent_step_id or "")[-6:],
+        step.prompt_length if step.prompt_length is not None else "-",
+        step.response_length if step.response_length is not None else "-",
+        output.number(step.reward),
+        step.finish_reason or "",
+        step.token_source,
+        f"{step.policy.run}:{step.policy.version}" if step.policy else "",
+        ", ".join(note for note in notes if note),
+    )
