@@ -227,13 +227,21 @@ def byte_tokenizer(name: str = "byte") -> TokenizerAdapter:
 
 
 def load_tokenizer(path_or_name: str | Path) -> TokenizerAdapter:
-    """Open `byte`, `pocket`, a directory that holds tokenizer.json, or that file. Nothing is downloaded."""
+    """Open a tokenizer without downloading anything.
+
+    A directory that holds tokenizer.json, that file, or a name: `byte`, `pocket`, or `smollm2` (which converts
+    the model on first use and needs the `engine` extra).
+    """
     if str(path_or_name) == "byte":
         return byte_tokenizer()
     if str(path_or_name) == "pocket":
         from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
 
         return load_tokenizer(POCKET_TOKENIZER_PATH)
+    if str(path_or_name) == "smollm2":
+        from agentworld.engines.builtin.models import smollm2_directory
+
+        return load_tokenizer(smollm2_directory())
     path = Path(path_or_name).expanduser()
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():

@@ -98,11 +98,20 @@ class RowWindow:
         return (span[None, None, :] <= self._positions[:, :, None])[:, None]
 
 
+LEAST_SHARED = 16
+"""Shorter shared beginnings are not looked for: computing them again costs no more than copying."""
+
+
+def head(ids: np.ndarray) -> bytes:
+    """What two id arrays with a shared beginning worth using have in common for certain."""
+    return ids[:LEAST_SHARED].tobytes()
+
+
 def common_prefix(one: np.ndarray, other: np.ndarray) -> int:
     """Length of the shared beginning of two id arrays."""
     size = min(len(one), len(other))
-    different = np.flatnonzero(one[:size] != other[:size])
-    return int(different[0]) if len(different) else size
+    different = (one[:size] != other[:size]).argmax() if size else 0
+    return size if size and one[different] == other[different] else int(different)
 
 
 class PrefixStore:
@@ -112,39 +121,46 @@ class PrefixStore:
         self._budget = budget_bytes
         self._used = 0
         self._entries: OrderedDict[int, tuple[np.ndarray, torch.Tensor]] = OrderedDict()
+        self._by_head: dict[bytes, list[int]] = {}
         self._next = 0
 
     def clear(self) -> None:
         """Forget everything; called when the weights change."""
         self._entries.clear()
+        self._by_head.clear()
         self._used = 0
 
     def accepts(self, tokens: int, bytes_per_token: int) -> bool:
         """Whether a sequence of this size would be kept."""
-        return 0 < tokens * bytes_per_token <= self._budget // 4
+        return tokens >= LEAST_SHARED and tokens * bytes_per_token <= self._budget // 4
 
     def add(self, ids: Sequence[int], kept: torch.Tensor) -> None:
         """Keep a sequence; one that it extends is dropped."""
         array = np.asarray(ids, dtype=np.int64)
-        for key, (other, held) in list(self._entries.items()):
-            if len(other) <= len(array) and common_prefix(other, array) == len(other):
-                self._drop(key, held)
+        for key in list(self._by_head.get(head(array), ())):
+            other = self._entries[key][0]
+            if common_prefix(other, array) == len(other):
+                self._drop(key)
         self._entries[self._next] = (array, kept)
+        self._by_head.setdefault(head(array), []).append(self._next)
         self._next += 1
         self._used += kept.nbytes
         while self._used > self._budget:
-            key, (_, held) = next(iter(self._entries.items()))
-            self._drop(key, held)
+            self._drop(next(iter(self._entries)))
 
-    def _drop(self, key: int, held: torch.Tensor) -> None:
-        del self._entries[key]
+    def _drop(self, key: int) -> None:
+        array, held = self._entries.pop(key)
         self._used -= held.nbytes
+        siblings = self._by_head[head(array)]
+        siblings.remove(key)
+        if not siblings:
+            del self._by_head[head(array)]
 
     def find(self, ids: np.ndarray) -> tuple[int, torch.Tensor | None]:
         """The longest stored beginning of these ids, and the tensor that holds it."""
         best, best_key = 0, None
-        for key, (other, _) in self._entries.items():
-            shared = common_prefix(other, ids)
+        for key in self._by_head.get(head(ids), ()):
+            shared = common_prefix(self._entries[key][0], ids)
             if shared > best:
                 best, best_key = shared, key
         if best_key is None:

@@ -146,9 +146,15 @@ def smollm2_directory() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(dir=target.parent, prefix=".converting-"))
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        quantized = AutoModelForCausalLM.from_pretrained(
             source.parent, gguf_file=source.name, dtype=torch.float32, local_files_only=True
         )
+        # Its weights are plain float32 by now; only the object remembers the file's format and refuses to be saved.
+        config = quantized.config
+        if hasattr(config, "quantization_config"):
+            del config.quantization_config
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        model.load_state_dict(quantized.state_dict())
         model.save_pretrained(working, max_shard_size="1GB")
         AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True).save_pretrained(
             working

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentworld.engines.builtin.cache import PrefixStore, RowCache, common_prefix
+from agentworld.engines.builtin.cache import LEAST_SHARED, PrefixStore, RowCache, common_prefix, head
 from agentworld.engines.builtin.sampler import RowSampler, draw
 from agentworld.engines.detokenize import StopStrings, TextStream
 from agentworld.engines.replies import Tokens, Tops
@@ -26,8 +26,6 @@ from agentworld.errors import ConfigError
 
 PREFILL_TOKENS = 2048
 """Prompt tokens computed in one turn, over all rows."""
-LEAST_SHARED = 16
-"""Shorter shared beginnings are computed again: copying would cost as much."""
 PREFIX_BYTES = 256 << 20
 
 
@@ -52,6 +50,7 @@ class Sequence:
         """Where its tokens go; the loop hands it back untouched."""
         self.index = index
         self.prompt = np.asarray(prompt, dtype=np.int64)
+        self.head = head(self.prompt[:-1])
         self.tokens = list(prompt)
         self.reply: list[int] = []
         self.limit = limit
@@ -203,7 +202,7 @@ class Runner:
         wanted = sequence.prompt[:-1]
         best, source, coming = 0, None, 0
         for row, other in enumerate(self._rows):
-            if other.epoch != self._epoch:
+            if other.epoch != self._epoch or other.head != sequence.head:
                 continue
             shared = common_prefix(other.prompt, wanted)
             coming = max(coming, shared)

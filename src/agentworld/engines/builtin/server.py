@@ -25,6 +25,9 @@ SWITCH_INTERVAL = 0.0005
 """Seconds a thread may hold the interpreter while the other waits. The loop releases it at every torch
 operation; with Python's 5 ms it would wait that long to get it back whenever the server is busy."""
 
+SMALL_MODEL = 20_000_000
+"""Parameters below which one CPU thread is the default."""
+
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to run the builtin engine."""
@@ -187,12 +190,22 @@ def _fail(done: asyncio.Future[None], fault: Exception) -> None:
         done.set_exception(fault if isinstance(fault, AgentWorldError) else EngineError(f"the reload failed: {fault}"))
 
 
+def set_threads(threads: int | None, model: Any) -> None:
+    """Give torch this many CPU threads; by default one for a small model, else what torch chose.
+
+    The operations of a small model are too short to be split: measured with two threads on two busy cores,
+    a batch of 64 ran at 166 tokens a second, and at 5,200 with one.
+    """
+    if threads is None and sum(parameter.numel() for parameter in model.parameters()) < SMALL_MODEL:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
 async def run_engine(settings: EngineSettings, announce: Callable[[str], None]) -> None:
     """Open the model, serve it until SIGINT or SIGTERM; `announce` gets the URL once it is ready."""
     if settings.logprobs_mode not in LOGPROBS_MODES:
         raise ConfigError(f"logprobs mode must be one of {', '.join(LOGPROBS_MODES)}", path="--logprobs-mode")
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     loaded = open_model(
         settings.model,
         weights=settings.weights,
@@ -200,6 +213,7 @@ async def run_engine(settings: EngineSettings, announce: Callable[[str], None]) 
         device=settings.device,
         max_model_len=settings.max_model_len,
     )
+    set_threads(settings.threads, loaded.model)
     engine = BuiltinEngine(loaded, settings)
     engine.start()
     try:
