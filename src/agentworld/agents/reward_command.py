@@ -1,0 +1,65 @@
+"""A reward from a command: the last line that it prints is the number."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from agentworld.errors import AgentWorldError
+
+TIMEOUT_SECONDS = 600.0
+
+
+class RewardCommandError(AgentWorldError):
+    """A reward command failed or printed no reward."""
+
+    code = "reward_command_failed"
+    status = 422
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReward:
+    """What a reward command said."""
+
+    value: float
+    name: str = "reward"
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def run_reward_command(command: str, trajectory_id: str, *, timeout: float = TIMEOUT_SECONDS) -> CommandReward:
+    """Run `command` in a shell with AGENTWORLD_TRAJECTORY_ID set; RewardCommandError says what it did wrong."""
+    env = {**os.environ, "AGENTWORLD_TRAJECTORY_ID": trajectory_id}
+    try:
+        done = subprocess.run(
+            command, shell=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RewardCommandError(f"{command!r} did not end within {timeout:g} s") from None
+    if done.returncode != 0:
+        raise RewardCommandError(f"{command!r} ended with code {done.returncode}")
+    return parse_reward(done.stdout.decode("utf-8", "replace"))
+
+
+def parse_reward(output: str) -> CommandReward:
+    """The reward in the last line: a number, or a JSON object with `reward` and perhaps `name`, the rest details."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if not lines:
+        raise RewardCommandError("the reward command printed nothing", hint="Its last line must be a number")
+    last = lines[-1]
+    try:
+        data: Any = msgspec.json.decode(last) if last.startswith("{") else {"reward": float(last)}
+        value, name = data.pop("reward"), data.pop("name", "reward")
+    except (msgspec.DecodeError, ValueError, KeyError):
+        raise RewardCommandError(
+            f"{last[:80]!r} is no reward", hint='The last line must be a number, or JSON like {"reward": 1.0}'
+        ) from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise RewardCommandError(f"the reward is {value!r}, which is no finite number")
+    if not isinstance(name, str) or not name:
+        raise RewardCommandError(f"the reward's name is {name!r}, which is no text")
+    return CommandReward(float(value), name, data)

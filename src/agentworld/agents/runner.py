@@ -1,0 +1,159 @@
+"""Agents over tasks: every rollout as one trajectory, with concurrency, retries, time-outs and resumption.
+
+A bad rollout is data, not a crash: a failed attempt ends as a failed trajectory, which curation excludes, and the
+rollout is tried again as a new one. The run ends when every rollout has a trajectory that counts or has used up its attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from agentworld.agents.attempt import Stage
+from agentworld.agents.definition import Agent, CommandAgent
+from agentworld.agents.environment_server import EnvironmentServer
+from agentworld.agents.lines import LineProcess
+from agentworld.agents.plan import Rollout, complete_one, known_trajectories, plan_rollouts
+from agentworld.agents.ports import FactoryClient
+from agentworld.agents.progress import RunProgress, Silent
+from agentworld.agents.report import RolloutResult, RunReport, build_report
+from agentworld.records import Sampling, Trajectory
+from agentworld.tasks import Task, TaskSet
+
+FIRST_RETRY_PAUSE = 0.25
+LONGEST_RETRY_PAUSE = 8.0
+
+
+async def run_rollouts(
+    client: FactoryClient,
+    work: Sequence[tuple[TaskSet, Sequence[Task]]],
+    agents: Sequence[Agent],
+    *,
+    name: str,
+    model: str,
+    rollouts: int = 1,
+    concurrency: int = 64,
+    retries: int = 2,
+    channel: str = "train",
+    sampling: Sampling | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    resume: bool = True,
+    progress: RunProgress | None = None,
+) -> RunReport:
+    """Run every agent on every task `rollouts` times.
+
+    `work`: task sets with the tasks to do of each. `name`: the run; with `resume`, rollouts of the same name that the
+    pool holds complete are not done again, and those that an earlier process left open are ended as abandoned.
+    `concurrency`: rollouts at one moment over all agents; each agent may have a lower limit. `retries`: further
+    attempts for a failed one. `sampling.seed` gives each rollout a seed of its own. Cancelling stops the agents and
+    ends open trajectories as abandoned. AgentWorldError where the server cannot be reached at the start.
+    """
+    began = time.monotonic()
+    progress = progress or Silent()
+    todo, results = plan_rollouts(name, work, agents, rollouts), []
+    if resume:
+        todo, results = await leave_out_complete(client, todo)
+    progress.start(name, len(todo) + len(results), len(results))
+    lines = {agent.name: LineProcess(agent) for agent in agents if isinstance(agent, CommandAgent) and agent.lines}
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            environments = await stack.enter_async_context(EnvironmentServer())
+            for process in lines.values():
+                stack.push_async_callback(process.close)
+            stage = Stage(
+                client,
+                run=name,
+                model=model,
+                channel=channel,
+                sampling=sampling or Sampling(),
+                environments=environments,
+                lines=lines,
+                metadata=metadata or {},
+            )
+            gate = asyncio.Semaphore(concurrency)
+            async with asyncio.TaskGroup() as group:
+                for agent in agents:
+                    queue = deque(rollout for rollout in todo if rollout.agent is agent)
+                    for _ in range(min(limit_of(agent, concurrency), len(queue))):
+                        group.create_task(work_off(stage, queue, gate, retries, results, progress))
+    finally:
+        progress.stop()
+    return build_report(name, time.monotonic() - began, results)
+
+
+def limit_of(agent: Agent, concurrency: int) -> int:
+    """Most rollouts of `agent` at one moment."""
+    own = agent.limit if isinstance(agent, CommandAgent) else agent.concurrency
+    return min(own or concurrency, concurrency)
+
+
+async def work_off(
+    stage: Stage,
+    queue: deque[Rollout],
+    gate: asyncio.Semaphore,
+    retries: int,
+    results: list[RolloutResult],
+    progress: RunProgress,
+) -> None:
+    """Take rollouts from the queue until it is empty."""
+    while queue:
+        rollout = queue.popleft()
+        pause = FIRST_RETRY_PAUSE
+        for attempt in range(retries + 1):
+            async with gate:
+                result = await stage.attempt(replace(rollout, attempt=rollout.attempt + attempt))
+            if result.status != "failed" or attempt == retries:
+                break
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_RETRY_PAUSE)
+        result = msgspec.structs.replace(result, attempts=attempt + 1)
+        results.append(result)
+        progress.done(result)
+
+
+async def leave_out_complete(
+    client: FactoryClient, planned: Sequence[Rollout]
+) -> tuple[list[Rollout], list[RolloutResult]]:
+    """What is left to do, and the results of what the pool holds complete; open leftovers are abandoned."""
+    known = await known_trajectories(client, list(dict.fromkeys(rollout.group_id for rollout in planned)))
+    todo: list[Rollout] = []
+    results: list[RolloutResult] = []
+    for rollout in planned:
+        trajectories = known.get((rollout.group_id, rollout.index), [])
+        counted = complete_one(trajectories)
+        if counted is not None:
+            results.append(earlier_result(rollout, counted))
+            continue
+        for trajectory in trajectories:
+            if trajectory.status == "open":
+                await client.complete_trajectory(trajectory.trajectory_id, "abandoned")
+        todo.append(replace(rollout, attempt=max((t.attempt + 1 for t in trajectories), default=0)))
+    return todo, results
+
+
+def earlier_result(rollout: Rollout, trajectory: Trajectory) -> RolloutResult:
+    """The result of a rollout that an earlier process of this run completed."""
+    return RolloutResult(
+        task_set=rollout.task_set.name,
+        task_id=rollout.task.task_id,
+        agent=rollout.agent.name,
+        group_id=rollout.group_id,
+        rollout_index=rollout.index,
+        attempt=trajectory.attempt,
+        trajectory_id=trajectory.trajectory_id,
+        status="truncated" if trajectory.status == "truncated" else "finished",
+        reward=trajectory.reward,
+        steps=trajectory.step_count,
+        prompt_tokens=trajectory.prompt_tokens,
+        response_tokens=trajectory.response_tokens,
+        seconds=(trajectory.completed_at or trajectory.created_at) - trajectory.created_at,
+        attempts=0,
+        skipped=True,
+    )

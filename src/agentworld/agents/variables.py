@@ -1,0 +1,30 @@
+"""The environment variables through which known agents find their model."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+NO_KEY = "agentworld"
+
+
+def base_url_variables(base_url: str, api_key: str | None, trajectory_id: str) -> dict[str, str]:
+    """Variables for the OpenAI and Anthropic packages and the agents built on them.
+
+    `base_url` ends in /v1, which the Anthropic clients add themselves. The keys are always set, so that a real key of
+    the user never goes to the gateway. A proxy of the user's is kept from the gateway's host.
+    """
+    key = api_key or NO_KEY
+    host = urlsplit(base_url).hostname or ""
+    direct = ",".join(dict.fromkeys([*filter(None, os.environ.get("NO_PROXY", "").split(",")), host]))
+    return {
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_BASE": base_url,
+        "OPENAI_API_KEY": key,
+        "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": key,
+        "ANTHROPIC_AUTH_TOKEN": key,
+        "AGENTWORLD_TRAJECTORY_ID": trajectory_id,
+        "NO_PROXY": direct,
+        "no_proxy": direct,
+    }

@@ -1,0 +1,151 @@
+"""`agentworld exec -- COMMAND`: one run of any agent as one trajectory, rewarded and completed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from agentworld.agents.reward_command import CommandReward, run_reward_command
+from agentworld.agents.variables import base_url_variables
+from agentworld.client import Factory
+from agentworld.errors import AgentWorldError, ConfigError
+from agentworld.records import NewTrajectory, Reward, TerminalStatus
+
+app = typer.Typer(add_completion=False)
+KILL_AFTER = 5.0
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def exec_(
+    command: Annotated[list[str], typer.Argument(help="The agent's command line, after --.", metavar="-- COMMAND ...")],
+    url: Annotated[str, typer.Option(envvar="AGENTWORLD_URL", help="Address of `agentworld serve`.")] = (
+        "http://127.0.0.1:8400"
+    ),
+    reward_cmd: Annotated[
+        str | None,
+        typer.Option(help="Shell command whose last line of output is the reward: a number, or JSON with `reward`."),
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Group that the trajectory belongs to.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Name of the agent (default: the command's).")] = None,
+    channel: Annotated[str, typer.Option(help="Channel of the pool.")] = "train",
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which the command is ended.", min=0.1)] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="AGENTWORLD_API_KEY", help="Key of the server.")] = None,
+) -> int:
+    """Run one agent command as one trajectory.
+
+    Sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their keys for the command; its exit code is this command's.
+    """
+    name = agent or os.path.basename(command[0])
+    factory = Factory(url, api_key=api_key)
+    started = factory.start_trajectory(
+        NewTrajectory(group_id=group, agent=name, channel=channel, metadata={"command": command})
+    )
+    trajectory_id, base_url = started.trajectory_id, started.base_url
+    try:
+        if base_url is None:
+            raise ConfigError(f"{url} serves no model", hint="Start `agentworld serve` with --upstream and --model")
+        variables = base_url_variables(base_url, started.api_key, trajectory_id)
+        code, timed_out = run_child(command, {**os.environ, **variables}, timeout)
+    except BaseException:
+        factory.complete_trajectory(trajectory_id, "failed")
+        raise
+    status: TerminalStatus = "truncated" if timed_out else ("finished" if code == 0 else "failed")
+    reward: float | None = None
+    if reward_cmd is not None and status != "failed":
+        reward = put_reward(factory, trajectory_id, reward_cmd)
+    ended = factory.complete_trajectory(trajectory_id, status)
+    rewarded = f", reward {reward:g}" if reward is not None else ""
+    say(
+        f"{trajectory_id} {status}, {ended.step_count} steps{rewarded}."
+        f" Look at it: agentworld trajectories show {trajectory_id} --url {url}"
+    )
+    if ended.step_count == 0:
+        say(
+            f"warning: no call came through the gateway. The command did not use {base_url}:"
+            " it must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, or be told its base URL by an option of its own"
+        )
+    return code
+
+
+def put_reward(factory: Factory, trajectory_id: str, reward_cmd: str) -> float | None:
+    """Run the reward command and set what it says; a warning, and None, where it says nothing usable."""
+    try:
+        found: CommandReward = run_reward_command(reward_cmd, trajectory_id)
+    except AgentWorldError as error:
+        say(f"warning: no reward: {error.one_line()}")
+        return None
+    details: dict[str, Any] = {"command": reward_cmd, **found.details}
+    factory.add_rewards(
+        [Reward(value=found.value, trajectory_id=trajectory_id, name=found.name, source="command", details=details)]
+    )
+    return found.value
+
+
+def say(text: str) -> None:
+    """One line on stderr, which the command's own output is not mixed with."""
+    print(f"agentworld: {text}", file=sys.stderr, flush=True)
+
+
+def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None) -> tuple[int, bool]:
+    """Run with our stdio and wait; returns the exit code as a shell gives it, and whether the time ran out.
+
+    At a terminal the child stays in our process group, so that it can use the terminal; elsewhere it gets its own,
+    which is ended as a whole.
+    """
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    try:
+        child = subprocess.Popen(command, env=env, process_group=None if at_terminal else 0)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot run {command[0]!r}: {error.strerror}", hint="Give the agent's command line after --"
+        ) from None
+    with forwarding(child, at_terminal):
+        try:
+            code = child.wait(timeout)
+            timed_out = False
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            send(child, signal.SIGTERM, at_terminal)
+            try:
+                code = child.wait(KILL_AFTER)
+            except subprocess.TimeoutExpired:
+                send(child, signal.SIGKILL, at_terminal)
+                code = child.wait()
+    if not at_terminal:
+        send(child, signal.SIGKILL, at_terminal)
+    return (128 - code if code < 0 else code), timed_out
+
+
+def send(child: subprocess.Popen[bytes], number: int, at_terminal: bool) -> None:
+    """Signal the child, or its whole group where it has one."""
+    try:
+        if at_terminal:
+            child.send_signal(number)
+        else:
+            os.killpg(child.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+@contextmanager
+def forwarding(child: subprocess.Popen[bytes], at_terminal: bool) -> Iterator[None]:
+    """Hand signals on to the child while it runs. A terminal sends its Ctrl-C to the child by itself."""
+
+    def hand_on(number: int, frame: object) -> None:
+        if not (at_terminal and number == signal.SIGINT):
+            send(child, number, at_terminal)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, hand_on) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""Child processes: bounded output, time-outs that reach the whole group, nothing left behind."""
+
+import os
+import sys
+
+import pytest
+
+from agentworld.agents import process as process_module
+from agentworld.agents.ports import AgentFailure
+from agentworld.agents.process import KEPT_BYTES, run_command
+
+
+async def run(script, *, stdin=b"", timeout=30.0, **variables):
+    return await run_command(
+        [sys.executable, "-c", script], env={**os.environ, **variables}, cwd=None, stdin=stdin, timeout=timeout
+    )
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+async def test_output_code_and_stdin():
+    done = await run(
+        "import sys; print(sys.stdin.read()[::-1]); print('x', file=sys.stderr); sys.exit(3)", stdin=b"abc"
+    )
+    assert (done.code, done.stdout, done.stderr, done.timed_out) == (3, "cba\n", "x\n", False)
+
+
+async def test_command_that_reads_no_stdin():
+    done = await run("print('ok')", stdin=b"x" * 1_000_000)
+    assert (done.code, done.stdout) == (0, "ok\n")
+
+
+async def test_only_the_end_of_long_output_is_kept():
+    done = await run("print('a' * 1_000_000 + 'end')")
+    assert len(done.stdout) == KEPT_BYTES
+    assert done.stdout.endswith("end\n")
+
+
+async def test_time_out_kills_what_the_command_started(monkeypatch):
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.5)
+    script = (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    done = await run(script, timeout=1.5)
+    assert done.timed_out
+    assert not alive(int(done.stdout))
+
+
+async def test_background_children_end_with_their_leader():
+    done = await run("import subprocess; print(subprocess.Popen(['sleep', '600']).pid)")
+    assert not done.timed_out
+    assert not alive(int(done.stdout))
+
+
+async def test_missing_program_is_a_failure_that_names_it():
+    with pytest.raises(AgentFailure, match="cannot start '/no/such/agent'"):
+        await run_command(["/no/such/agent"], env={}, cwd=None, stdin=b"", timeout=1)

@@ -1,0 +1,42 @@
+"""Rewards from commands."""
+
+import pytest
+
+from agentworld.agents.reward_command import RewardCommandError, parse_reward, run_reward_command
+
+
+@pytest.mark.parametrize(
+    ("output", "value", "name", "details"),
+    [
+        ("0.5\n", 0.5, "reward", {}),
+        ("running tests\n\n  1\n\n", 1.0, "reward", {}),
+        ('{"reward": -2, "name": "tests", "passed": 3}', -2.0, "tests", {"passed": 3}),
+    ],
+)
+def test_the_last_line_counts(output, value, name, details):
+    found = parse_reward(output)
+    assert (found.value, found.name, found.details) == (value, name, details)
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["", "ok", "nan", "inf", "{}", '{"reward": "1"}', '{"reward": true}', '{"reward"', '{"reward": 1, "name": 2}'],
+)
+def test_what_is_no_reward_is_refused(output):
+    with pytest.raises(RewardCommandError):
+        parse_reward(output)
+
+
+def test_the_command_knows_its_trajectory():
+    found = run_reward_command('echo "{\\"reward\\": 1, \\"of\\": \\"$AGENTWORLD_TRAJECTORY_ID\\"}"', "trj_1")
+    assert found.details == {"of": "trj_1"}
+
+
+def test_a_failing_command():
+    with pytest.raises(RewardCommandError, match="code 7"):
+        run_reward_command("echo 1; exit 7", "trj_1")
+
+
+def test_a_command_that_does_not_end():
+    with pytest.raises(RewardCommandError, match="did not end"):
+        run_reward_command("exec sleep 60", "trj_1", timeout=0.3)
