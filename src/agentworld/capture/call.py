@@ -1,0 +1,55 @@
+"""One call between its admission and its commit: who asked what of whom, and what the prompt was."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from agentworld.dialects.exchange import Request
+from agentworld.forest import Match
+from agentworld.records import LogprobSpace, Policy, Sampling, TokenSource, Tool, new_id
+
+
+class Call(msgspec.Struct, kw_only=True):
+    """Fixed at admission, apart from what the engine reports.
+
+    `tools`: those that the model saw. `keys`: match keys of the messages; `tools_key`: digest of the tools; `match`:
+    the step that is continued. `prompt_ids` only in token-in. `sampling`: what the engine was told. `space`: the space
+    of its log-probabilities unless it names another. `demand_ids`: a reply without ids is quarantined, not text-only.
+    `key`: which caller's key this came under, for prefix routing. `created_at`: seconds since the epoch; `started`: the
+    monotonic clock.
+    """
+
+    trajectory_id: str
+    request: Request
+    model: str
+    policy: Policy
+    sampling: Sampling
+    keys: list[bytes]
+    tools_key: bytes
+    group_id: str | None = None
+    channel: str = "train"
+    agent: str | None = None
+    tools: list[Tool] = []
+    match: Match | None = None
+    source: TokenSource = "engine"
+    demand_ids: bool = False
+    prompt_ids: list[int] | None = None
+    vocabulary: str | None = None
+    space: LogprobSpace = "raw"
+    renderer: str | None = None
+    metadata: dict[str, Any] = {}
+    body_digest: str = ""
+    retry_count: int = 0
+    exchange_id: str = msgspec.field(default_factory=lambda: new_id("exc"))
+    created_at: float = msgspec.field(default_factory=time.time)
+    started: float = msgspec.field(default_factory=time.monotonic)
+    step_ids: list[str] = []
+
+    def step_id(self, index: int) -> str:
+        """The id of the step that choice `index` becomes."""
+        while len(self.step_ids) <= index:
+            self.step_ids = [*self.step_ids, new_id("stp")]
+        return self.step_ids[index]

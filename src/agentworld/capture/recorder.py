@@ -1,0 +1,166 @@
+"""Turns a call and its reply into an exchange with steps, plans their place, and waits until they are durable."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+
+from agentworld.capture.call import Call
+from agentworld.capture.collect import Collector
+from agentworld.capture.sessions import Session
+from agentworld.dialects.exchange import Choice
+from agentworld.engines.base import logprob_space
+from agentworld.errors import AgentWorldError, PoolError
+from agentworld.forest import fork_reason, token_array
+from agentworld.pool.protocol import AppendResult, Pool
+from agentworld.records import Exchange, Policy, Step, Usage
+
+
+class Recorder:
+    """Writes exchanges of one gateway."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def commit(self, call: Call, session: Session, collector: Collector, choices: list[Choice]) -> list[Step]:
+        """Store the call with its replies; returns the steps once they are durable.
+
+        PoolError where the pool would not take one.
+        """
+        prompt_ids = call.prompt_ids if call.prompt_ids is not None else collector.prompt_ids
+        quarantine = _faults(call, collector, choices)
+        steps = [self._step(call, session, collector, choice, prompt_ids, quarantine) for choice in choices]
+        exchange = _exchange(call)
+        exchange.choices = steps
+        exchange.policy = steps[0].policy if steps else call.policy
+        for result in await self._submit(exchange):
+            if result.outcome in ("rejected", "conflict"):
+                raise PoolError(
+                    f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",
+                    hint="The reply is not on record; send the request again",
+                )
+        # One key list serves every choice; the reply's own key is added to it.
+        for step in steps:
+            session.add(step, call.keys)
+        return steps
+
+    async def fail(self, call: Call, error: AgentWorldError) -> None:
+        """Store a call that got no reply, with the error."""
+        exchange = _exchange(call)
+        exchange.error = {**error.to_dict()["error"], "status": error.status}
+        await self._submit(exchange)
+
+    async def _submit(self, exchange: Exchange) -> list[AppendResult]:
+        return await asyncio.wrap_future(self._pool.submit_exchange(exchange))
+
+    def _step(
+        self,
+        call: Call,
+        session: Session,
+        collector: Collector,
+        choice: Choice,
+        prompt_ids: list[int] | None,
+        quarantine: str | None,
+    ) -> Step:
+        has_ids = call.source != "none" and choice.ids is not None and prompt_ids is not None
+        ids = token_array(prompt_ids) if has_ids and prompt_ids is not None else None
+        repeated = session.repeats.get(call.body_digest, {}) if call.retry_count > 0 else {}
+        supersedes = repeated.get(choice.index)
+        messages = list(call.request.messages)
+        reason = fork_reason(
+            session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=supersedes is not None
+        )
+        if reason is None and choice.index > 0:
+            reason = "parallel"
+        step = Step(
+            step_id=call.step_id(choice.index),
+            trajectory_id=call.trajectory_id,
+            choice_index=choice.index,
+            parent_step_id=call.match.tip.step_id if call.match is not None else None,
+            supersedes=supersedes,
+            fork_reason=reason,
+            policy=_policy(call, collector, choice),
+            version_spans=choice.version_spans if len(choice.version_spans) > 1 else (),
+            token_source=call.source if has_ids else "none",
+            vocabulary=call.vocabulary if has_ids else None,
+            prompt_ids=prompt_ids if has_ids else None,
+            response_ids=choice.ids if has_ids else None,
+            response_logprobs=choice.logprobs if has_ids else None,
+            response_message=choice.message,
+            prompt_messages=messages,
+            tools=call.tools or None,
+            sampling=call.sampling,
+            finish_reason=choice.finish_reason,
+            usage=_usage(collector, choice),
+            excluded_reason=quarantine,
+            metadata=_metadata(call, choice),
+        )
+        if step.response_logprobs is not None:
+            step.logprob_space = logprob_space(collector.logprobs_mode, call.space)
+        return step
+
+
+def _exchange(call: Call) -> Exchange:
+    return Exchange(
+        exchange_id=call.exchange_id,
+        trajectory_id=call.trajectory_id,
+        dialect=call.request.dialect,
+        model=call.model,
+        requested_model=call.request.model or call.model,
+        messages=list(call.request.messages),
+        tools=call.tools,
+        sampling=call.sampling,
+        group_id=call.group_id,
+        channel=call.channel,
+        agent=call.agent,
+        policy=call.policy,
+        retry_count=call.retry_count,
+        body_digest=call.body_digest,
+        created_at=call.created_at,
+        latency_ms=round((time.monotonic() - call.started) * 1000, 3),
+    )
+
+
+def _policy(call: Call, collector: Collector, choice: Choice) -> Policy:
+    """The policy stamped at dispatch; what the engine says of its weights wins, as it knows what spoke."""
+    policy = call.policy
+    if choice.version_spans:
+        policy = msgspec.structs.replace(policy, version=choice.version_spans[0].version)
+    if collector.policy_run is not None:
+        policy = msgspec.structs.replace(policy, run=collector.policy_run)
+    return policy
+
+
+def _usage(collector: Collector, choice: Choice) -> Usage | None:
+    """The engine's counts for this choice. Of several choices it reports the sum only, which `_faults` checks."""
+    usage = collector.usage
+    if usage is None or collector.count <= 1 or choice.ids is None:
+        return usage if collector.count <= 1 else None
+    return Usage(usage.prompt_tokens, len(choice.ids))
+
+
+def _metadata(call: Call, choice: Choice) -> dict[str, Any]:
+    metadata = {**call.metadata, **choice.metadata, "body_digest": call.body_digest}
+    if call.renderer is not None:
+        metadata["renderer"] = call.renderer
+    return metadata
+
+
+def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | None:
+    """Why the exchange cannot be trusted token for token; counts within a step are the pool's to compare."""
+    faults = []
+    if call.demand_ids and any(choice.ids is None for choice in choices):
+        faults.append("the engine gave no token ids")
+    if call.prompt_ids is not None and collector.prompt_ids not in (None, call.prompt_ids):
+        faults.append("the engine took another prompt than the one sent")
+    ids = [choice.ids for choice in choices if choice.ids is not None]
+    if len(choices) > 1 and collector.usage is not None and len(ids) == len(choices):
+        total = sum(len(item) for item in ids)
+        if total != collector.usage.completion_tokens:
+            faults.append(f"usage says {collector.usage.completion_tokens} tokens, the replies hold {total}")
+    if ids and any(choice.ids and choice.logprobs is None for choice in choices):
+        faults.append("the engine gave ids without log-probabilities")
+    return "quarantined: " + ", ".join(faults) if faults else None

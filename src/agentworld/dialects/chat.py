@@ -1,0 +1,279 @@
+"""OpenAI chat completions: request body -> canonical request, strictly.
+
+A sampling field is read or refused, never ignored. Left out on purpose: images and audio, prefilled replies
+(`continue_final_message`), the deprecated `functions`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.dialects.exchange import Request
+from agentworld.dialects.fields import Fields
+from agentworld.errors import InvalidRequestError
+from agentworld.records import FunctionCall, Message, Sampling, TextPart, Tool, ToolCall
+
+DIALECT = "chat"
+MAX_CHOICES = 128
+MAX_TOP_LOGPROBS = 20
+
+# Change nothing in what is sampled; any value is taken.
+HARMLESS = frozenset(
+    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"}
+    | {"cache_salt", "priority", "request_id", "include_reasoning", "spaces_between_special_tokens"}
+)
+# What clients echo from replies or add for other providers.
+HARMLESS_IN_MESSAGE = frozenset(
+    {"annotations", "cache_control", "provider_specific_fields", "reasoning_details", "thinking_blocks", "id"}
+    | {"token_ids", "finish_reason", "stop_reason"}
+)
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_SIMPLE_CHOICES = ("auto", "none", "required")
+
+
+def parse(body: dict[str, Any]) -> Request:
+    """A decoded body as a request; InvalidRequestError names the JSON path of what is wrong."""
+    fields = Fields(body)
+    model = fields.take("model", str) or ""
+    given = fields.need("messages", list)
+    if not given:
+        raise InvalidRequestError("messages must hold at least one message", path="messages")
+    messages = tuple(_message(item, f"messages[{position}]") for position, item in enumerate(given))
+    tools, choice = _tools(fields)
+    stream = fields.take("stream", bool) or False
+    include_usage = _stream_options(fields)
+    logprobs = fields.take("logprobs", bool) or False
+    top = fields.integer("top_logprobs", 0, MAX_TOP_LOGPROBS) or 0
+    if top and not logprobs:
+        raise InvalidRequestError("top_logprobs needs logprobs: true", path="top_logprobs")
+    return_token_ids = fields.take("return_token_ids", bool) or False
+    template = fields.take("chat_template_kwargs", dict) or {}
+    sampling = read_sampling(fields, choice)
+    for name, values in (
+        ("add_generation_prompt", (True,)),
+        ("add_special_tokens", (False,)),
+        ("continue_final_message", (False,)),
+        ("echo", (False,)),
+        ("functions", ([],)),
+        ("ignore_eos", (False,)),
+        ("include_stop_str_in_output", (False,)),
+        ("modalities", (["text"],)),
+        ("skip_special_tokens", (True,)),
+        ("use_beam_search", (False,)),
+    ):
+        fields.neutral(name, *values)
+    fields.finish(HARMLESS)
+    return Request(
+        dialect=DIALECT,
+        model=model,
+        messages=messages,
+        tools=tools,
+        sampling=sampling,
+        stream=stream,
+        include_usage=include_usage,
+        logprobs=logprobs,
+        top_logprobs=top,
+        return_token_ids=return_token_ids,
+        template=template,
+    )
+
+
+def read_sampling(fields: Fields, tool_choice: Any) -> Sampling:
+    """The sampling fields of a body; None where the caller set none."""
+    older, newer = fields.integer("max_tokens", 1), fields.integer("max_completion_tokens", 1)
+    top_k = fields.integer("top_k", -1)
+    limit = newer if newer is not None else older
+    min_tokens = fields.integer("min_tokens", 0)
+    if limit is not None and min_tokens is not None and min_tokens > limit:
+        raise InvalidRequestError("min_tokens is over max_tokens", path="min_tokens")
+    return Sampling(
+        temperature=fields.number("temperature", 0, 100),
+        top_p=fields.number("top_p", 0, 1, above=True),
+        top_k=None if top_k is None else max(top_k, 0),
+        min_p=fields.number("min_p", 0, 1),
+        max_tokens=limit,
+        min_tokens=min_tokens,
+        stop=_stop(fields),
+        stop_token_ids=_stop_ids(fields),
+        seed=fields.integer("seed", -(2**63), 2**63 - 1),
+        n=fields.integer("n", 1, MAX_CHOICES) or 1,
+        presence_penalty=fields.number("presence_penalty", -2, 2),
+        frequency_penalty=fields.number("frequency_penalty", -2, 2),
+        repetition_penalty=fields.number("repetition_penalty", 0, 100, above=True),
+        logit_bias=_logit_bias(fields),
+        tool_choice=tool_choice,
+        parallel_tool_calls=fields.take("parallel_tool_calls", bool),
+        response_format=_response_format(fields),
+    )
+
+
+def _stop(fields: Fields) -> tuple[str, ...]:
+    stop = fields.raw("stop")
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
+        raise fields.refuse("stop", "a non-empty string or a list of them")
+    return tuple(stops)
+
+
+def _stop_ids(fields: Fields) -> tuple[int, ...]:
+    ids = fields.take("stop_token_ids", list) or []
+    if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in ids):
+        raise fields.refuse("stop_token_ids", "a list of token ids")
+    return tuple(ids)
+
+
+def _logit_bias(fields: Fields) -> dict[str, float] | None:
+    given = fields.take("logit_bias", dict)
+    if not given:
+        return None
+    inner = Fields(given, fields.where("logit_bias"))
+    bias: dict[str, float] = {}
+    for key in given:
+        if not str(key).isdecimal():
+            raise InvalidRequestError(f"logit_bias key {key!r} is not a token id", path="logit_bias")
+        value = inner.number(key, -100, 100)
+        if value is not None:
+            bias[key] = value
+    return bias or None
+
+
+def _response_format(fields: Fields) -> dict[str, Any] | None:
+    value = fields.take("response_format", dict)
+    if value is None or value == {"type": "text"}:
+        return None
+    if value.get("type") not in ("json_object", "json_schema"):
+        raise InvalidRequestError(
+            "response_format.type must be text, json_object or json_schema", path="response_format.type"
+        )
+    return value
+
+
+def _stream_options(fields: Fields) -> bool:
+    options = fields.take("stream_options", dict)
+    if options is None:
+        return False
+    inner = Fields(options, "stream_options")
+    include = inner.take("include_usage", bool) or False
+    inner.finish({"continuous_usage_stats", "include_obfuscation"})
+    return include
+
+
+def _tools(fields: Fields) -> tuple[tuple[Tool, ...], Any]:
+    """Tools and tool choice. An empty list is no tools, and is refused only where a call is demanded."""
+    given = fields.take("tools", list) or []
+    names = []
+    for position, tool in enumerate(given):
+        inner = Fields(tool, f"tools[{position}]")
+        kind = inner.take("type", str) or "function"
+        if kind != "function":
+            raise InvalidRequestError(f"tools of type {kind!r} are not supported", path=inner.where("type"))
+        function = Fields(inner.need("function", dict), inner.where("function"))
+        names.append(function.need("name", str))
+        function.take("description", str)
+        function.take("parameters", dict)
+    choice = fields.raw("tool_choice")
+    if isinstance(choice, dict):
+        inner = Fields(choice, "tool_choice")
+        if inner.take("type", str) != "function":
+            raise inner.refuse("type", "function")
+        named = Fields(inner.need("function", dict), "tool_choice.function").need("name", str)
+        if named not in names:
+            raise InvalidRequestError(f"tool_choice names {named!r}, which is not in tools", path="tool_choice")
+    elif choice is not None and choice not in _SIMPLE_CHOICES:
+        raise fields.refuse("tool_choice", "auto, none, required or a named function")
+    if choice == "required" and not given:
+        raise InvalidRequestError("tool_choice is required, but there are no tools", path="tools")
+    if not given:
+        return (), None
+    return tuple(given), choice
+
+
+def _message(item: Any, path: str) -> Message:
+    fields = Fields(item, path)
+    role = fields.need("role", str)
+    if role not in _ROLES:
+        raise InvalidRequestError(f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=f"{path}.role")
+    thoughts: list[str] = []
+    content = _content(fields, thoughts)
+    for spelling in ("reasoning_content", "reasoning"):
+        text = fields.take(spelling, str)
+        if text is not None and text not in thoughts:
+            thoughts.append(text)
+    calls = _tool_calls(fields)
+    refusal = fields.take("refusal", str)
+    tool_call_id = fields.take("tool_call_id", str)
+    name = fields.take("name", str)
+    fields.neutral("function_call")
+    fields.neutral("audio")
+    fields.finish(HARMLESS_IN_MESSAGE)
+    if role == "assistant":
+        if content == ():
+            content = None
+        if content is None and refusal is not None:
+            content = refusal
+    else:
+        if calls:
+            raise InvalidRequestError(f"tool_calls do not go with role {role}", path=f"{path}.tool_calls")
+        if content == ():
+            content = ""
+        if content is None and role != "tool":
+            raise InvalidRequestError(f"{path}.content is missing", path=f"{path}.content")
+    if role == "tool" and tool_call_id is None:
+        raise InvalidRequestError(f"{path}.tool_call_id is missing", path=f"{path}.tool_call_id")
+    return Message(
+        role=role,  # type: ignore[arg-type]
+        content=content,
+        reasoning="\n".join(thoughts) if thoughts else None,
+        tool_calls=calls,
+        tool_call_id=tool_call_id,
+        name=name,
+    )
+
+
+def _content(fields: Fields, thoughts: list[str]) -> str | tuple[TextPart, ...] | None:
+    """Text, parts or None; parts that hold thinking go to `thoughts`."""
+    value = fields.raw("content")
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise fields.refuse("content", "a string, null or a list of parts")
+    parts = []
+    for position, item in enumerate(value):
+        path = f"{fields.where('content')}[{position}]"
+        if isinstance(item, str):
+            parts.append(TextPart(text=item))
+            continue
+        part = Fields(item, path)
+        kind = part.take("type", str)
+        if kind in ("text", "input_text", "output_text"):
+            parts.append(TextPart(text=part.need("text", str)))
+        elif kind == "refusal":
+            parts.append(TextPart(text=part.need("refusal", str)))
+        elif kind == "thinking":
+            thoughts.append(part.need("thinking", str))
+        else:
+            raise InvalidRequestError(
+                f"content parts of type {kind!r} are not supported: this model takes text only",
+                path=f"{path}.type",
+                hint="Send text parts",
+            )
+    return tuple(parts)
+
+
+def _tool_calls(fields: Fields) -> tuple[ToolCall, ...]:
+    calls = []
+    for position, item in enumerate(fields.take("tool_calls", list) or []):
+        call = Fields(item, f"{fields.where('tool_calls')}[{position}]")
+        kind = call.take("type", str) or "function"
+        if kind != "function":
+            raise call.refuse("type", "function")
+        function_fields = call.need("function", dict)
+        function = Fields(function_fields, call.where("function"))
+        name = function.need("name", str)
+        # Whatever a model produced is kept as it is: text raw, anything else as its JSON.
+        arguments = function_fields.get("arguments", "")
+        raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        calls.append(ToolCall(id=call.take("id", str) or f"call_{position}", function=FunctionCall(name, raw)))
+    return tuple(calls)

@@ -1,0 +1,142 @@
+"""OpenAI chat completions: reply -> response body or stream events, errors, and messages on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.dialects.exchange import Delta, Reply, Request
+from agentworld.errors import AgentWorldError
+from agentworld.records import Message, Usage
+
+DONE = b"data: [DONE]\n\n"
+
+
+def error_body(error: AgentWorldError) -> dict[str, Any]:
+    """The error as the OpenAI API spells it."""
+    message = error.message if error.hint is None else f"{error.message}. {error.hint}"
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": error.path, "code": error.code}}
+
+
+def wire_message(message: Message, *, developer: bool = True, reasoning: str = "reasoning") -> dict[str, Any]:
+    """A message as a chat API takes it; `developer`: whether the other side knows that role, else it is `system`.
+
+    `reasoning` names the field that the other side reads thinking from.
+    """
+    role = "system" if message.role == "developer" and not developer else message.role
+    out: dict[str, Any] = {"role": role, "content": msgspec.to_builtins(message.content)}
+    if message.reasoning is not None:
+        out[reasoning] = message.reasoning
+    if message.tool_calls:
+        out["tool_calls"] = msgspec.to_builtins(message.tool_calls)
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        out["name"] = message.name
+    return out
+
+
+def response_body(request: Request, reply: Reply) -> dict[str, Any]:
+    """The body of a plain reply; ids and log-probabilities only where the caller asked for them."""
+    choices = []
+    for choice in reply.choices:
+        message = wire_message(choice.message)
+        if choice.message.reasoning is not None:
+            message["reasoning_content"] = choice.message.reasoning
+        out: dict[str, Any] = {
+            "index": choice.index,
+            "message": message,
+            "finish_reason": choice.finish_reason,
+            "logprobs": {"content": choice.entries or []} if request.logprobs else None,
+        }
+        if request.return_token_ids:
+            out["token_ids"] = choice.ids
+        choices.append(out)
+    body: dict[str, Any] = {
+        "id": reply.reply_id,
+        "object": "chat.completion",
+        "created": reply.created,
+        "model": reply.model,
+        "choices": choices,
+        "usage": usage_body(reply.usage),
+    }
+    if request.return_token_ids:
+        body["prompt_token_ids"] = reply.prompt_ids
+    return body
+
+
+def usage_body(usage: Usage | None) -> dict[str, int] | None:
+    """Token counts as the API reports them."""
+    if usage is None:
+        return None
+    total = usage.prompt_tokens + usage.completion_tokens
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": total,
+    }
+
+
+class ChatStream:
+    """Events of one streamed reply. `delta` may be sent at once; `finish` only after the reply is durable."""
+
+    def __init__(self, request: Request, reply_id: str, model: str, created: int) -> None:
+        self._request = request
+        self._base = {"id": reply_id, "object": "chat.completion.chunk", "created": created, "model": model}
+        self._begun: set[int] = set()
+        self._prompt_sent = False
+
+    def _event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + msgspec.json.encode({**self._base, "choices": choices, **more}) + b"\n\n"
+
+    def delta(self, delta: Delta) -> bytes:
+        """The event for one piece, without its finish reason; b"" where it says nothing to this caller."""
+        body: dict[str, Any] = {}
+        if delta.index not in self._begun:
+            self._begun.add(delta.index)
+            body["role"] = "assistant"
+            body["content"] = ""
+        if delta.reasoning:
+            body["reasoning"] = delta.reasoning
+            body["reasoning_content"] = delta.reasoning
+        if delta.text:
+            body["content"] = delta.text
+        if delta.tool_calls:
+            body["tool_calls"] = [
+                {
+                    "index": call.index,
+                    **({"id": call.id, "type": "function"} if call.id else {}),
+                    "function": {**({"name": call.name} if call.name else {}), "arguments": call.arguments},
+                }
+                for call in delta.tool_calls
+            ]
+        choice: dict[str, Any] = {"index": delta.index, "delta": body, "finish_reason": None}
+        wanted = bool(body)
+        if self._request.logprobs and delta.entries:
+            choice["logprobs"] = {"content": delta.entries}
+            wanted = True
+        if self._request.return_token_ids and delta.ids:
+            choice["token_ids"] = delta.ids
+            wanted = True
+        if not wanted:
+            return b""
+        if self._request.return_token_ids and not self._prompt_sent and delta.prompt_ids is not None:
+            self._prompt_sent = True
+            return self._event([choice], prompt_token_ids=delta.prompt_ids)
+        return self._event([choice])
+
+    def finish(self, reply: Reply) -> bytes:
+        """The finish reasons, the usage where it was asked for, and the end of the stream."""
+        out = [
+            self._event([{"index": choice.index, "delta": {}, "finish_reason": choice.finish_reason}])
+            for choice in reply.choices
+        ]
+        if self._request.include_usage:
+            out.append(self._event([], usage=usage_body(reply.usage)))
+        return b"".join(out) + DONE
+
+    def error(self, error: AgentWorldError) -> bytes:
+        """The event for a call that failed after the stream had begun; the stream ends with it."""
+        return b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n"

@@ -1,0 +1,88 @@
+"""What dialects, engine drivers and capture say to each other: one request, the pieces of a reply, the whole reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.records import Message, Sampling, Tool, Usage, VersionSpan
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, free of the API that it came in by.
+
+    `model`: the name that the caller used, "" for none. `logprobs`: whether the caller wants log-probabilities back,
+    `top_logprobs`: how many alternatives with each (the engine is asked for log-probabilities either way).
+    `template`: extra variables for the chat template. `retry_count`: how often the client says it has tried before.
+    """
+
+    dialect: str
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    sampling: Sampling = Sampling()
+    stream: bool = False
+    include_usage: bool = False
+    logprobs: bool = False
+    top_logprobs: int = 0
+    return_token_ids: bool = False
+    template: dict[str, Any] = {}
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """A piece of the tool call at `index` of its reply; id and name come with the first piece, arguments add up."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Delta(msgspec.Struct, kw_only=True):
+    """A piece of the reply at choice `index`; a plain reply is one piece a choice.
+
+    `ids` and `logprobs` are what was sampled in this piece (logprobs: natural logarithms, None where the engine gave
+    no finite value); `entries` are OpenAI log-probability objects, kept only where the caller asked for them.
+    `prompt_ids` comes once, `usage`, `version_spans` and `logprobs_mode` at the end; they hold for the whole call.
+    """
+
+    index: int = 0
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    ids: list[int] | None = None
+    logprobs: list[float | None] | None = None
+    entries: list[dict[str, Any]] | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    prompt_ids: list[int] | None = None
+    usage: Usage | None = None
+    policy_version: int | None = None
+    policy_run: str | None = None
+    version_spans: tuple[VersionSpan, ...] | None = None
+    logprobs_mode: str | None = None
+
+
+class Choice(msgspec.Struct, kw_only=True):
+    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none."""
+
+    index: int
+    message: Message
+    finish_reason: str
+    ids: list[int] | None = None
+    logprobs: list[float | None] | None = None
+    entries: list[dict[str, Any]] | None = None
+    version_spans: tuple[VersionSpan, ...] = ()
+    metadata: dict[str, Any] = {}
+
+
+class Reply(msgspec.Struct, kw_only=True):
+    """All choices of one call. `created`: seconds since the epoch."""
+
+    reply_id: str
+    model: str
+    created: int
+    choices: list[Choice]
+    prompt_ids: list[int] | None = None
+    usage: Usage | None = None

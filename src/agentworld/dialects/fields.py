@@ -1,0 +1,111 @@
+"""A strict reader of JSON objects: each field is taken once with its type, and what nobody took is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from agentworld.errors import InvalidRequestError
+
+_ARTICLES: dict[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
+
+T = TypeVar("T", str, bool, dict[str, Any], list[Any])
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object; InvalidRequestError says why it is not one."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(
+            f"the body is not valid JSON: {error}",
+            hint="Send a JSON object as UTF-8 with content-type application/json",
+        ) from None
+    if not isinstance(value, dict):
+        raise InvalidRequestError("the body must be a JSON object")
+    return value
+
+
+class Fields:
+    """Takes fields out of an object; null means absent. Errors name the JSON path."""
+
+    def __init__(self, value: Any, path: str = "") -> None:
+        if not isinstance(value, Mapping):
+            raise InvalidRequestError(f"{path or 'the body'} must be an object", path=path or None)
+        self._left = {str(key): item for key, item in value.items() if item is not None}
+        self.path = path
+
+    def where(self, name: str) -> str:
+        """The JSON path of a field."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def refuse(self, name: str, wanted: str) -> InvalidRequestError:
+        """The error for a field that is not what it should be."""
+        return InvalidRequestError(f"{self.where(name)} must be {wanted}", path=self.where(name))
+
+    def raw(self, name: str) -> Any:
+        """The value, whatever its type, or None."""
+        return self._left.pop(name, None)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not taken yet."""
+        return name in self._left
+
+    def take(self, name: str, kind: type[T]) -> T | None:
+        """The value if it is there; refused unless it is a `kind`."""
+        value = self.raw(name)
+        if value is not None and not isinstance(value, kind):
+            raise self.refuse(name, _ARTICLES.get(kind, kind.__name__))
+        return value
+
+    def need(self, name: str, kind: type[T]) -> T:
+        """The value; refused where it is missing."""
+        value = self.take(name, kind)
+        if value is None:
+            raise InvalidRequestError(f"{self.where(name)} is missing", path=self.where(name))
+        return value
+
+    def integer(self, name: str, low: int, high: int | None = None) -> int | None:
+        """A whole number within the bounds, or None."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+            raise self.refuse(name, f"a whole number from {low}" + (f" to {high}" if high is not None else ""))
+        return value
+
+    def number(self, name: str, low: float, high: float, *, above: bool = False) -> float | None:
+        """A finite number within the bounds (`above`: not the lower bound itself), or None."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.refuse(name, "a number")
+        if value > high or value < low or (above and value == low):
+            raise self.refuse(name, f"a number {'above' if above else 'from'} {low:g} to {high:g}")
+        return float(value)
+
+    def neutral(self, name: str, *values: Any) -> None:
+        """Take a field that is supported only where it asks for nothing."""
+        value = self.raw(name)
+        if value is not None and not any(value == item and type(value) is type(item) for item in values):
+            raise InvalidRequestError(
+                f"{self.where(name)} is not supported with this value",
+                path=self.where(name),
+                hint="Leave the field out",
+            )
+
+    def finish(self, harmless: Collection[str] = ()) -> None:
+        """Refuse what is left, apart from fields that change nothing in the reply."""
+        for name in self._left:
+            if name not in harmless:
+                raise InvalidRequestError(
+                    f"{self.where(name)} is not a field that is known here",
+                    path=self.where(name),
+                    hint="Leave it out; fields that could change the reply are refused, never ignored",
+                )

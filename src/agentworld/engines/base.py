@@ -1,0 +1,104 @@
+"""What the gateway asks of an engine, whatever speaks there; drivers are one module each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from agentworld.config import ModelSettings
+from agentworld.dialects.exchange import Delta, Request
+from agentworld.errors import ConfigError, EngineError
+from agentworld.records import LogprobSpace, Sampling
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine of this kind can do.
+
+    `ids`: chat replies may carry token ids. `token_in`: prompts may be ids. `developer`: the developer role is known.
+    """
+
+    ids: bool
+    token_in: bool
+    developer: bool = False
+
+
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+    """One model that an engine serves; `context` is the most tokens of prompt and reply together, if it says so."""
+
+    name: str
+    context: int | None = None
+
+
+class EngineBusyError(EngineError):
+    """The engine takes no more calls at the moment."""
+
+    code = "rate_limit_exceeded"
+    status = 429
+
+
+class EngineTimeoutError(EngineError):
+    """The engine did not answer in time."""
+
+    code = "engine_timeout"
+    status = 504
+
+
+class Engine(Protocol):
+    """One model at one address. Leaving the context of a call cancels the engine's work on it."""
+
+    settings: ModelSettings
+    capabilities: Capabilities
+
+    def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """The engine renders and parses; deltas carry ids where it gives them."""
+
+    def generate(
+        self, prompt_ids: Sequence[int], request: Request, sampling: Sampling
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Token-in: the prompt is ids; deltas carry ids, never parsed text."""
+
+    async def models(self) -> list[ModelCard]:
+        """What the engine serves; EngineUnreachableError where nothing answers."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+def explicit(sampling: Sampling) -> Sampling:
+    """The parameters with neutral values where the caller set none, so that no default of the engine's applies."""
+    neutral = {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+    }
+    unset = {name: value for name, value in neutral.items() if getattr(sampling, name) is None}
+    return msgspec.structs.replace(sampling, **unset)
+
+
+def logprob_space(mode: str | None, default: LogprobSpace) -> LogprobSpace:
+    """The space that an engine's `logprobs_mode` names; `default` where it names none."""
+    spaces: dict[str, LogprobSpace] = {"raw_logprobs": "raw", "processed_logprobs": "processed"}
+    return default if mode is None else spaces.get(mode, default)
+
+
+def open_engine(settings: ModelSettings, timeout: float) -> Engine:
+    """The driver that the settings name. `timeout`: seconds that a whole call may take."""
+    from agentworld.engines.openai import OpenAIEngine
+    from agentworld.engines.vllm import BuiltinEngine, VllmEngine
+
+    drivers = {"vllm": VllmEngine, "builtin": BuiltinEngine, "openai": OpenAIEngine}
+    driver = drivers.get(settings.driver)
+    if driver is None:
+        raise ConfigError(
+            f"the driver {settings.driver!r} of model {settings.name!r} is not available in this version",
+            path="models.driver",
+            hint=f"Use one of {', '.join(drivers)}",
+        )
+    return driver(settings, timeout)

@@ -1,0 +1,138 @@
+"""One aiohttp session to one engine: posts that yield deltas, and the errors of the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from agentworld.dialects.exchange import Delta
+from agentworld.engines.base import EngineTimeoutError
+from agentworld.engines.openai_wire import decode, engine_error, read_body
+from agentworld.engines.sse import read_events
+from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
+
+CONNECT_SECONDS = 10.0
+PROBE_SECONDS = 5.0
+
+
+class Connection:
+    """Speaks HTTP with the engine at `base`; the session opens with the first call, inside its event loop."""
+
+    def __init__(self, base: str, api_key: str | None, timeout: float) -> None:
+        trimmed = base.rstrip("/")
+        self.base = trimmed.removesuffix("/v1")
+        self._headers = {"content-type": "application/json"}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        self._session: aiohttp.ClientSession | None = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout,
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                headers=self._headers,
+                auto_decompress=True,
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _network(self, error: BaseException) -> AgentWorldError:
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return EngineUnreachableError(
+                f"nothing answers at {self.base}: {error.strerror or error}",
+                hint="Start the engine, or correct the upstream address",
+            )
+        if isinstance(error, asyncio.TimeoutError | aiohttp.ServerTimeoutError):
+            return EngineTimeoutError(f"the engine at {self.base} did not answer in time")
+        return EngineError(f"the connection to the engine at {self.base} broke: {type(error).__name__}: {error}")
+
+    async def get(self, path: str, timeout: float = PROBE_SECONDS) -> dict[str, Any]:
+        """The JSON object at a path."""
+        try:
+            async with self._open().get(self.base + path, timeout=aiohttp.ClientTimeout(total=timeout)) as response:
+                data = await response.read()
+                if response.status != 200:
+                    raise engine_error(response.status, _error_body(data))
+                return decode(data)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._network(error) from error
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The JSON object that a call answers."""
+        async with self._request(path, body) as response:
+            try:
+                return decode(await response.read())
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._network(error) from error
+
+    @asynccontextmanager
+    async def _request(self, path: str, body: dict[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+        data = msgspec.json.encode(body)
+        session = self._open()
+        try:
+            response = await self._send(session, path, data)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._network(error) from error
+        whole = False
+        try:
+            if response.status != 200:
+                raise engine_error(response.status, _error_body(await response.read()))
+            yield response
+            whole = response.content.at_eof()
+        finally:
+            # An unfinished reply is cut off here, which tells the engine to stop working on it.
+            if whole:
+                response.release()
+            else:
+                response.close()
+
+    async def _send(self, session: aiohttp.ClientSession, path: str, data: bytes) -> aiohttp.ClientResponse:
+        """Send once more where a kept-alive connection turned out to be closed before anything was answered."""
+        try:
+            return await session.post(self.base + path, data=data)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if isinstance(error, aiohttp.ClientConnectorError):
+                raise
+            return await session.post(self.base + path, data=data)
+
+    @asynccontextmanager
+    async def deltas(
+        self, path: str, body: dict[str, Any], *, kind: str, entries: bool
+    ) -> AsyncIterator[AsyncIterator[Delta]]:
+        """The deltas of a call, streamed where the body says `stream`."""
+        async with self._request(path, body) as response:
+            yield self._read(response, bool(body.get("stream")), kind, entries)
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, stream: bool, kind: str, entries: bool
+    ) -> AsyncIterator[Delta]:
+        try:
+            if not stream or "event-stream" not in response.headers.get("content-type", ""):
+                for delta in read_body(decode(await response.read()), kind=kind, entries=entries):
+                    yield delta
+                return
+            async for data in read_events(response.content.iter_any()):
+                if data.strip() == b"[DONE]":
+                    continue
+                for delta in read_body(decode(data), kind=kind, entries=entries):
+                    yield delta
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._network(error) from error
+
+
+def _error_body(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return data[:500].decode("utf-8", "replace")

@@ -1,0 +1,107 @@
+"""vLLM, and the builtin engine that speaks like it: chat with ids back, and completions with ids in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar
+
+import msgspec
+
+from agentworld.config import ModelSettings
+from agentworld.dialects.chat_reply import wire_message
+from agentworld.dialects.exchange import Delta, Request
+from agentworld.engines.base import Capabilities, ModelCard, explicit
+from agentworld.engines.connection import Connection
+from agentworld.records import Policy, Sampling
+
+
+class VllmEngine:
+    """A model behind vLLM's OpenAI server. Every sampling field is sent, set by the caller or not."""
+
+    capabilities = Capabilities(ids=True, token_in=True)
+    more: ClassVar[dict[str, Any]] = {}
+    """Fields that every call adds."""
+
+    def __init__(self, settings: ModelSettings, timeout: float) -> None:
+        self.settings = settings
+        self.connection = Connection(settings.upstream, settings.api_key, timeout)
+
+    def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Chat with ids and log-probabilities back."""
+        body: dict[str, Any] = {
+            "model": self.settings.name,
+            "messages": [
+                wire_message(message, developer=self.capabilities.developer, reasoning="reasoning_content")
+                for message in request.messages
+            ],
+            **sampling_body(explicit(request.sampling)),
+            "logprobs": True,
+            "top_logprobs": request.top_logprobs,
+            "return_token_ids": True,
+            **self._stream(request),
+            **self.more,
+        }
+        if request.tools:
+            body["tools"] = list(request.tools)
+            if request.sampling.tool_choice is not None:
+                body["tool_choice"] = request.sampling.tool_choice
+        if request.sampling.parallel_tool_calls is not None and request.tools:
+            body["parallel_tool_calls"] = request.sampling.parallel_tool_calls
+        if request.template:
+            body["chat_template_kwargs"] = request.template
+        return self.connection.deltas("/v1/chat/completions", body, kind="chat", entries=request.logprobs)
+
+    def generate(
+        self, prompt_ids: Sequence[int], request: Request, sampling: Sampling
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Completions of a prompt of ids. `max_tokens` null is the rest of the context, not the route's default."""
+        body: dict[str, Any] = {
+            "model": self.settings.name,
+            "prompt": list(prompt_ids),
+            "max_tokens": None,
+            **sampling_body(explicit(sampling)),
+            "logprobs": request.top_logprobs,
+            "return_token_ids": True,
+            **self._stream(request),
+            **self.more,
+        }
+        return self.connection.deltas("/v1/completions", body, kind="completions", entries=request.logprobs)
+
+    def _stream(self, request: Request) -> dict[str, Any]:
+        return {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
+
+    async def models(self) -> list[ModelCard]:
+        """`/v1/models`, with the context where the engine tells it."""
+        body = await self.connection.get("/v1/models")
+        cards = []
+        for item in body.get("data") or []:
+            if isinstance(item, dict) and isinstance(item.get("id"), str):
+                context = item.get("max_model_len")
+                cards.append(ModelCard(name=item["id"], context=context if isinstance(context, int) else None))
+        return cards
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.connection.close()
+
+
+class BuiltinEngine(VllmEngine):
+    """The local engine: as vLLM, with log-probabilities of the distribution that was sampled from."""
+
+    more: ClassVar[dict[str, Any]] = {"logprobs_mode": "processed_logprobs"}
+
+    async def reload(self, path: str, policy: Policy) -> dict[str, Any]:
+        """Load the weights at `path` (on the engine's machine) as `policy`; calls in flight go on with them."""
+        return await self.connection.post("/reload", {"path": path, "version": policy.version, "run": policy.run})
+
+
+def sampling_body(sampling: Sampling) -> dict[str, Any]:
+    """The fields that are set, as vLLM spells them; tool fields are the caller's own."""
+    body: dict[str, Any] = msgspec.to_builtins(sampling)
+    for name in ("tool_choice", "parallel_tool_calls"):
+        body.pop(name, None)
+    body["n"] = sampling.n
+    if sampling.top_k == 0:
+        body["top_k"] = -1  # All tokens; releases before 0.9 refuse 0.
+    return body

@@ -1,0 +1,145 @@
+"""Answers an admitted call: asks the engine, records the exchange, and only then says that it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from agentworld.capture.collect import Collector
+from agentworld.capture.recorder import Recorder
+from agentworld.dialects import chat_reply
+from agentworld.dialects.exchange import Delta, Reply
+from agentworld.errors import AgentWorldError
+from agentworld.gateway.admit import Admitted
+from agentworld.gateway.http import ClientGoneError, Http
+from agentworld.gateway.identity import PrefixIndex
+from agentworld.records import Step
+
+log = structlog.get_logger("agentworld.gateway")
+
+
+class Answer:
+    """One call on its way. `committing`: from here on it ends by itself, whatever the client does."""
+
+    def __init__(self, admitted: Admitted, recorder: Recorder, prefixes: PrefixIndex, http: Http) -> None:
+        self._call, self._session, self._model, self._identity = admitted
+        self._recorder = recorder
+        self._prefixes = prefixes
+        self._http = http
+        self._collector = Collector()
+        self._created = int(time.time())
+        self._committing = False
+
+    async def send(self) -> None:
+        """Answer, or raise the error to answer with where nothing has been sent yet. Failures are on record."""
+        work = self._stream() if self._call.request.stream else self._plain()
+        try:
+            await self._unless_gone(work)
+        except ClientGoneError as error:
+            await asyncio.shield(self._record_abort(error))
+            raise
+        except AgentWorldError as error:
+            if not self._committing:
+                await self._recorder.fail(self._call, error)
+            if not self._http.started:
+                raise
+            await self._http.chunk(self._events().error(error), last=True)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._record_abort(ClientGoneError("the server is shutting down")))
+            raise
+
+    async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
+        working = asyncio.create_task(work)
+        gone = asyncio.create_task(self._http.gone())
+        try:
+            await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                if not self._committing:
+                    working.cancel()
+                await asyncio.wait({working})
+                if working.cancelled():
+                    raise ClientGoneError("the client closed the connection before it had its reply")
+            working.result()
+        finally:
+            gone.cancel()
+            if not working.done() and not self._committing:
+                working.cancel()
+                await asyncio.wait({working})
+
+    @asynccontextmanager
+    async def _reply(self) -> AsyncIterator[AsyncIterator[Delta]]:
+        call, engine = self._call, self._model.engine
+        if call.prompt_ids is None or self._model.token_in is None:
+            async with engine.chat(call.request) as deltas:
+                yield deltas
+        else:
+            async with engine.generate(call.prompt_ids, call.request, call.sampling) as deltas:
+                yield self._model.token_in.read(deltas, call)
+
+    async def _plain(self) -> None:
+        async with self._reply() as deltas:
+            async for delta in deltas:
+                self._collector.feed(delta)
+        reply, steps = await self._commit()
+        self._http.add_header("x-agentworld-step", steps[0].step_id)
+        await self._http.reply(200, chat_reply.response_body(self._call.request, reply))
+
+    async def _stream(self) -> None:
+        events = self._events()
+        async with self._reply() as deltas:
+            async for delta in deltas:
+                seen = self._collector.feed(delta)
+                if seen is None:
+                    continue
+                data = events.delta(seen)
+                if data:
+                    if not self._http.started:
+                        await self._http.begin_events()
+                    await self._http.chunk(data)
+        reply, _ = await self._commit()
+        if not self._http.started:
+            await self._http.begin_events()
+        await self._http.chunk(events.finish(reply), last=True)
+
+    def _events(self) -> chat_reply.ChatStream:
+        return chat_reply.ChatStream(self._call.request, self._reply_id, self._call.model, self._created)
+
+    @property
+    def _reply_id(self) -> str:
+        return f"chatcmpl-{self._call.exchange_id}"
+
+    async def _commit(self) -> tuple[Reply, list[Step]]:
+        choices = self._collector.choices(self._call.request.sampling.n)
+        self._model.observe(all(choice.ids is not None for choice in choices))
+        self._committing = True
+        steps = await self._recorder.commit(self._call, self._session, self._collector, choices)
+        for tip in self._session.tips[-len(steps) :]:
+            self._prefixes.add(self._identity.key, tip.keys[-1], self._call.trajectory_id)
+        reply = Reply(
+            reply_id=self._reply_id,
+            model=self._call.model,
+            created=self._created,
+            choices=choices,
+            prompt_ids=self._call.prompt_ids or self._collector.prompt_ids,
+            usage=self._collector.usage,
+        )
+        return reply, steps
+
+    async def _record_abort(self, error: ClientGoneError) -> None:
+        """Record what there was of the reply when the client left."""
+        if self._committing:
+            return
+        try:
+            if self._collector.empty:
+                await self._recorder.fail(self._call, error)
+            else:
+                choices = self._collector.choices(aborted=True)
+                await self._recorder.commit(self._call, self._session, self._collector, choices)
+        except AgentWorldError as failure:
+            log.error("abort_not_recorded", trajectory=self._call.trajectory_id, code=failure.code)

@@ -1,0 +1,132 @@
+"""The gateway as one ASGI app: LLM routes, liveness and readiness.
+
+A request goes through three small steps: admit (identity, model, prompt), answer (engine, stream), commit (pool).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+import structlog
+
+from agentworld.capture.recorder import Recorder
+from agentworld.capture.sessions import Sessions
+from agentworld.config import ServeSettings
+from agentworld.dialects import chat, chat_reply
+from agentworld.dialects.fields import decode_object
+from agentworld.errors import AgentWorldError
+from agentworld.gateway.admit import Admission
+from agentworld.gateway.answer import Answer
+from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
+from agentworld.gateway.identity import PrefixIndex, read_identity
+from agentworld.gateway.models import Models
+from agentworld.gateway.routes import Route, find_route
+from agentworld.gateway.state import SharedState
+from agentworld.pool.protocol import Pool
+
+log = structlog.get_logger("agentworld.gateway")
+PAUSE_WAIT_SECONDS = 20.0
+RETRY_AFTER_SECONDS = 5
+
+
+class Gateway:
+    """The ASGI app. The pool belongs to the caller, who closes it after the app."""
+
+    def __init__(self, settings: ServeSettings, pool: Pool, pause_wait: float = PAUSE_WAIT_SECONDS) -> None:
+        self.settings = settings
+        self.pool = pool
+        self.models = Models(settings)
+        self.sessions = Sessions(pool)
+        self.prefixes = PrefixIndex()
+        self.state = SharedState(pool, pause_wait)
+        self.recorder = Recorder(pool)
+        self.admission = Admission(pool, self.models, self.sessions, self.prefixes, self.state)
+        self.in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(Http(scope, receive, send))
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def close(self) -> None:
+        """Let go of connections to engines."""
+        await self.models.close()
+
+    async def _http(self, http: Http) -> None:
+        begun = time.monotonic()
+        self.in_flight += 1
+        try:
+            await self._route(http)
+        except ClientGoneError:
+            http.status = http.status or ClientGoneError.status
+        except AgentWorldError as error:
+            await self._error(http, error)
+        except Exception as error:
+            # The type alone: messages of foreign errors can hold what users wrote.
+            log.error("internal_error", path=http.path[:200], error=type(error).__name__, exc_info=True)
+            await self._error(http, AgentWorldError("the gateway failed to handle this request; its log says more"))
+        finally:
+            self.in_flight -= 1
+            milliseconds = round((time.monotonic() - begun) * 1000, 2)
+            log.debug("request", method=http.method, path=http.path[:200], status=http.status, ms=milliseconds)
+
+    async def _error(self, http: Http, error: AgentWorldError) -> None:
+        if http.started:
+            await http.chunk(b"data: " + msgspec.json.encode(chat_reply.error_body(error)) + b"\n\n", last=True)
+            return
+        if error.status in (429, 503):
+            http.add_header("retry-after", str(RETRY_AFTER_SECONDS))
+        await http.reply(error.status, chat_reply.error_body(error))
+
+    async def _route(self, http: Http) -> None:
+        if http.path == "/healthz":
+            await http.reply(200, {"status": "ok"})
+        elif http.path == "/readyz":
+            await self._readyz(http)
+        else:
+            route = find_route(http.method, http.path)
+            if route.name == "/v1/models":
+                await http.reply(200, self.models.listing())
+            else:
+                await self._chat(http, route)
+
+    async def _chat(self, http: Http, route: Route) -> None:
+        body = await http.body(self.settings.max_body_bytes)
+        identity = read_identity(http, route)
+        request = chat.parse(decode_object(body))
+        admitted = await self.admission.admit(request, identity, body)
+        http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
+        await Answer(admitted, self.recorder, self.prefixes, http).send()
+
+    async def _readyz(self, http: Http) -> None:
+        """Ready when the pool answers and every engine does; the body says what is not."""
+        pool: dict[str, Any] = {"ready": True}
+        try:
+            state = await self.state.read(0.0)
+            pool["paused"] = state.paused
+            await asyncio.to_thread(self.pool.stats)
+        except AgentWorldError as error:
+            pool = {"ready": False, "error": error.one_line()}
+        models = await asyncio.gather(*(model.status() for model in self.models.by_name.values()))
+        ready = bool(pool["ready"]) and all(model["ready"] for model in models)
+        await http.reply(200 if ready else 503, {"ready": ready, "pool": pool, "models": list(models)})
+
+
+def create_gateway(settings: ServeSettings, pool: Pool, *, pause_wait: float = PAUSE_WAIT_SECONDS) -> Gateway:
+    """The gateway app for these settings. ConfigError where a model's settings do not fit together."""
+    return Gateway(settings, pool, pause_wait)

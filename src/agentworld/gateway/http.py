@@ -1,0 +1,102 @@
+"""One HTTP exchange over raw ASGI: bounded bodies, JSON replies, event streams, and noticing that the client left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+from agentworld.errors import AgentWorldError, TooLargeError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_HEADER_LENGTH = 16 * 1024
+
+
+class ClientGoneError(AgentWorldError):
+    """The client closed the connection before it had its reply."""
+
+    code = "client_closed_request"
+    status = 499
+
+
+class Http:
+    """The request and the way to answer it. `headers`: added to whatever is answered."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._raw: list[tuple[bytes, bytes]] = list(scope.get("headers") or [])
+        self._receive = receive
+        self._send = send
+        self.started = False
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name (lower case), or None; bytes that are no text become U+FFFD."""
+        wanted = name.encode()
+        for key, value in self._raw:
+            if key.lower() == wanted:
+                return value[:MAX_HEADER_LENGTH].decode("utf-8", "replace").strip()
+        return None
+
+    def add_header(self, name: str, value: str) -> None:
+        """Send a header with the answer."""
+        self.headers.append((name.encode(), value.encode("ascii", "replace")))
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body; TooLargeError over `limit` bytes, ClientGoneError where it breaks off."""
+        declared = self.header("content-length")
+        if declared is not None and declared.isdecimal() and int(declared) > limit:
+            raise self._too_large(limit)
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError("the client closed the connection while sending its request")
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise self._too_large(limit)
+            chunks.append(chunk)
+            if not message.get("more_body"):
+                return b"".join(chunks)
+
+    def _too_large(self, limit: int) -> TooLargeError:
+        return TooLargeError(f"the body is over the limit of {limit} bytes", hint="Raise max_body_bytes, or send less")
+
+    async def gone(self) -> None:
+        """Return when the client has left; sends to it would succeed in silence."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return
+            await asyncio.sleep(0)
+
+    async def reply(self, status: int, body: Any, content_type: bytes = b"application/json") -> None:
+        """Answer with a whole body; anything but bytes is sent as JSON."""
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        await self._start(status, content_type, [(b"content-length", str(len(data)).encode())])
+        await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else data})
+
+    async def begin_events(self) -> None:
+        """Begin a stream of server-sent events."""
+        await self._start(
+            200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+        )
+
+    async def chunk(self, data: bytes, *, last: bool = False) -> None:
+        """Send a piece of a stream."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def _start(self, status: int, content_type: bytes, more: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        self.started = True
+        headers = [(b"content-type", content_type), *more, *self.headers]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,0 +1,85 @@
+"""Whose call it is. First match wins: path, headers, session key, message prefix, a new trajectory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+
+import msgspec
+
+from agentworld.errors import InvalidRequestError
+from agentworld.gateway.http import Http
+from agentworld.gateway.keys import trajectory_of
+from agentworld.gateway.routes import Route
+from agentworld.records import check_id
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says of its origin. `key`: digest of the API key, so that keys are compared but not kept."""
+
+    key: bytes
+    trajectory_id: str | None = None
+    group_id: str | None = None
+    agent: str | None = None
+    channel: str | None = None
+    retry_count: int = 0
+
+
+def read_identity(http: Http, route: Route) -> Identity:
+    """The identity in path, headers and key; InvalidRequestError names a header that is no id."""
+    key = http.header("x-api-key") or ""
+    authorization = http.header("authorization") or ""
+    if authorization[:7].lower() == "bearer ":
+        key = authorization[7:].strip()
+    trajectory = route.trajectory or _id(http, "x-agentworld-trajectory") or trajectory_of(key)
+    retries = http.header("x-stainless-retry-count") or "0"
+    agent = http.header("x-agentworld-agent")
+    if agent is not None and (len(agent) > 128 or not agent.isprintable()):
+        raise InvalidRequestError(
+            "X-AgentWorld-Agent must be up to 128 printable characters", path="X-AgentWorld-Agent"
+        )
+    return Identity(
+        key=hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=16).digest(),
+        trajectory_id=trajectory,
+        group_id=route.group or _id(http, "x-agentworld-group"),
+        agent=agent or None,
+        channel=_id(http, "x-agentworld-channel"),
+        retry_count=int(retries) if retries.isdecimal() and len(retries) < 6 else 0,
+    )
+
+
+def _id(http: Http, name: str) -> str | None:
+    value = http.header(name)
+    return check_id(value, name) if value else None
+
+
+class PrefixIndex:
+    """Where anonymous conversations go on: the path of a reply that we sampled, under the same key -> trajectories.
+
+    Rollouts of one task can be equal for a while, so a path holds several trajectories and each continuation takes the
+    one that waits longest; the last one stays, for clients that ask again. Bounded, least recently used first out; a
+    conversation that fell out begins a new trajectory.
+    """
+
+    def __init__(self, limit: int = 50_000) -> None:
+        self._limit = limit
+        self._paths: OrderedDict[tuple[bytes, bytes], deque[str]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, key: bytes, path: bytes, trajectory_id: str) -> None:
+        """Remember that the conversation `path` (match key of its reply) belongs to the trajectory."""
+        waiting = self._paths.setdefault((key, path), deque(maxlen=4096))
+        waiting.append(trajectory_id)
+        self._paths.move_to_end((key, path))
+        while len(self._paths) > self._limit:
+            self._paths.popitem(last=False)
+
+    def find(self, key: bytes, paths: list[bytes]) -> str | None:
+        """The trajectory that a request with these match keys continues: the deepest path first."""
+        for path in reversed(paths):
+            waiting = self._paths.get((key, path))
+            if waiting:
+                return waiting.popleft() if len(waiting) > 1 else waiting[0]
+        return None

@@ -1,0 +1,58 @@
+"""Paths of the gateway: `/v1/...`, alone or under `/t/{trajectory}` and `/t/{trajectory}/g/{group}`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from agentworld.errors import AgentWorldError, NotFoundError
+from agentworld.records import check_id
+
+_PATH = re.compile(r"(?:/t/(?P<trajectory>[^/]+)(?:/g/(?P<group>[^/]+))?)?(?P<rest>/v1/[a-z_/]+)/?")
+METHODS = {"/v1/chat/completions": ("POST",), "/v1/models": ("GET", "HEAD")}
+LATER = {
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/messages": "messages",
+    "/v1/messages/count_tokens": "token counting",
+    "/v1/embeddings": "embeddings",
+}
+
+
+class Route(NamedTuple):
+    """A known path and the identity in it."""
+
+    name: str
+    trajectory: str | None
+    group: str | None
+
+
+class MethodError(AgentWorldError):
+    """The path is known, the method is not for it."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
+def find_route(method: str, path: str) -> Route:
+    """The route of a request; NotFoundError or MethodError otherwise, InvalidRequestError for an id that is none."""
+    found = _PATH.fullmatch(path)
+    name = found["rest"] if found else ""
+    if found is None or name not in METHODS:
+        if name in LATER:
+            raise NotFoundError(
+                f"the {LATER[name]} API is not served here", path=path[:200], hint="Use /v1/chat/completions"
+            )
+        raise NotFoundError(
+            f"there is nothing at {path[:200]}",
+            path=path[:200],
+            hint="LLM routes are /v1/chat/completions and /v1/models, alone or under /t/{trajectory}",
+        )
+    if method not in METHODS[name]:
+        raise MethodError(f"{name} takes {METHODS[name][0]}, not {method[:20]}", path=path[:200])
+    trajectory, group = found["trajectory"], found["group"]
+    if trajectory is not None:
+        check_id(trajectory, "trajectory")
+    if group is not None:
+        check_id(group, "group")
+    return Route(name, trajectory, group)
