@@ -47,16 +47,11 @@ async def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
 def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
     """The control API alone."""
     closing = asyncio.Event()
-
-    def close_streams() -> None:
-        closing.set()
-
     return Litestar(
         ROUTES,
         state=State({"settings": settings, "pool": pool, "closing": closing, "routes": ROUTES}),
         exception_handlers={Exception: respond},
         before_request=refuse_unknown_parameters,
-        on_shutdown=[close_streams],
         openapi_config=None,
         request_max_body_size=settings.max_body_bytes,
         logging_config=None,
@@ -66,10 +61,15 @@ def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
 class Server:
     """Routes by path; starts and stops both applications."""
 
-    def __init__(self, control: ASGI, gateway: ASGI | None) -> None:
-        self._control = control
+    def __init__(self, control: Litestar, gateway: ASGI | None) -> None:
+        self._control: ASGI = control
         self._gateway = gateway
+        self._closing: asyncio.Event = control.state.closing
         self._lifespans = [Lifespan(app) for app in (gateway, control) if app is not None]
+
+    def end_streams(self) -> None:
+        """End the streams of events, which would otherwise hold up the shutdown."""
+        self._closing.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection."""
@@ -118,7 +118,7 @@ async def _no_models(path: str, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def create_app(settings: ServeSettings, pool: Pool) -> ASGI:
+def create_app(settings: ServeSettings, pool: Pool) -> Server:
     """The server on an open pool. The caller closes the pool after the shutdown."""
     gateway: ASGI | None = None
     if settings.models:

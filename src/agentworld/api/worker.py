@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
+from types import FrameType
 
 import msgspec
 
 from agentworld.api import logs
-from agentworld.api.app import create_app
+from agentworld.api.app import Server, create_app
 from agentworld.api.lifespan import ASGI, Receive, Scope, Send
 from agentworld.api.processes import die_with_parent
 from agentworld.config import ServeSettings
@@ -40,7 +43,7 @@ def load(settings: WorkerSettings) -> ASGI:
 class Worker:
     """The application with its pool, which is closed after the shutdown."""
 
-    def __init__(self, app: ASGI, pool: Pool) -> None:
+    def __init__(self, app: Server, pool: Pool) -> None:
         self._app = app
         self._pool = pool
 
@@ -49,6 +52,7 @@ class Worker:
         if scope["type"] != "lifespan":
             await self._app(scope, receive, send)
             return
+        self._listen_for_the_end()
         try:
             await self._app(scope, receive, send)
         except AgentWorldError as error:
@@ -56,3 +60,17 @@ class Worker:
             print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         finally:
             self._pool.close()
+
+    def _listen_for_the_end(self) -> None:
+        """End streams at the signal that ends the server, as that waits for open connections first.
+
+        The server's own handler is the event loop's and stays in force: the loop learns of a signal by its wake-up
+        pipe, whichever Python handler is set.
+        """
+        loop = asyncio.get_running_loop()
+
+        def end(number: int, frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(self._app.end_streams)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)

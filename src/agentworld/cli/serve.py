@@ -139,7 +139,7 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
 def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = False) -> None:
     """Serve until SIGINT or SIGTERM."""
     from granian import Granian
-    from granian.constants import Interfaces
+    from granian.constants import Interfaces, Loops
     from granian.log import LogLevels
 
     from agentworld.api import logs
@@ -152,6 +152,7 @@ def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = Fa
         address=settings.host,
         port=settings.port,
         interface=Interfaces.ASGI,
+        loop=Loops.asyncio,
         workers=settings.workers,
         websockets=False,
         backlog=2048,
