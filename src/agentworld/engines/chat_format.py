@@ -70,7 +70,8 @@ class ChatFormat:
         thinking = options.get("enable_thinking", True)
         if not isinstance(thinking, bool):
             raise InvalidRequestError(
-                "enable_thinking must be true or false", path="chat_template_kwargs.enable_thinking"
+                "chat_template_kwargs.enable_thinking must be true or false",
+                path="chat_template_kwargs.enable_thinking",
             )
         key = f"qwen3:{thinking}"
         if key not in self._renderers:
