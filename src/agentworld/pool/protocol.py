@@ -141,7 +141,7 @@ class Pool(Protocol):
         """`submit_steps` and wait."""
 
     def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
-        """The trajectory's calls in commit order, failed ones too, without messages, tools, sampling and choices."""
+        """The trajectory's calls in commit order, failed ones too, without messages, tools and choices."""
 
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Rejected steps with a sequence over `after`, in order."""

@@ -1,0 +1,153 @@
+"""The file: opening it, bringing its schema up to date, connections, and SQLite's errors as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentworld.errors import AgentWorldError, PoolError, PoolFullError
+from agentworld.pool.schema import SCHEMA_VERSION
+from agentworld.pool.sqlite.lock import FileLock
+
+_IDLE_READERS = 8
+_BUSY_MILLISECONDS = 10_000
+
+
+class Database:
+    """One pool file. Reading connections are kept for reuse and used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        self._idle: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        self._closed = False
+        try:
+            with self.lock, translated(self.path):
+                self._prepare()
+        except BaseException:
+            self.lock.close()
+            raise
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection in autocommit mode: transactions are begun by hand."""
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=0
+        )
+        connection.row_factory = sqlite3.Row
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA cache_size = -16000")
+        return connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection inside one short read transaction, so that several queries see one state."""
+        with self._guard:
+            if self._closed:
+                raise PoolError("the pool is closed", hint="Open it again")
+            connection = self._idle.pop() if self._idle else None
+        with translated(self.path):
+            if connection is None:
+                connection = self.connect()
+                connection.execute("PRAGMA query_only = ON")
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            except BaseException:
+                self._drop(connection)
+                raise
+            connection.execute("COMMIT")
+            self._return(connection)
+
+    def close_readers(self) -> None:
+        """Close the idle connections; those in use close when they come back."""
+        with self._guard:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _return(self, connection: sqlite3.Connection) -> None:
+        with self._guard:
+            if not self._closed and len(self._idle) < _IDLE_READERS:
+                self._idle.append(connection)
+                return
+        self._drop(connection)
+
+    def _drop(self, connection: sqlite3.Connection) -> None:
+        # The last connection of all checkpoints as it closes, which needs the lock.
+        with self.lock_for_close():
+            connection.close()
+
+    @contextlib.contextmanager
+    def lock_for_close(self) -> Iterator[None]:
+        """The file lock through a descriptor of its own, since the writer may hold the shared one."""
+        lock = FileLock(self.lock.path)
+        try:
+            with lock:
+                yield
+        finally:
+            lock.close()
+
+    def _prepare(self) -> None:
+        connection = self.connect()
+        try:
+            version = self._version(connection)
+            if version != SCHEMA_VERSION:
+                connection.execute("PRAGMA journal_mode = WAL")
+                from agentworld.pool.migrations import known_versions, upgrade
+
+                if version is not None and version not in known_versions():
+                    raise PoolError(
+                        f"{self.path} has schema {version}, this version knows up to {SCHEMA_VERSION}",
+                        hint="A newer AgentWorld wrote it: upgrade AgentWorld, or open another pool",
+                    )
+                upgrade(self.path)
+        finally:
+            connection.close()
+
+    def _version(self, connection: sqlite3.Connection) -> str | None:
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not names:
+            return None
+        if "alembic_version" not in names:
+            raise PoolError(
+                f"{self.path} is a SQLite database, but no pool", hint="Name another file; a new one is created"
+            )
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        return str(row[0]) if row else None
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's and the system's errors as ours."""
+    try:
+        yield
+    except AgentWorldError:
+        raise
+    except (sqlite3.Error, OSError) as error:
+        raise as_pool_error(error, path) from error
+
+
+def as_pool_error(error: Exception, path: Path) -> AgentWorldError:
+    """What a fault of the file means and what to do."""
+    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno == 28):
+        return PoolFullError(
+            f"no space is left for the pool {path}; nothing was written", hint="Free space on its disk and send again"
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return PoolError(f"{path} is no SQLite database", hint="Name another file; a new one is created")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return PoolError(f"the pool {path} is damaged: {error}", hint="Restore it from a backup")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return PoolError(f"the pool {path} cannot be opened for writing: {error}", hint="Check the file's permissions")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return PoolError(f"another program holds the pool {path} locked", hint="Close tools that write to it directly")
+    return PoolError(f"the pool {path} failed: {error}", hint="Check the disk and the file's permissions")

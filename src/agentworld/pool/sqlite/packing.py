@@ -1,0 +1,56 @@
+"""Arrays as the columns hold them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from agentworld.forest import TokenArray
+
+
+def pack_ids(ids: TokenArray) -> bytes:
+    """2, 3 or 4 little-endian bytes an id, as the largest needs: most vocabularies fit in 3, small ones in 2."""
+    if not len(ids):
+        return b""
+    largest = int(ids.max())
+    if largest < 1 << 16:
+        return ids.astype("<u2").tobytes()
+    if largest < 1 << 24:
+        return np.ascontiguousarray(ids, dtype="<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
+    return ids.astype("<u4", copy=False).tobytes()
+
+
+def unpack_ids(data: bytes, count: int) -> TokenArray:
+    """The `count` ids of a packed column."""
+    if not count:
+        return np.zeros(0, dtype="<u4")
+    width = len(data) // count
+    if width == 2:
+        return np.frombuffer(data, dtype="<u2").astype("<u4")
+    if width == 4:
+        return np.frombuffer(data, dtype="<u4")
+    wide = np.zeros((count, 4), dtype=np.uint8)
+    wide[:, :3] = np.frombuffer(data, dtype=np.uint8).reshape(count, 3)
+    return wide.reshape(-1).view("<u4")
+
+
+def pack_mask(mask: npt.NDArray[np.uint8] | None) -> bytes | None:
+    """The count as 4 bytes, then a bit each."""
+    return None if mask is None else len(mask).to_bytes(4, "little") + np.packbits(mask).tobytes()
+
+
+def unpack_mask(data: bytes | None) -> npt.NDArray[np.uint8] | None:
+    """The mask of a packed column."""
+    if data is None:
+        return None
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8, offset=4), count=int.from_bytes(data[:4], "little"))
+
+
+def pack_logprobs(logprobs: npt.NDArray[np.float32] | None) -> bytes | None:
+    """Little-endian float32."""
+    return None if logprobs is None else logprobs.astype("<f4", copy=False).tobytes()
+
+
+def unpack_logprobs(data: bytes | None) -> npt.NDArray[np.float32] | None:
+    """The log-probabilities of a packed column."""
+    return None if data is None else np.frombuffer(data, dtype="<f4")

@@ -1,0 +1,250 @@
+"""The SQLite store: one file, many threads, several processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from sqlalchemy import func, select
+
+from agentworld.errors import NotFoundError
+from agentworld.forest import BLOCK_SIZE
+from agentworld.pool import schema
+from agentworld.pool.base import Store, check_limit
+from agentworld.pool.intake import check_include, encode
+from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, PoolStats
+from agentworld.pool.sqlite import signals, trajectories
+from agentworld.pool.sqlite.append import Appender, PreparedExchange, prepare_all
+from agentworld.pool.sqlite.database import Database
+from agentworld.pool.sqlite.leases import Leases
+from agentworld.pool.sqlite.reads import STEP, page_of_rows, read_steps
+from agentworld.pool.sqlite.rows import from_json, trajectory_from
+from agentworld.pool.sqlite.statements import parameter, sql
+from agentworld.pool.sqlite.writer import Writer
+from agentworld.records import (
+    Batch,
+    BatchSpec,
+    Event,
+    Exchange,
+    NewTrajectory,
+    Policy,
+    Reward,
+    Step,
+    TerminalStatus,
+    Trajectory,
+    check_id,
+    new_id,
+)
+
+_e, _d, _x = schema.events.c, schema.dead_letters.c, schema.exchanges.c
+_EVENTS = sql(select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk).limit(parameter("limit")))
+_DEAD = sql(select(schema.dead_letters).where(_d.pk > parameter("after")).order_by(_d.pk).limit(parameter("limit")))
+_EXCHANGES = sql(
+    select(_x.record)
+    .join(schema.trajectories, schema.trajectories.c.pk == _x.trajectory)
+    .where(schema.trajectories.c.trajectory_id == parameter("id"))
+    .order_by(_x.pk)
+    .limit(parameter("limit"))
+)
+_COUNTERS = sql(select(schema.counters))
+_LAST_EVENT = sql(select(func.coalesce(func.max(_e.pk), 0)))
+
+
+class SqlitePool(Store):
+    """A pool in one SQLite file. `clock` gives seconds since the epoch.
+
+    Writes of all threads go through one writing thread, which groups them into transactions under a file lock that
+    all processes share; reads are short transactions on connections of their own.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.path = path.absolute()
+        self.url = f"sqlite:///{self.path}"
+        self._database = Database(path)
+        self._writer = Writer(self._database, clock)
+        self._appender = Appender()
+        self._leases = Leases(self._database, self._writer, clock)
+
+    # --- trajectories -----------------------------------------------------------------------------------------
+    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+        """See Pool."""
+        trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
+        if new.group_id is not None:
+            check_id(new.group_id, "group_id")
+        encode(new)
+        return self._writer.submit(lambda txn: trajectories.create(txn, trajectory_id, new)).result()
+
+    def complete_trajectory(
+        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+    ) -> Trajectory:
+        """See Pool."""
+        return self._writer.submit(lambda txn: trajectories.complete(txn, trajectory_id, status, reward)).result()
+
+    def get_trajectory(self, trajectory_id: str) -> Trajectory:
+        """See Pool."""
+        with self._database.reading() as connection:
+            row = connection.execute(trajectories.FIND, {"id": trajectory_id}).fetchone()
+        if row is None:
+            raise NotFoundError(f"no trajectory {trajectory_id!r}", path="trajectory_id")
+        return trajectory_from(row)
+
+    def list_trajectories(
+        self,
+        *,
+        where: str | None = None,
+        trajectory_id: str | None = None,
+        group_id: str | None = None,
+        channel: str | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Trajectory]:
+        """See Pool."""
+        filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
+        with self._database.reading() as connection:
+            rows, more = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit)
+        return Page([trajectory_from(row) for row in rows], more)
+
+    # --- steps ------------------------------------------------------------------------------------------------
+    def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
+        """See Pool."""
+        prepared = PreparedExchange(exchange)
+        return self._writer.submit(lambda txn: self._appender.append_exchange(txn, prepared))
+
+    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
+        """See Pool."""
+        prepared = prepare_all(steps)
+        return self._writer.submit(lambda txn: self._appender.append(txn, prepared))
+
+    def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
+        """See Pool."""
+        with self._database.reading() as connection:
+            row = connection.execute(STEP, {"id": step_id}).fetchone()
+            if row is None:
+                raise NotFoundError(f"no step {step_id!r}", path="step_id")
+            return read_steps(connection, [row], include)[0]
+
+    def list_steps(
+        self,
+        *,
+        where: str | None = None,
+        trajectory_id: str | None = None,
+        group_id: str | None = None,
+        channel: str | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        cursor: str | None = None,
+        limit: int = 100,
+        include: Sequence[str] = (),
+    ) -> Page[Step]:
+        """See Pool."""
+        check_include(include)
+        filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
+        with self._database.reading() as connection:
+            rows, more = page_of_rows(connection, "steps", where, filters, order, cursor, limit)
+            return Page(read_steps(connection, rows, include), more)
+
+    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+        """See Pool."""
+        with self._database.reading() as connection:
+            found = connection.execute(_EXCHANGES, {"id": trajectory_id, "limit": check_limit(limit)}).fetchall()
+        return [msgspec.json.decode(row["record"], type=Exchange) for row in found]
+
+    def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        """See Pool."""
+        with self._database.reading() as connection:
+            found = connection.execute(_DEAD, {"after": after, "limit": check_limit(limit)}).fetchall()
+        return [DeadLetter(*row) for row in found]
+
+    # --- signals ----------------------------------------------------------------------------------------------
+    def add_rewards(self, rewards: Sequence[Reward]) -> int:
+        """See Pool."""
+        return self._writer.submit(lambda txn: signals.add_rewards(txn, rewards)).result()
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """See Pool."""
+        with self._database.reading() as connection:
+            found = connection.execute(_EVENTS, {"after": after, "limit": check_limit(limit)}).fetchall()
+        return [
+            Event(
+                sequence=row["pk"],
+                kind=row["kind"],
+                at=row["at"],
+                trajectory_id=row["trajectory_id"],
+                step_id=row["step_id"],
+                data=from_json(row["data"], {}),
+            )
+            for row in found
+        ]
+
+    # --- shared server state ----------------------------------------------------------------------------------
+    def set_policy(self, policy: Policy) -> Policy:
+        """See Pool."""
+        self._writer.submit(lambda txn: signals.set_policy(txn, policy)).result()
+        return policy
+
+    def set_paused(self, paused: bool) -> None:
+        """See Pool."""
+        self._writer.submit(lambda txn: signals.set_paused(txn, paused)).result()
+
+    def gateway_state(self) -> GatewayState:
+        """See Pool."""
+        with self._database.reading() as connection:
+            policies = signals.current_policies(connection)
+            counters = dict(connection.execute(_COUNTERS).fetchall())
+        return GatewayState(policies, bool(counters.get(signals.PAUSED)))
+
+    def stats(self) -> PoolStats:
+        """See Pool."""
+        with self._database.reading() as connection:
+            counters: dict[str, int] = dict(connection.execute(_COUNTERS).fetchall())
+            last_event = connection.execute(_LAST_EVENT).fetchone()[0]
+
+        def named(prefix: str) -> dict[str, int]:
+            found = {name.removeprefix(prefix): n for name, n in counters.items() if name.startswith(prefix)}
+            return {name: number for name, number in found.items() if number}
+
+        return PoolStats(
+            trajectories=named("trajectories."),
+            steps=counters.get("steps", 0),
+            exchanges=counters.get("exchanges", 0),
+            excluded_steps=counters.get("steps.excluded", 0),
+            tokens_flat=counters.get("tokens_flat", 0),
+            tokens_stored=counters.get("blocks", 0) * BLOCK_SIZE + counters.get("tokens_in_tails", 0),
+            message_nodes=counters.get("message_nodes", 0),
+            rewards=counters.get("rewards", 0),
+            batches=named("batches."),
+            last_event=last_event,
+            failed_exchanges=counters.get("exchanges.error", 0),
+            dead_letters=counters.get("dead_letters", 0),
+        )
+
+    # --- consuming --------------------------------------------------------------------------------------------
+    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
+        """See Pool."""
+        return self._leases.lease(spec, consumer)
+
+    def ack(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+        self._leases.ack(batch_id, epoch)
+
+    def release(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+        self._leases.release(batch_id, epoch)
+
+    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
+        """See Pool."""
+        return self._leases.extend(batch_id, epoch, seconds)
+
+    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool."""
+        return self._leases.resume(consumer, applied)
+
+    def close(self) -> None:
+        """See Pool."""
+        self._database.close_readers()
+        self._writer.close()
+        self._database.lock.close()

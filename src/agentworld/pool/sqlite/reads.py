@@ -1,0 +1,206 @@
+"""Reading steps with what the forests hold, and pages of steps and trajectories."""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from sqlalchemy import func, select
+
+from agentworld.forest import BLOCK_SIZE, TokenArray
+from agentworld.pool import schema
+from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.intake import check_include, restore_arrays
+from agentworld.pool.sqlite.packing import unpack_ids, unpack_logprobs, unpack_mask
+from agentworld.pool.sqlite.rows import (
+    PROMPT_IDS,
+    PROMPT_MESSAGES,
+    RESPONSE_IDS,
+    select_steps,
+    select_trajectories,
+    step_from,
+)
+from agentworld.pool.sqlite.statements import compiled, parameter, sql
+from agentworld.pool.sqlite.where import condition
+from agentworld.query import Expression, Subject, parse
+from agentworld.records import Message, Step
+
+SCAN_ROWS = 100_000  # rows that one page with `where` looks at
+_CHUNK = 500  # rows named in one query
+
+_b, _n, _tools = schema.token_blocks, schema.message_nodes, schema.tool_sets
+_message = msgspec.json.Decoder(Message)
+
+
+def _chain_sql(table: Any, columns: Sequence[Any]) -> str:
+    """All rows on the paths from the named rows to their roots, each once."""
+    ends = select(table.c.pk).where(
+        table.c.pk.in_(select(func.json_each(parameter("ends")).table_valued("value").c.value))
+    )
+    paths = ends.cte("paths", recursive=True)
+    paths = paths.union(select(table.c.parent).where(table.c.pk == paths.c.pk, table.c.parent.is_not(None)))
+    return sql(select(*columns).join_from(paths, table, table.c.pk == paths.c.pk))
+
+
+_BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
+_NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body])
+_TOOLS = sql(
+    select(_tools.c.pk, _tools.c.body).where(
+        _tools.c.pk.in_(select(func.json_each(parameter("ends")).table_valued("value").c.value))
+    )
+)
+STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
+
+
+def read_steps(connection: sqlite3.Connection, rows: Sequence[sqlite3.Row], include: Sequence[str]) -> list[Step]:
+    """The rows of select_steps as records, with what `include` asks for; shared content is read once."""
+    check_include(include)
+    found = [step_from(row) for row in rows]
+    sequences: dict[int | None, list[bytes]] = {}
+    if "tokens" in include:
+        sequences = _paths(connection, _BLOCKS, {row["block"] for row in rows}, "ids")
+    for step, row in zip(found, rows, strict=True):
+        logprobs = unpack_logprobs(row["logprobs"]) if "logprobs" in include else None
+        prompt = response = mask = None
+        if "tokens" in include:
+            prompt, response = _split(row, _ids(row, sequences[row["block"]]))
+            mask = unpack_mask(row["mask"])
+        restore_arrays(step, prompt, response, mask, logprobs, include)
+    if "messages" in include:
+        _add_messages(connection, found, rows)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _page_sql(
+    subject: Subject, expression: Expression | None, filters: tuple[str, ...], order: str
+) -> tuple[str, dict[str, Any]]:
+    table = schema.steps if subject == "steps" else schema.trajectories
+    columns: dict[str, Any] = {
+        "trajectory_id": schema.trajectories.c.trajectory_id,
+        "group_id": schema.trajectories.c.group_id,
+        "channel": table.c.channel,
+    }
+    statement = select_steps() if subject == "steps" else select_trajectories()
+    statement = statement.where(
+        *(columns[name] == parameter(name) for name in filters),
+        table.c.pk > parameter("above"),
+        table.c.pk < parameter("below"),
+    )
+    if expression is not None:
+        statement = statement.where(condition(expression, subject))
+    ordered = table.c.pk.desc() if order == "newest" else table.c.pk.asc()
+    return compiled(statement.order_by(ordered).limit(parameter("limit")))
+
+
+def page_of_rows(
+    connection: sqlite3.Connection,
+    subject: Subject,
+    where: str | None,
+    filters: dict[str, str | None],
+    order: Literal["oldest", "newest"],
+    cursor: str | None,
+    limit: int,
+) -> tuple[list[sqlite3.Row], str | None]:
+    """One page of rows and the cursor of the next."""
+    check_limit(limit)
+    after = read_cursor(cursor, order)
+    expression = parse(where, subject) if where is not None else None
+    given = {name: value for name, value in filters.items() if value is not None}
+    text, parameters = _page_sql(subject, expression, tuple(given), order)
+    above, below = 0, 2**62
+    if after is not None:
+        above, below = (after, below) if order == "oldest" else (above, after)
+    stop = None
+    if expression is not None:
+        above, below, stop = _scanned(connection, subject, order, above, below)
+    rows = connection.execute(
+        text, {**parameters, **given, "above": above, "below": below, "limit": limit + 1}
+    ).fetchall()
+    if len(rows) > limit:
+        return rows[:limit], cursor_for(rows[limit - 1]["pk"], order)
+    return rows, None if stop is None else cursor_for(stop, order)
+
+
+def _scanned(
+    connection: sqlite3.Connection, subject: Subject, order: str, above: int, below: int
+) -> tuple[int, int, int | None]:
+    """Narrow the range to what one page may look at; the last value is where the next page goes on, if any."""
+    newest = connection.execute(f"SELECT coalesce(max(pk), 0) FROM {subject}").fetchone()[0]
+    below = min(below, newest + 1)
+    if below - above - 1 <= SCAN_ROWS:
+        return above, below, None
+    if order == "oldest":
+        below = above + SCAN_ROWS + 1
+        return above, below, below - 1
+    above = below - SCAN_ROWS - 1
+    return above, below, above + 1
+
+
+def _paths(
+    connection: sqlite3.Connection, statement: str, ends: Iterable[int | None], column: str
+) -> dict[int | None, list[bytes]]:
+    """For each end, the column's values from the root down to it."""
+    rows: dict[int, tuple[int | None, bytes]] = {}
+    wanted = [end for end in set(ends) if end is not None]
+    for begin in range(0, len(wanted), _CHUNK):
+        parameters = {"ends": msgspec.json.encode(wanted[begin : begin + _CHUNK]).decode()}
+        for row in connection.execute(statement, parameters):
+            rows[row["pk"]] = (row["parent"], row[column])
+    paths: dict[int | None, list[bytes]] = {None: []}
+    for end in wanted:
+        path = []
+        at: int | None = end
+        while at is not None:
+            at, value = rows[at]
+            path.append(value)
+        path.reverse()
+        paths[end] = path
+    return paths
+
+
+def _ids(row: sqlite3.Row, blocks: list[bytes]) -> TokenArray | None:
+    if not row["present"] & (PROMPT_IDS | RESPONSE_IDS):
+        return None
+    parts = [unpack_ids(block, BLOCK_SIZE) for block in blocks]
+    parts.append(unpack_ids(row["tail"], row["id_count"] - BLOCK_SIZE * len(blocks)))
+    return np.concatenate(parts)
+
+
+def _split(row: sqlite3.Row, ids: TokenArray | None) -> tuple[TokenArray | None, TokenArray | None]:
+    if ids is None:
+        return None, None
+    present = row["present"]
+    if not present & PROMPT_IDS:
+        return None, ids
+    if not present & RESPONSE_IDS:
+        return ids, None
+    return ids[: row["prompt_length"]], ids[row["prompt_length"] :]
+
+
+def _add_messages(connection: sqlite3.Connection, found: Sequence[Step], rows: Sequence[sqlite3.Row]) -> None:
+    ends = {row[name] for row in rows for name in ("prompt_node", "reply_node")}
+    paths = _paths(connection, _NODES, ends, "body")
+    tools: dict[int, bytes] = {}
+    wanted = list({row["tools"] for row in rows if row["tools"] is not None})
+    for begin in range(0, len(wanted), _CHUNK):
+        parameters = {"ends": msgspec.json.encode(wanted[begin : begin + _CHUNK]).decode()}
+        tools.update((row["pk"], row["body"]) for row in connection.execute(_TOOLS, parameters))
+    read: dict[bytes, Message] = {}
+
+    def message(body: bytes) -> Message:
+        if body not in read:
+            read[body] = _message.decode(body)
+        return read[body]
+
+    for step, row in zip(found, rows, strict=True):
+        if row["present"] & PROMPT_MESSAGES:
+            step.prompt_messages = [message(body) for body in paths[row["prompt_node"]]]
+        if row["reply_node"] is not None:
+            step.response_message = message(paths[row["reply_node"]][-1])
+        if row["tools"] is not None:
+            step.tools = msgspec.json.decode(tools[row["tools"]])

@@ -1,0 +1,152 @@
+"""Rows to records and back, column by column."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, and_, case, select
+
+from agentworld.pool import rules, schema
+from agentworld.records import Policy, Sampling, Step, Trajectory, Usage, VersionSpan
+
+PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES = 1, 2, 4
+
+steps, trajectories = schema.steps, schema.trajectories
+
+step_readiness: ColumnElement[str] = case(
+    (steps.c.excluded_reason.is_not(None), "excluded"), else_=trajectories.c.readiness
+)
+
+_TRAJECTORY_OF_STEP = [
+    trajectories.c.trajectory_id.label("trajectory_id"),
+    trajectories.c.group_id.label("group_id"),
+    step_readiness.label("readiness"),
+    and_(trajectories.c.last_step == steps.c.pk).label("is_last"),
+]
+
+
+class Call(msgspec.Struct, omit_defaults=True):
+    """What a step says of its call beside its columns."""
+
+    sampling: Sampling | None = None
+    usage: Usage | None = None
+    version_spans: tuple[VersionSpan, ...] = ()
+
+
+_call = msgspec.json.Decoder(Call)
+
+
+def select_steps() -> Select[Any]:
+    """Every column that a Step is read from."""
+    return select(*steps.c, *_TRAJECTORY_OF_STEP).join_from(
+        steps, trajectories, steps.c.trajectory == trajectories.c.pk
+    )
+
+
+def select_trajectories() -> Select[Any]:
+    """Every column that a Trajectory is read from."""
+    return select(*trajectories.c)
+
+
+def json_or_none(value: Any) -> str | None:
+    """JSON text; None for what is empty, which reads back as empty."""
+    return msgspec.json.encode(value).decode() if value else None
+
+
+def from_json(text: str | None, empty: Any) -> Any:
+    """The value of a JSON column."""
+    return empty if text is None else msgspec.json.decode(text)
+
+
+def policy_columns(policy: Policy | None) -> dict[str, Any]:
+    """The three columns of a policy."""
+    return {
+        "policy_model": policy.model if policy else None,
+        "policy_run": policy.run if policy else None,
+        "policy_version": policy.version if policy else None,
+    }
+
+
+def policy_from(row: sqlite3.Row) -> Policy | None:
+    """The policy of a row."""
+    if row["policy_model"] is None:
+        return None
+    return Policy(row["policy_model"], row["policy_run"], row["policy_version"])
+
+
+def trajectory_from(row: sqlite3.Row) -> Trajectory:
+    """A row of select_trajectories as a record."""
+    return Trajectory(
+        trajectory_id=row["trajectory_id"],
+        group_id=row["group_id"],
+        group_size=row["group_size"],
+        rollout_index=row["rollout_index"],
+        attempt=row["attempt"],
+        task=from_json(row["task"], None),
+        agent=row["agent"],
+        channel=row["channel"],
+        metadata=from_json(row["metadata"], {}),
+        status=row["status"],
+        rewards=from_json(row["rewards"], {}),
+        reward=row["reward"],
+        readiness=row["readiness"],
+        excluded_reason=row["excluded_reason"],
+        step_count=row["step_count"],
+        prompt_tokens=row["prompt_tokens"],
+        response_tokens=row["response_tokens"],
+        policy=policy_from(row),
+        created_at=row["created_at"],
+        completed_at=row["completed_at"],
+    )
+
+
+def creation_columns(record: Any) -> dict[str, Any]:
+    """The columns that a NewTrajectory sets."""
+    values = {name: getattr(record, name) for name in rules.CREATION_FIELDS}
+    # An empty task is not the absence of one.
+    values["task"] = None if record.task is None else msgspec.json.encode(record.task).decode()
+    values["metadata"] = json_or_none(record.metadata)
+    return values
+
+
+def step_from(row: sqlite3.Row) -> Step:
+    """A row of select_steps as a record without ids, messages and log-probabilities."""
+    call = _call.decode(row["call"]) if row["call"] is not None else Call()
+    return Step(
+        step_id=row["step_id"],
+        trajectory_id=row["trajectory_id"],
+        exchange_id=row["exchange_id"],
+        choice_index=row["choice_index"],
+        group_id=row["group_id"],
+        channel=row["channel"],
+        step_index=row["step_index"],
+        parent_step_id=row["parent_step_id"],
+        supersedes=row["supersedes"],
+        fork_reason=row["fork_reason"],
+        agent=row["agent"],
+        model=row["model"],
+        requested_model=row["requested_model"],
+        policy=policy_from(row),
+        version_spans=call.version_spans,
+        dialect=row["dialect"],
+        token_source=row["token_source"],
+        vocabulary=row["vocabulary"],
+        logprob_space=row["logprob_space"],
+        prompt_length=row["prompt_length"],
+        response_length=row["response_length"],
+        sampling=call.sampling,
+        finish_reason=row["finish_reason"],
+        usage=call.usage,
+        rewards=from_json(row["rewards"], {}),
+        reward=row["reward"],
+        labels=from_json(row["labels"], {}),
+        readiness=row["readiness"],
+        excluded_reason=row["excluded_reason"],
+        late=bool(row["late"]),
+        is_last=bool(row["is_last"]),
+        created_at=row["created_at"],
+        latency_ms=row["latency_ms"],
+        metadata=from_json(row["metadata"], {}),
+    )

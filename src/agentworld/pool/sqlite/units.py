@@ -1,0 +1,184 @@
+"""Which units a consumer may lease, and what a leased unit holds.
+
+Token training refuses steps without ids: a unit any of whose steps lacks what is required is not available. Steps that
+are excluded, or of another channel, are no part of a unit.
+"""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, and_, exists, func, select, true
+
+from agentworld.pool import rules, schema
+from agentworld.pool.intake import INCLUDABLE
+from agentworld.pool.lease_rules import wanted_readiness
+from agentworld.pool.sqlite.reads import SCAN_ROWS, read_steps
+from agentworld.pool.sqlite.rows import (
+    PROMPT_MESSAGES,
+    RESPONSE_IDS,
+    select_steps,
+    select_trajectories,
+    trajectory_from,
+)
+from agentworld.pool.sqlite.statements import compiled, parameter, sql
+from agentworld.pool.sqlite.where import condition
+from agentworld.query import Expression
+from agentworld.records import BatchItem, BatchSpec, BatchTrajectory, Order, Readiness, Trajectory, Unit
+
+_s, _t, _d = schema.steps, schema.trajectories, schema.deliveries
+
+
+class AvailableUnit(NamedTuple):
+    """A unit's key and the rows that it consists of: one step, or its trajectories."""
+
+    key: str
+    rows: list[int]
+
+
+def available_units(
+    connection: sqlite3.Connection,
+    spec: BatchSpec,
+    expression: Expression | None,
+    needs: tuple[str, ...],
+    consumer: str,
+) -> list[AvailableUnit]:
+    """Up to the number that the (resolved) spec asks for, in its order."""
+    unit: Unit = spec.unit or "step"
+    text, parameters = _units_sql(unit, spec.order, expression, needs, wanted_readiness(spec))
+    limit = SCAN_ROWS if spec.order == "random" else spec.count
+    bound = {"for_consumer": consumer, "in_channel": spec.channel, "rollouts": spec.rollouts or 1, "limit": limit}
+    found = connection.execute(text, {**parameters, **bound}).fetchall()
+    pairs = {row["key"]: row["pk"] for row in found}
+    keys = rules.unit_order(spec, list(pairs.items()))[: spec.count] if spec.order == "random" else list(pairs)
+    if unit != "group":
+        return [AvailableUnit(key, [pairs[key]]) for key in keys]
+    text, parameters = _members_sql(expression, needs, wanted_readiness(spec))
+    members: dict[str, list[int]] = {key: [] for key in keys}
+    bound = {"in_channel": spec.channel, "keys": msgspec.json.encode(keys).decode()}
+    for row in connection.execute(text, {**parameters, **bound}):
+        members[row["group_id"]].append(row["pk"])
+    return [AvailableUnit(key, rows) for key, rows in members.items()]
+
+
+def read_items(
+    connection: sqlite3.Connection, spec: BatchSpec, units: Sequence[AvailableUnit], counts: Sequence[int]
+) -> list[BatchItem]:
+    """The units with their trajectories and steps, tokens, messages and log-probabilities included."""
+    rows = msgspec.json.encode([row for unit in units for row in unit.rows]).decode()
+    by_step = spec.unit == "step"
+    text = _STEPS if by_step else _STEPS_OF
+    found = connection.execute(text, {"rows": rows, "in_channel": spec.channel}).fetchall()
+    steps: dict[int, list[Any]] = {}
+    for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
+        steps.setdefault(row["pk"] if by_step else row["trajectory"], []).append(step)
+    trajectories: dict[int, Trajectory] = {}
+    owners = {row["pk"] if by_step else row["trajectory"]: row["trajectory"] for row in found}
+    wanted = msgspec.json.encode(sorted(set(owners.values()))).decode()
+    for row in connection.execute(_TRAJECTORIES, {"rows": wanted}):
+        trajectories[row["pk"]] = trajectory_from(row)
+    return [
+        BatchItem(
+            key=unit.key,
+            trajectories=[
+                BatchTrajectory(trajectory=trajectories[owners[row]], steps=steps[row])
+                for row in unit.rows
+                if row in owners
+            ],
+            delivery_count=count,
+        )
+        for unit, count in zip(units, counts, strict=True)
+    ]
+
+
+def _listed(name: str) -> Select[Any]:
+    """The values of a JSON list parameter."""
+    return select(func.json_each(parameter(name)).table_valued("value").c.value)
+
+
+_STEPS = sql(select_steps().where(_s.c.pk.in_(_listed("rows"))).order_by(_s.c.pk))
+_STEPS_OF = sql(
+    select_steps()
+    .where(
+        _s.c.trajectory.in_(_listed("rows")), _s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel")
+    )
+    .order_by(_s.c.pk)
+)
+_TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(_listed("rows"))))
+
+
+def _usable() -> ColumnElement[bool]:
+    return and_(_s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel"))
+
+
+def _has(needs: tuple[str, ...]) -> ColumnElement[bool]:
+    conditions: dict[str, ColumnElement[bool]] = {
+        "tokens": _s.c.present.op("&")(RESPONSE_IDS) != 0,
+        "logprobs": _s.c.logprobs.is_not(None),
+        "messages": and_(_s.c.present.op("&")(PROMPT_MESSAGES) != 0, _s.c.reply_node.is_not(None)),
+        "reward": true(),  # A matter of the trajectory's readiness.
+    }
+    return and_(*(conditions[name] for name in needs))
+
+
+def _fit_trajectories(
+    columns: Sequence[ColumnElement[Any]],
+    expression: Expression | None,
+    needs: tuple[str, ...],
+    wanted: tuple[Readiness, ...],
+) -> Select[Any]:
+    of_trajectory = and_(_s.c.trajectory == _t.c.pk, _usable())
+    statement = select(*columns).where(
+        _t.c.readiness.in_(wanted),
+        exists().where(of_trajectory),
+        ~exists().where(of_trajectory, ~_has(needs)),
+    )
+    return statement if expression is None else statement.where(condition(expression, "trajectories"))
+
+
+def _undelivered(unit: Unit, key: ColumnElement[Any]) -> ColumnElement[bool]:
+    return ~exists().where(
+        _d.c.consumer == parameter("for_consumer"), _d.c.unit == unit, _d.c.key == key, _d.c.state != "available"
+    )
+
+
+@functools.lru_cache(maxsize=128)
+def _units_sql(
+    unit: Unit, order: Order, expression: Expression | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
+) -> tuple[str, dict[str, Any]]:
+    """Selects key and pk of each available unit."""
+    key: ColumnElement[Any]
+    place: ColumnElement[Any]
+    statement: Select[Any]
+    if unit == "step":
+        key, place = _s.c.step_id, _s.c.pk
+        columns: list[ColumnElement[Any]] = [key.label("key"), place.label("pk")]
+        statement = (
+            select(*columns)
+            .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
+            .where(_usable(), _has(needs), _t.c.readiness.in_(wanted))
+        )
+        if expression is not None:
+            statement = statement.where(condition(expression, "steps"))
+    elif unit == "trajectory":
+        key, place = _t.c.trajectory_id, _t.c.pk
+        statement = _fit_trajectories([key.label("key"), place.label("pk")], expression, needs, wanted)
+    else:
+        key, place = _t.c.group_id, func.min(_t.c.pk)
+        statement = _fit_trajectories([key.label("key"), place.label("pk")], expression, needs, wanted)
+        statement = statement.where(key.is_not(None)).group_by(key).having(func.count() >= parameter("rollouts"))
+    ordered = place.desc() if order == "freshest" else place.asc()
+    return compiled(statement.where(_undelivered(unit, key)).order_by(ordered).limit(parameter("limit")))
+
+
+@functools.lru_cache(maxsize=128)
+def _members_sql(
+    expression: Expression | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
+) -> tuple[str, dict[str, Any]]:
+    """Selects the trajectories of chosen groups."""
+    statement: Select[Any] = _fit_trajectories([_t.c.group_id, _t.c.pk], expression, needs, wanted)
+    return compiled(statement.where(_t.c.group_id.in_(_listed("keys"))).order_by(_t.c.pk))
