@@ -76,7 +76,11 @@ def agent_from(data: Mapping[str, Any], source: str) -> Agent:
         raise ConfigError(
             f"{source}: kind is {data.get('kind')!r}", path="$.kind", hint='Use kind = "loop" or kind = "command"'
         )
-    agent: Agent = convert(data, LoopAgent if data["kind"] == "loop" else CommandAgent, source)
+    agent: Agent
+    if data["kind"] == "loop":
+        agent = convert(data, LoopAgent, source)
+    else:
+        agent = convert(data, CommandAgent, source)
     check_id(agent.name, f"{source}: name")
     if isinstance(agent, CommandAgent) and not agent.command:
         raise ConfigError(f"{source}: command is empty", path="$.command", hint='For example command = ["my-agent"]')

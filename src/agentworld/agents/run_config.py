@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.agents.definition import Agent, agent_from, read_agent
+from agentworld.agents.definition import Agent, agent_from
 from agentworld.config import convert, read_toml
 from agentworld.errors import ConfigError
 from agentworld.records import Sampling, check_id
@@ -53,7 +53,7 @@ def read_run(path: str | Path) -> RunConfig:
         ("task_sets", '[[task_sets]]\npath = "tasks.toml"'),
     ):
         if not getattr(config, field):
-            raise ConfigError(f"{path}: there are no {field}", path=f"$.{field}", hint=f"Add one: {example}")
+            raise ConfigError(f"{path}: there are no {field}", path=f"$.{field}", hint=f"Add a table [[{field}]]")
     if config.name is not None:
         check_id(config.name, f"{path}: name")
     return config
@@ -73,7 +73,7 @@ def agents_of(config: RunConfig, folder: Path) -> list[Agent]:
 
 
 def definition(table: Mapping[str, Any], folder: Path, place: str) -> tuple[str, dict[str, Any]]:
-    """Where a definition stands and its fields: the file's, if the table has a `path`, with the table's own over them."""
+    """Where a definition stands, and its fields: those of the file at `path`, with the table's own over them."""
     fields = dict(table)
     path = fields.pop("path", None)
     if path is None:

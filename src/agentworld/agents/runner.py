@@ -1,7 +1,8 @@
 """Agents over tasks: every rollout as one trajectory, with concurrency, retries, time-outs and resumption.
 
 A bad rollout is data, not a crash: a failed attempt ends as a failed trajectory, which curation excludes, and the
-rollout is tried again as a new one. The run ends when every rollout has a trajectory that counts or has used up its attempts.
+rollout is tried again as a new one. The run ends when every rollout has a trajectory that counts or has used up its
+attempts.
 """
 
 from __future__ import annotations

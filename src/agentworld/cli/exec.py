@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import typer
 
 from agentworld.agents.reward_command import CommandReward, run_reward_command
 from agentworld.agents.variables import base_url_variables
-from agentworld.client import Factory
+from agentworld.client.factory import Factory
 from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.records import NewTrajectory, Reward, TerminalStatus
 
@@ -42,6 +43,8 @@ def exec_(
 
     Sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their keys for the command; its exit code is this command's.
     """
+    if shutil.which(command[0]) is None:
+        raise ConfigError(f"there is no program {command[0]!r}", hint="Give the agent's command line after --")
     name = agent or os.path.basename(command[0])
     factory = Factory(url, api_key=api_key)
     started = factory.start_trajectory(
@@ -63,7 +66,7 @@ def exec_(
     ended = factory.complete_trajectory(trajectory_id, status)
     rewarded = f", reward {reward:g}" if reward is not None else ""
     say(
-        f"{trajectory_id} {status}, {ended.step_count} steps{rewarded}."
+        f"{trajectory_id} {status}, {ended.step_count} step{'' if ended.step_count == 1 else 's'}{rewarded}."
         f" Look at it: agentworld trajectories show {trajectory_id} --url {url}"
     )
     if ended.step_count == 0:
@@ -103,9 +106,7 @@ def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None
     try:
         child = subprocess.Popen(command, env=env, process_group=None if at_terminal else 0)
     except OSError as error:
-        raise ConfigError(
-            f"cannot run {command[0]!r}: {error.strerror}", hint="Give the agent's command line after --"
-        ) from None
+        raise ConfigError(f"cannot run {command[0]!r}: {error.strerror}") from None
     with forwarding(child, at_terminal):
         try:
             code = child.wait(timeout)

@@ -1,0 +1,96 @@
+"""`agentworld run CONFIG`: agents over tasks, each rollout a trajectory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentworld.cli import output
+from agentworld.cli.source import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from agentworld.agents.report import RunReport, Summary
+    from agentworld.agents.run_config import RunConfig
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="TOML file: model, agents, task sets, rollouts.")],
+    url: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_URL", help="The server; otherwise the file's url, or http://127.0.0.1:8400."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run; the same name again continues it.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Channel of the pool, instead of the file's.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write every rollout's result to this JSON file.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    api_key: Annotated[str | None, typer.Option(envvar="AGENTWORLD_API_KEY", help="Key of the server.")] = None,
+) -> int:
+    """Run agents over tasks: rollouts, groups, concurrency, retries, progress.
+
+    Ends with 1 where a rollout has no usable trajectory, and with 130 after Ctrl-C; running the same name again goes on.
+    """
+    import msgspec
+
+    from agentworld.agents.run_config import read_run
+
+    settings = read_run(config)
+    changes = {"url": url, "name": name, "channel": channel}
+    settings = msgspec.structs.replace(settings, **{field: value for field, value in changes.items() if value})
+    try:
+        done = asyncio.run(_run(settings, config.parent, quiet, api_key))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        again = f"; `agentworld run {config} --name {settings.name}` goes on" if settings.name else ""
+        typer.echo(f"agentworld: stopped{again}", err=True)
+        return 130
+    if report is not None:
+        report.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
+    show(done)
+    return 1 if done.failed else 0
+
+
+async def _run(settings: RunConfig, folder: Path, quiet: bool, api_key: str | None) -> RunReport:
+    """Connect and run; SIGTERM stops as Ctrl-C does."""
+    from agentworld.agents.progress import Printed, Silent
+    from agentworld.agents.run_config import run_from_config
+    from agentworld.client.aio import AsyncFactory
+
+    this = asyncio.current_task()
+    assert this is not None
+    with contextlib.suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    async with AsyncFactory(settings.url or DEFAULT_URL, api_key=api_key) as client:
+        return await run_from_config(client, settings, folder, progress=Silent() if quiet else Printed(sys.stderr))
+
+
+def show(report: RunReport) -> None:
+    """The numbers of each task set and agent, and what went wrong most."""
+    columns = ("task set", "agent", "tasks", "rollouts", "failed", "truncated", "reward", "±", "steps", "tokens")
+    output.table(columns, [_row(summary) for summary in report.summaries], right=columns[2:])
+    typer.echo(f"{report.name}: {len(report.rollouts)} rollouts in {report.seconds:.1f} s")
+    error = report.common_error()
+    if error is not None:
+        typer.echo(f"agentworld: {report.failed} rollouts failed, most often: {output.plain(error)}", err=True)
+
+
+def _row(summary: Summary) -> tuple[object, ...]:
+    return (
+        summary.task_set,
+        summary.agent,
+        summary.tasks,
+        summary.rollouts,
+        summary.failed,
+        summary.truncated,
+        output.number(summary.mean_reward),
+        output.number(summary.standard_error),
+        summary.steps,
+        summary.prompt_tokens + summary.response_tokens,
+    )

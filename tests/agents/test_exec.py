@@ -1,0 +1,103 @@
+"""`agentworld exec`: any command as one trajectory, through the real gateway."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ASK = (
+    "import os, json, urllib.request as u\n"
+    "body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': 'hello'}]}).encode()\n"
+    "headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']}\n"
+    "url = os.environ['OPENAI_BASE_URL'] + '/chat/completions'\n"
+    "print(json.load(u.urlopen(u.Request(url, body, headers)))['choices'][0]['message']['content'], flush=True)\n"
+)
+
+
+def start(url, *arguments, **options):
+    command = [sys.executable, "-m", "agentworld", "exec", "--url", url, *arguments]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def run(url, *arguments, **options):
+    process = start(url, *arguments, **options)
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+def trajectory_in(errors):
+    return re.search(r"trj_\w+", errors).group()
+
+
+def test_a_run_is_one_rewarded_trajectory(url, engine, factory):
+    engine.script = "good day"
+    reward = 'echo checking; echo "{\\"reward\\": 0.5, \\"seen\\": \\"$AGENTWORLD_TRAJECTORY_ID\\"}"'
+    code, output, errors = run(url, "--reward-cmd", reward, "--group", "g1", "--", sys.executable, "-c", ASK)
+    assert (code, output) == (0, "good day\n")
+    found = factory.get_trajectory(trajectory_in(errors))
+    assert (found.status, found.step_count, found.reward, found.group_id) == ("finished", 1, 0.5, "g1")
+    assert found.agent == os.path.basename(sys.executable)
+    assert f"{found.trajectory_id} finished, 1 step, reward 0.5" in errors
+    assert "warning" not in errors
+
+
+def test_its_exit_code_is_the_commands(url, factory):
+    code, _, errors = run(url, "--reward-cmd", "echo 1", "--", sys.executable, "-c", f"{ASK}raise SystemExit(7)")
+    found = factory.get_trajectory(trajectory_in(errors))
+    assert code == 7
+    assert (found.status, found.readiness, found.reward) == ("failed", "excluded", None)
+
+
+def test_no_call_is_a_warning_that_says_why(url):
+    code, _, errors = run(url, "--", sys.executable, "-c", "print('I think alone')")
+    assert code == 0
+    assert "warning: no call came through the gateway" in errors
+    assert "OPENAI_BASE_URL" in errors
+
+
+def test_a_useless_reward_is_a_warning(url, factory):
+    code, _, errors = run(url, "--reward-cmd", "echo great", "--", sys.executable, "-c", ASK)
+    found = factory.get_trajectory(trajectory_in(errors))
+    assert (code, found.status, found.reward) == (0, "finished", None)
+    assert "'great' is no reward" in errors
+
+
+def test_time_out(url, factory):
+    code, _, errors = run(url, "--timeout", "1.5", "--", sys.executable, "-c", f"{ASK}import time; time.sleep(600)")
+    assert code == 128 + signal.SIGTERM
+    assert factory.get_trajectory(trajectory_in(errors)).status == "truncated"
+
+
+def test_signals_reach_the_command(url, factory):
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    process = start(url, "--", sys.executable, "-c", script)
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert factory.get_trajectory(trajectory_in(errors)).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("address", "command", "says"),
+    [
+        (None, ["/no/such/agent"], "there is no program '/no/such/agent'"),
+        ("http://127.0.0.1:1", ["true"], "Nothing answers at http://127.0.0.1:1"),
+        ("here", ["true"], "is not the address of a server"),
+    ],
+)
+def test_what_is_wrong_is_one_line(url, address, command, says):
+    code, _, errors = run(address or url, "--", *command)
+    assert code == 1
+    assert says in errors
+    assert errors.count("\n") == 1
