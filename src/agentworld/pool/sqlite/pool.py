@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 from sqlalchemy import func, select
 
-from agentworld.errors import NotFoundError
+from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import schema
 from agentworld.pool.base import Store, check_limit
@@ -112,7 +112,12 @@ class SqlitePool(Store):
     # --- steps ------------------------------------------------------------------------------------------------
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
         """See Pool."""
-        prepared = PreparedExchange(exchange)
+        try:
+            prepared = PreparedExchange(exchange)
+        except InvalidRequestError as error:
+            failed: Future[list[AppendResult]] = Future()
+            failed.set_exception(error)
+            return failed
         return self._writer.submit(lambda txn: self._appender.append_exchange(txn, prepared))
 
     def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:

@@ -1,0 +1,125 @@
+"""Appending exchanges and steps to the in-memory store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabulary_root
+from agentworld.pool import rules
+from agentworld.pool.intake import Prepared, choices_of, encode, escaped_record, prepare
+from agentworld.pool.memory.state import State, StoredStep, copied
+from agentworld.pool.protocol import AppendResult, DeadLetter
+from agentworld.records import Exchange, NewTrajectory, Step, check_id, digest
+
+_NO_ARRAYS = {"prompt_ids": None, "response_ids": None, "response_mask": None, "response_logprobs": None}
+
+
+def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
+    """The exchange and its choices."""
+    check_id(exchange.exchange_id, "exchange_id")
+    check_id(exchange.trajectory_id, "trajectory_id")
+    kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[])
+    content = digest(encode(kept))
+    there = state.exchanges.get(exchange.exchange_id)
+    if there is not None and there[0] != content:
+        raise ConflictError(f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id")
+    if there is None:
+        kept.created_at = kept.created_at or state.clock()
+        state.exchanges[exchange.exchange_id] = (content, kept)
+        if exchange.trajectory_id not in state.trajectories:
+            implied = NewTrajectory(group_id=exchange.group_id, channel=exchange.channel, agent=exchange.agent)
+            state.add_trajectory(implied, exchange.trajectory_id)
+        if exchange.error is not None:
+            data = {"exchange_id": exchange.exchange_id}
+            state.add_event("exchange.failed", exchange.trajectory_id, data=data)
+    return append_steps(state, choices_of(exchange))
+
+
+def append_steps(state: State, steps: Sequence[Step]) -> list[AppendResult]:
+    """Each step, or its rejection."""
+    results = []
+    for step in steps:
+        try:
+            results.append(_append(state, prepare(step)))
+        except InvalidRequestError as error:
+            results.append(_reject(state, step, error.one_line()))
+    return results
+
+
+def _append(state: State, prepared: Prepared) -> AppendResult:
+    step = prepared.step
+    content = digest(
+        prepared.rest,
+        encode([step.prompt_messages, step.response_message, step.tools]),
+        *(b"-" if array is None else array.tobytes() for array in prepared[1:5]),
+    )
+    there = state.steps.get(step.step_id)
+    if there is not None:
+        index = there.step.step_index
+        if there.content == content:
+            return AppendResult(step.step_id, "duplicate", index)
+        return AppendResult(step.step_id, "conflict", index, "other content is there under this id")
+    trajectory = state.trajectories.get(step.trajectory_id)
+    if trajectory is None:
+        implied = NewTrajectory(group_id=step.group_id, channel=step.channel, agent=step.agent)
+        trajectory = state.add_trajectory(implied, step.trajectory_id)
+    late = trajectory.status != "open"
+    siblings = state.steps_of[trajectory.trajectory_id]
+    stored = copied(msgspec.structs.replace(step, **_NO_ARRAYS))
+    stored.step_index = len(siblings)
+    stored.late = late
+    stored.channel = rules.step_channel(step.channel, trajectory.channel)
+    stored.excluded_reason = rules.joined_reasons([*prepared.reasons, *(["late"] if late else [])])
+    stored.prompt_length, stored.response_length = prepared.prompt_length, prepared.response_length
+    stored.rewards, stored.reward = prepared.rewards, prepared.rewards.get(rules.PRIMARY)
+    stored.created_at = step.created_at or state.clock()
+    light = prepared._replace(step=stored, rest=b"")
+    state.steps[step.step_id] = StoredStep(stored, light, content, len(state.steps) + 1)
+    siblings.append(step.step_id)
+    for name, value in prepared.rewards.items():
+        state.rewards[step.step_id, name, "step"] = value
+    trajectory.step_count += 1
+    trajectory.prompt_tokens += prepared.prompt_length or 0
+    trajectory.response_tokens += prepared.response_length or 0
+    trajectory.policy = rules.oldest_policy(trajectory.policy, step.policy)
+    if step.supersedes is not None:
+        _supersede(state, step)
+    _count(state, prepared)
+    outcome: Literal["late", "stored"] = "late" if late else "stored"
+    state.add_event("step.appended", trajectory.trajectory_id, step.step_id, {"outcome": outcome})
+    return AppendResult(step.step_id, outcome, stored.step_index, stored.excluded_reason)
+
+
+def _supersede(state: State, step: Step) -> None:
+    first = state.steps.get(step.supersedes or "")
+    if first is None or first.step.trajectory_id != step.trajectory_id:
+        return  # The first call left no step, or it is another trajectory's, which is not ours to exclude.
+    reasons = [first.step.excluded_reason] if first.step.excluded_reason else []
+    first.step.excluded_reason = rules.joined_reasons([*reasons, "superseded"])
+
+
+def _reject(state: State, step: Step, reason: str) -> AppendResult:
+    step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
+    number = len(state.dead) + 1
+    state.dead.append(DeadLetter(number, step_id, trajectory_id, reason, escaped_record(step), state.clock()))
+    return AppendResult(step_id, "rejected", reason=reason)
+
+
+def _count(state: State, prepared: Prepared) -> None:
+    """Keep the counters that the forests would have."""
+    step = prepared.step
+    arrays = [array for array in (prepared.prompt, prepared.response) if array is not None]
+    if arrays:
+        joined: TokenArray = np.concatenate(arrays)
+        path = plan_tokens(vocabulary_root(step.vocabulary), joined).path
+        state.blocks.update(path.digests)
+        state.tokens_in_tails += len(path.tail)
+        state.tokens_flat += path.length
+    root = digest(b"null" if step.tools is None else encode(step.tools))
+    messages = [*(step.prompt_messages or []), *([step.response_message] if step.response_message else [])]
+    state.nodes.update(chain(root, messages, exact_key))
