@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -59,6 +60,9 @@ class Service:
                 if found and not self.url:
                     self.url = found.group()
                     self._ready.set()
+        # The output ends a moment before the process has its exit code.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5.0)
         self._ready.set()
 
     def wait_ready(self, timeout: float = 60.0) -> str:
