@@ -306,15 +306,15 @@ def test_a_script_that_is_not_there_says_so(reference):
 
 async def test_the_openai_client_reads_it():
     openai = pytest.importorskip("openai")
+    call = {"model": "scripted", "messages": ASK["messages"], "tools": TOOLS}
+    content, calls = "", []
     async with ScriptedEngine(CALL) as engine:
-        async with openai.AsyncOpenAI(base_url=f"{engine.url}/v1", api_key="x") as client:
-            message = [{"role": "user", "content": "hi"}]
-            plain = await client.chat.completions.create(model="scripted", messages=message, tools=TOOLS)
-            content, calls = "", []
-            stream = await client.chat.completions.create(model="scripted", messages=message, tools=TOOLS, stream=True)
-            async for chunk in stream:
-                content += chunk.choices[0].delta.content or ""
-                calls += chunk.choices[0].delta.tool_calls or []
+        client = openai.AsyncOpenAI(base_url=f"{engine.url}/v1", api_key="x")
+        plain = await client.chat.completions.create(**call)
+        async for chunk in await client.chat.completions.create(**call, stream=True):
+            content += chunk.choices[0].delta.content or ""
+            calls += chunk.choices[0].delta.tool_calls or []
+        await client.close()
     assert plain.choices[0].finish_reason == "tool_calls"
     assert plain.choices[0].message.content == content == "See é."
     assert [call.function.arguments for call in calls] == ['{"x": 1}']

@@ -63,7 +63,10 @@ def engine(
 
 
 def follow_parent() -> None:
-    """Ask the kernel to end this process when its parent ends (Linux)."""
+    """Ask the kernel to end this process when its parent ends (Linux).
+
+    To the kernel, the parent is the thread that started the process: start the engine from one that stays.
+    """
     if not sys.platform.startswith("linux"):
         raise ConfigError("--die-with-parent needs Linux", path="--die-with-parent")
     libc = ctypes.CDLL(None, use_errno=True)
