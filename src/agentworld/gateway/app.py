@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from typing import Any
 
 import msgspec
@@ -77,8 +78,9 @@ class Gateway:
         except AgentWorldError as error:
             await self._error(http, error)
         except Exception as error:
-            # The type alone: messages of foreign errors can hold what users wrote.
-            log.error("internal_error", path=http.path[:200], error=type(error).__name__, exc_info=True)
+            # Places and the type alone: messages and locals can hold what users wrote.
+            places = "".join(traceback.format_tb(error.__traceback__))
+            log.error("internal_error", path=http.path[:200], error=type(error).__name__, places=places)
             await self._error(http, AgentWorldError("the gateway failed to handle this request; its log says more"))
         finally:
             self.in_flight -= 1

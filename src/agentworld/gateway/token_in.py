@@ -21,7 +21,7 @@ from agentworld.capture.sessions import Session
 from agentworld.config import ModelSettings
 from agentworld.dialects.exchange import Delta, ToolCallDelta
 from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
-from agentworld.errors import ConfigError, ContextLengthError, InvalidRequestError
+from agentworld.errors import ConfigError, ContextLengthError, EngineError, InvalidRequestError
 from agentworld.gateway.escape import Escaper, EscapingTokenizer
 from agentworld.gateway.reply_parser import ReplyParser, open_parser
 from agentworld.records import Message, digest, new_id
@@ -50,9 +50,9 @@ class TokenIn:
         self._escaping = EscapingTokenizer(self.tokenizer)
         self._control = [token.content for token in self.tokenizer.backend.get_added_tokens_decoder().values()]
         self._renderings: dict[bytes, Rendering] = {}
-        self._rendering({})
+        self.rendering({})
 
-    def _rendering(self, template: dict[str, Any]) -> Rendering:
+    def rendering(self, template: dict[str, Any]) -> Rendering:
         """The renderer for a request's template settings; InvalidRequestError for settings that it does not know."""
         key = msgspec.json.encode(template, order="sorted")
         known = self._renderings.get(key)
@@ -71,7 +71,7 @@ class TokenIn:
                 path="tool_choice",
                 hint="Use auto, or serve this model with tokens = engine",
             )
-        rendering = self._rendering(call.request.template)
+        rendering = self.rendering(call.request.template)
         size = sum(len(message.text) for message in call.request.messages[call.match.depth if call.match else 0 :])
         if size > INLINE_CHARACTERS:
             await asyncio.to_thread(self._render, call, session, rendering)
@@ -140,7 +140,7 @@ class TokenIn:
 
     async def read(self, deltas: AsyncIterator[Delta], call: Call) -> AsyncIterator[Delta]:
         """The engine's deltas with text, reasoning and tool calls read from their ids."""
-        rendering = self._rendering(call.request.template)
+        rendering = self.rendering(call.request.template)
         parsers: dict[int, ReplyParser] = {}
         positions: dict[int, int] = {}
         async for delta in deltas:
@@ -150,6 +150,11 @@ class TokenIn:
             parser = parsers.get(delta.index)
             if parser is None:
                 parser = parsers[delta.index] = open_parser(rendering, self.tokenizer, call)
+            if delta.ids is None and (delta.text or delta.finish_reason is not None):
+                raise EngineError(
+                    "the engine gave a reply without token ids, which token-in reads it from",
+                    hint="Use an engine that knows return_token_ids, such as vLLM 0.10.2 or newer",
+                )
             piece = parser.feed(delta.ids or [])
             if delta.finish_reason is not None:
                 piece += parser.finish()
