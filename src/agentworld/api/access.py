@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import quote
 
@@ -10,8 +9,6 @@ from litestar import Request
 
 from agentworld.config import ServeSettings
 from agentworld.gateway.keys import session_key
-
-_HOST = re.compile(r"[A-Za-z0-9._\[\]:-]{1,255}")
 
 
 def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, trajectory_id: str) -> str | None:
@@ -29,8 +26,5 @@ def agent_key(trajectory_id: str) -> str:
 def _origin(request: Request[Any, Any, Any], settings: ServeSettings) -> str:
     if settings.gateway_url:
         return settings.gateway_url.rstrip("/")
-    host = request.headers.get("host", "")
-    if not _HOST.fullmatch(host):
-        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        host = f"{shown}:{settings.port}"
-    return f"{request.url.scheme}://{host}"
+    # A malformed Host header has been refused before this.
+    return f"{request.url.scheme}://{request.url.netloc}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from litestar import Response, post
 from litestar.datastructures import State
+from litestar.params import FromPath, RawBody
 
 from agentworld.api.bodies import decode
 from agentworld.client.wire import (
@@ -19,7 +20,7 @@ from agentworld.records import Batch, BatchSpec
 
 
 @post(f"{API}/batches/lease", status_code=200, sync_to_thread=True, opt={"body": LeaseRequest})
-def lease(state: State, body: bytes) -> Response[Batch | None]:
+def lease(state: State, body: RawBody) -> Response[Batch | None]:
     """Lease one batch for `consumer`. 204 without content while not enough units are available."""
     sent = decode(body, LeaseRequest)
     spec = BatchSpec(**{name: getattr(sent, name) for name in BatchSpec.__struct_fields__})
@@ -28,26 +29,26 @@ def lease(state: State, body: bytes) -> Response[Batch | None]:
 
 
 @post(f"{API}/batches/{{batch_id:str}}/ack", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})
-def acknowledge(state: State, batch_id: str, body: bytes) -> None:
+def acknowledge(state: State, batch_id: FromPath[str], body: RawBody) -> None:
     """Mark the batch's units as consumed; again is no error."""
     state.pool.ack(batch_id, decode(body, LeaseAction).epoch)
 
 
 @post(f"{API}/batches/{{batch_id:str}}/release", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})
-def release(state: State, batch_id: str, body: bytes) -> None:
+def release(state: State, batch_id: FromPath[str], body: RawBody) -> None:
     """Give the batch's units back; again is no error."""
     state.pool.release(batch_id, decode(body, LeaseAction).epoch)
 
 
 @post(f"{API}/batches/{{batch_id:str}}/extend", status_code=200, sync_to_thread=True, opt={"body": LeaseExtension})
-def extend(state: State, batch_id: str, body: bytes) -> Deadline:
+def extend(state: State, batch_id: FromPath[str], body: RawBody) -> Deadline:
     """Move the deadline to `seconds` from now."""
     sent = decode(body, LeaseExtension)
     return Deadline(state.pool.extend(batch_id, sent.epoch, sent.seconds))
 
 
 @post(f"{API}/consumers/{{consumer:str}}/resume", status_code=200, sync_to_thread=True, opt={"body": ResumeRequest})
-def resume(state: State, consumer: str, body: bytes) -> ResumeReply:
+def resume(state: State, consumer: FromPath[str], body: RawBody) -> ResumeReply:
     """After a restart: acknowledge the batches that the checkpoint has, release this consumer's others."""
     settled: dict[str, list[str]] = state.pool.resume(consumer, decode(body, ResumeRequest).applied)
     return ResumeReply(settled.get("acknowledged", []), settled.get("released", []), settled.get("unknown", []))

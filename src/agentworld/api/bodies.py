@@ -15,6 +15,7 @@ from agentworld.pool.protocol import AppendResult
 from agentworld.records import Reward, Step
 
 T = TypeVar("T")
+
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
 
 

@@ -14,6 +14,7 @@ from litestar.openapi import OpenAPIConfig
 _CONFIG = OpenAPIConfig(
     title="AgentWorld control API",
     version="1",
+    use_handler_docstrings=True,
     description="Trajectories, steps, rewards, batches, policies and events of a data pool.",
 )
 _ERROR = {
@@ -58,7 +59,9 @@ def document(routes: Sequence[Any]) -> dict[str, Any]:
                 kind = handler.opt.get("body")
                 if kind is not None:
                     operation["requestBody"] = _body(kind, components)
-    return schema
+    # Defaults can be records; the document is plain JSON.
+    plain: dict[str, Any] = msgspec.to_builtins(schema)
+    return plain
 
 
 def _body(kind: Any, components: dict[str, Any]) -> dict[str, Any]:

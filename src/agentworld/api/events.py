@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from agentworld.client.wire import API, EventsReply
@@ -24,11 +24,11 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 KEEP_ALIVE = 15.0
 PAGE = 500
 
-Limit = Annotated[int, Parameter(ge=1, le=1000, description="Events a page, at most")]
-After = Annotated[int, Parameter(ge=0, description="Events with a sequence over this")]
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Events a page, at most")]
+After = Annotated[int, QueryParameter(ge=0, description="Events with a sequence over this")]
 
 
-@get(f"{API}/events", media_type="application/json")
+@get(f"{API}/events")
 async def events(
     request: Request[Any, Any, Any], state: State, after: After = 0, limit: Limit = 1000
 ) -> Response[EventsReply]:

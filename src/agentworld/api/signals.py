@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from litestar import get, post
 from litestar.datastructures import State
+from litestar.params import FromQuery, RawBody
 
 from agentworld.api.bodies import RewardRequest, decode, decode_rewards
 from agentworld.client.wire import API, RewardsReply, RewardsRequest
@@ -23,13 +24,13 @@ class PauseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post(f"{API}/rewards", status_code=200, sync_to_thread=True, opt={"body": RewardRequest | RewardsRequest})
-def add_rewards(state: State, body: bytes) -> RewardsReply:
+def add_rewards(state: State, body: RawBody) -> RewardsReply:
     """Set one reward, a list of them, or `{"rewards": [...]}`: all or none."""
     return RewardsReply(state.pool.add_rewards(decode_rewards(body)))
 
 
 @post(f"{API}/policy", status_code=200, sync_to_thread=True, opt={"body": PolicyRequest})
-def set_policy(state: State, body: bytes) -> Policy:
+def set_policy(state: State, body: RawBody) -> Policy:
     """Publish a policy. A lower version within the same run is a conflict: going back starts a new run."""
     sent = decode(body, PolicyRequest)
     policy: Policy = state.pool.set_policy(Policy(sent.model, sent.run, sent.version))
@@ -51,13 +52,13 @@ def _set_paused(pool: Any, body: bytes, paused: bool) -> GatewayState:
 
 
 @post(f"{API}/gateway/pause", status_code=200, sync_to_thread=True, opt={"body": PauseRequest})
-def pause(state: State, body: bytes) -> GatewayState:
+def pause(state: State, body: RawBody) -> GatewayState:
     """Stop the dispatch of new calls on every gateway of this pool."""
     return _set_paused(state.pool, body, True)
 
 
 @post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": PauseRequest})
-def resume(state: State, body: bytes) -> GatewayState:
+def resume(state: State, body: RawBody) -> GatewayState:
     """Take new calls again."""
     return _set_paused(state.pool, body, False)
 
@@ -70,7 +71,7 @@ def stats(state: State) -> PoolStats:
 
 
 @get(f"{API}/dead-letters", sync_to_thread=True)
-def dead_letters(state: State, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+def dead_letters(state: State, after: FromQuery[int] = 0, limit: FromQuery[int] = 100) -> list[DeadLetter]:
     """Steps that could not be stored, and why."""
     letters: list[DeadLetter] = state.pool.dead_letters(after, limit)
     return letters

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from litestar import Request, get, post
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
 
 from agentworld.api.access import agent_base_url, agent_key
 from agentworld.api.bodies import decode, decode_steps
@@ -16,10 +16,10 @@ from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import Page
 from agentworld.records import Exchange, NewTrajectory, Step, Trajectory
 
-Where = Annotated[str | None, Parameter(description="Expression over documented fields, e.g. reward >= 0.5")]
-Cursor = Annotated[str | None, Parameter(description="next_cursor of the page before")]
-Limit = Annotated[int, Parameter(ge=1, le=1000, description="Records a page, at most")]
-Include = Annotated[str | None, Parameter(description="Comma-separated: tokens, messages, logprobs")]
+Where = Annotated[str | None, QueryParameter(description="Expression over documented fields, e.g. reward >= 0.5")]
+Cursor = Annotated[str | None, QueryParameter(description="next_cursor of the page before")]
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Records a page, at most")]
+Include = Annotated[str | None, QueryParameter(description="Comma-separated: tokens, messages, logprobs")]
 Order = Literal["oldest", "newest"]
 INCLUDES = ("tokens", "messages", "logprobs")
 
@@ -40,7 +40,7 @@ def parse_include(text: str | None) -> tuple[str, ...]:
 
 
 @post(f"{API}/trajectories", status_code=201, sync_to_thread=True, opt={"body": TrajectoryRequest})
-def create_trajectory(request: Request[Any, Any, Any], state: State, body: bytes) -> StartedTrajectory:
+def create_trajectory(request: Request[Any, Any, Any], state: State, body: RawBody) -> StartedTrajectory:
     """Create a trajectory; creating it again under the same id returns the one that is there."""
     sent = decode(body, TrajectoryRequest)
     new = NewTrajectory(**msgspec.structs.asdict(sent))
@@ -56,7 +56,7 @@ def create_trajectory(request: Request[Any, Any, Any], state: State, body: bytes
 @post(
     f"{API}/trajectories/{{trajectory_id:str}}/complete", status_code=200, sync_to_thread=True, opt={"body": Completion}
 )
-def complete_trajectory(state: State, trajectory_id: str, body: bytes) -> Trajectory:
+def complete_trajectory(state: State, trajectory_id: FromPath[str], body: RawBody) -> Trajectory:
     """End a trajectory. The same status again changes nothing, another is a conflict."""
     sent = decode(body, Completion)
     ended: Trajectory = state.pool.complete_trajectory(trajectory_id, sent.status, sent.reward)
@@ -67,10 +67,10 @@ def complete_trajectory(state: State, trajectory_id: str, body: bytes) -> Trajec
 def list_trajectories(
     state: State,
     where: Where = None,
-    trajectory_id: str | None = None,
-    group_id: str | None = None,
-    channel: str | None = None,
-    order: Order = "oldest",
+    trajectory_id: FromQuery[str | None] = None,
+    group_id: FromQuery[str | None] = None,
+    channel: FromQuery[str | None] = None,
+    order: FromQuery[Order] = "oldest",
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> Page[Trajectory]:
@@ -88,14 +88,14 @@ def list_trajectories(
 
 
 @get(f"{API}/trajectories/{{trajectory_id:str}}", sync_to_thread=True)
-def get_trajectory(state: State, trajectory_id: str) -> Trajectory:
+def get_trajectory(state: State, trajectory_id: FromPath[str]) -> Trajectory:
     """One trajectory."""
     trajectory: Trajectory = state.pool.get_trajectory(trajectory_id)
     return trajectory
 
 
 @get(f"{API}/trajectories/{{trajectory_id:str}}/exchanges", sync_to_thread=True)
-def list_exchanges(state: State, trajectory_id: str, limit: Limit = 1000) -> list[Exchange]:
+def list_exchanges(state: State, trajectory_id: FromPath[str], limit: Limit = 1000) -> list[Exchange]:
     """The calls of a trajectory, failed ones too, without their messages."""
     state.pool.get_trajectory(trajectory_id)
     exchanges: list[Exchange] = state.pool.list_exchanges(trajectory_id, limit=limit)
@@ -103,7 +103,7 @@ def list_exchanges(state: State, trajectory_id: str, limit: Limit = 1000) -> lis
 
 
 @post(f"{API}/steps", status_code=200, sync_to_thread=True, opt={"body": StepsRequest})
-def submit_steps(state: State, body: bytes) -> StepsReply:
+def submit_steps(state: State, body: RawBody) -> StepsReply:
     """Submit steps of agents that call their model themselves. One result a step: a bad one does not fail the others,
     and one that is there already is not stored twice.
     """
@@ -116,10 +116,10 @@ def submit_steps(state: State, body: bytes) -> StepsReply:
 def list_steps(
     state: State,
     where: Where = None,
-    trajectory_id: str | None = None,
-    group_id: str | None = None,
-    channel: str | None = None,
-    order: Order = "oldest",
+    trajectory_id: FromQuery[str | None] = None,
+    group_id: FromQuery[str | None] = None,
+    channel: FromQuery[str | None] = None,
+    order: FromQuery[Order] = "oldest",
     cursor: Cursor = None,
     limit: Limit = 100,
     include: Include = None,
@@ -139,7 +139,7 @@ def list_steps(
 
 
 @get(f"{API}/steps/{{step_id:str}}", sync_to_thread=True)
-def get_step(state: State, step_id: str, include: Include = None) -> Step:
+def get_step(state: State, step_id: FromPath[str], include: Include = None) -> Step:
     """One step. Ids, messages and log-probabilities only when included."""
     step: Step = state.pool.get_step(step_id, include=parse_include(include))
     return step

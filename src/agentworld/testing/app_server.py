@@ -119,3 +119,5 @@ class _Connection:
             await self.response.prepare(self._request)
         elif self.response is not None:
             await self.response.write(message["body"])
+            if not message.get("more_body", False):
+                self.gone.set()  # After the response, `receive` tells of a disconnect, as the protocol has it.

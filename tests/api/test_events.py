@@ -1,0 +1,86 @@
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+
+class Stream:
+    """An open stream of events; `take(n)` waits for n of them."""
+
+    def __init__(self, server, path="/api/v1/events", **headers):
+        address = urlsplit(server.url)
+        self.connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        self.connection.request("GET", path, headers={"Accept": "text/event-stream", **headers})
+        self.response = self.connection.getresponse()
+        assert self.response.status == 200
+        assert self.response.headers["content-type"].startswith("text/event-stream")
+
+    def take(self, count):
+        found = []
+        while len(found) < count:
+            fields = {}
+            while line := self.response.readline().strip():
+                if not line.startswith(b":"):
+                    name, _, value = line.partition(b": ")
+                    fields[name.decode()] = value.decode()
+            assert fields, "the stream ended, or sent an event without fields"
+            found.append(fields)
+        return found
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.response.close()
+        self.connection.close()
+
+
+def create(server, *names):
+    for name in names:
+        assert server.post("/api/v1/trajectories", {"trajectory_id": name})[0] == 201
+
+
+def test_a_stream_tells_the_past_and_then_what_happens(server):
+    create(server, "a", "b")
+    with Stream(server) as stream:
+        assert [json.loads(event["data"])["trajectory_id"] for event in stream.take(2)] == ["a", "b"]
+        create(server, "c")
+        (event,) = stream.take(1)
+    assert event["event"] == "trajectory.created"
+    assert json.loads(event["data"])["sequence"] == int(event["id"])
+
+
+def test_a_stream_goes_on_after_the_last_event_that_was_seen(server):
+    create(server, "a", "b", "c")
+    with Stream(server) as stream:
+        last = stream.take(2)[-1]["id"]
+    with Stream(server, **{"Last-Event-ID": last}) as stream:
+        assert json.loads(stream.take(1)[0]["data"])["trajectory_id"] == "c"
+    with Stream(server, f"/api/v1/events?after={last}") as stream:
+        assert json.loads(stream.take(1)[0]["data"])["trajectory_id"] == "c"
+
+
+def test_polling_page_by_page(server):
+    create(server, "a", "b", "c")
+    first = server.get("/api/v1/events?limit=2", Accept="application/json")[1]
+    assert [event["trajectory_id"] for event in first["events"]] == ["a", "b"]
+    rest = server.get(f"/api/v1/events?after={first['last']}", Accept="application/json")[1]
+    assert [event["trajectory_id"] for event in rest["events"]] == ["c"]
+    none = server.get(f"/api/v1/events?after={rest['last']}", Accept="application/json")[1]
+    assert none == {"events": [], "last": rest["last"]}
+
+
+@pytest.mark.parametrize("sent", ["x", "-1", "٣", "9" * 40])
+def test_an_event_id_that_is_none_is_refused(server, sent):
+    headers = {"Last-Event-ID": sent.encode("utf-8").decode("latin-1")}
+    status, _, body = server.send("GET", "/api/v1/events", headers=headers)
+    assert (status, body["error"]["path"]) == (400, "Last-Event-ID")
+
+
+def test_open_streams_end_with_the_server(server):
+    create(server, "a")
+    with Stream(server) as stream:
+        stream.take(1)
+        server.end_streams()
+        assert stream.response.read() == b""

@@ -1,0 +1,96 @@
+import json
+
+STEP = {
+    "step_id": "s1",
+    "trajectory_id": "t1",
+    "model": "m",
+    "policy_version": 3,
+    "prompt_ids": [1, 2, 3],
+    "response_ids": [4, 5],
+    "response_logprobs": [-0.25, None],
+    "prompt_messages": [{"role": "user", "content": "hi"}],
+    "response_message": {"role": "assistant", "content": "ho"},
+}
+
+
+def outcomes(reply):
+    return [result["outcome"] for result in reply["results"]]
+
+
+def test_a_white_box_step_is_stored_once_and_read_back(server):
+    assert server.post("/api/v1/steps", {"steps": [STEP]}) == (
+        200,
+        {"results": [{"step_id": "s1", "outcome": "stored", "step_index": 0}]},
+    )
+    assert outcomes(server.post("/api/v1/steps", {"steps": [STEP]})[1]) == ["duplicate"]
+    assert outcomes(server.post("/api/v1/steps", {"steps": [{**STEP, "response_ids": [4, 6]}]})[1]) == ["conflict"]
+
+    status, step = server.get("/api/v1/steps/s1?include=tokens,messages,logprobs")
+    assert status == 200
+    assert step["policy"] == {"model": "m", "run": "default", "version": 3}
+    assert step["token_source"] == "submitted"
+    assert step["prompt_ids"] == [1, 2, 3]
+    assert step["response_ids"] == [4, 5]
+    assert step["response_logprobs"] == [-0.25, None]
+    assert step["response_message"]["content"] == "ho"
+
+
+def test_parts_are_sent_only_when_included(server):
+    server.post("/api/v1/steps", {"steps": [STEP]})
+    bare = server.get("/api/v1/steps")[1]["items"][0]
+    assert (bare["prompt_ids"], bare["response_logprobs"], bare["prompt_messages"]) == (None, None, None)
+    assert bare["prompt_length"] == 3
+    tokens = server.get("/api/v1/steps/s1?include=tokens")[1]
+    assert tokens["prompt_ids"] == [1, 2, 3]
+    assert (tokens["response_logprobs"], tokens["prompt_messages"]) == (None, None)
+    assert server.get("/api/v1/steps/s1?include=token")[1]["error"]["path"] == "?include"
+
+
+def test_one_bad_record_does_not_fail_its_batch(server):
+    bad_type = {**STEP, "step_id": "s2", "prompt_ids": [1, "two"]}
+    bad_role = {**STEP, "step_id": "s3", "prompt_messages": [{"role": "wizard", "content": "hi"}]}
+    misspelt = {**STEP, "step_id": "s4", "reponse_ids": [1]}
+    status, reply = server.post("/api/v1/steps", {"steps": [bad_type, STEP, bad_role, misspelt]})
+    assert status == 200
+    assert outcomes(reply) == ["rejected", "stored", "rejected", "rejected"]
+    assert [result["step_id"] for result in reply["results"]] == ["s2", "s1", "s3", "s4"]
+    assert "$.steps[0].prompt_ids[1]" in reply["results"][0]["reason"]
+    assert "$.steps[2].prompt_messages[0].role" in reply["results"][2]["reason"]
+    assert "Did you mean response_ids?" in reply["results"][3]["reason"]
+    assert len(server.get("/api/v1/steps")[1]["items"]) == 1
+
+
+def test_a_lone_surrogate_or_a_broken_byte_fails_its_own_record_only(server):
+    broken = json.dumps({**STEP, "step_id": "s2", "agent": "AGENT"}).encode()
+    for poison in (b"\\ud800", b"\xff\xfe"):
+        body = b'{"steps": [%s, %s]}' % (broken.replace(b"AGENT", poison), json.dumps(STEP).encode())
+        status, reply = server.post("/api/v1/steps", body)
+        assert status == 200
+        assert outcomes(reply)[0] == "rejected"
+        assert outcomes(reply)[1] in ("stored", "duplicate")
+    assert [item["step_id"] for item in server.get("/api/v1/steps")[1]["items"]] == ["s1"]
+
+
+def test_a_policy_and_another_policy_version_are_refused(server):
+    both = {**STEP, "policy": {"model": "m", "version": 4}}
+    assert outcomes(server.post("/api/v1/steps", {"steps": [both]})[1]) == ["rejected"]
+
+
+def test_an_id_is_made_where_none_is_sent(server):
+    step = {name: value for name, value in STEP.items() if name != "step_id"}
+    result = server.post("/api/v1/steps", {"steps": [step]})[1]["results"][0]
+    assert result["outcome"] == "stored"
+    assert server.get(f"/api/v1/steps/{result['step_id']}")[0] == 200
+
+
+def test_a_step_for_an_ended_trajectory_is_late(server):
+    server.post("/api/v1/trajectories", {"trajectory_id": "t1"})
+    server.post("/api/v1/trajectories/t1/complete", {"status": "finished"})
+    assert outcomes(server.post("/api/v1/steps", {"steps": [STEP]})[1]) == ["late"]
+    assert server.get("/api/v1/trajectories/t1")[1]["status"] == "finished"
+
+
+def test_bodies_that_hold_no_steps_are_refused(server):
+    for body, path in ((b"{", "$"), (b"[]", "$"), (b"{}", "$"), (b'{"steps": 1}', "$.steps"), (b"", "$")):
+        status, reply = server.post("/api/v1/steps", body)
+        assert (status, reply["error"]["path"]) == (400, path), body
