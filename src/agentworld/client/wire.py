@@ -72,7 +72,7 @@ def step_from(fields: dict[str, Any]) -> Step:
         return finish_step(msgspec.convert(plain, SubmittedStep), "$")
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at ")
-        raise InvalidRequestError(message, path=path.strip("`") or None) from None
+        raise InvalidRequestError(message, path=path.strip("`") or "$") from None
 
 
 def _array_to_list(value: Any) -> Any:

@@ -1,0 +1,193 @@
+import pytest
+
+from agentworld.client import Factory
+from agentworld.config import ModelSettings
+from agentworld.errors import AgentWorldError, ConflictError, InvalidRequestError, NotFoundError, StaleLeaseError
+from agentworld.factory import connect, open_pool
+from agentworld.pool.memory import MemoryPool
+from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Reward, Step
+from agentworld.testing import ScriptedEngine
+from tests.api.serving import Serving
+
+
+@pytest.fixture
+def server():
+    with Serving() as running:
+        yield running
+
+
+@pytest.fixture(params=["http", "embedded"])
+def factory(request):
+    """The same surface twice: over HTTP, and on a pool in this process."""
+    if request.param == "embedded":
+        with open_pool("memory://") as pool:
+            yield pool
+    else:
+        with Serving() as running, connect(running.url) as connected:
+            yield connected
+
+
+def step(number, trajectory_id="t1", **more):
+    fields = {"prompt_ids": [1, 2], "response_ids": [3], "response_logprobs": [-0.5], "token_source": "submitted"}
+    return Step(step_id=f"s{number}", trajectory_id=trajectory_id, **(fields | more))
+
+
+def test_trajectories(factory):
+    made = factory.create_trajectory(NewTrajectory(trajectory_id="t1", task={"task_id": "1"}, group_id="g"))
+    assert (made.trajectory_id, made.status) == ("t1", "open")
+    assert factory.start_trajectory(NewTrajectory(trajectory_id="t2")).trajectory_id == "t2"
+    ended = factory.complete_trajectory("t1", "finished", 1.0)
+    assert ended == factory.get_trajectory("t1")
+    assert (ended.status, ended.reward) == ("finished", 1.0)
+    first = factory.list_trajectories(limit=1)
+    second = factory.list_trajectories(limit=1, cursor=first.next_cursor)
+    assert [page.items[0].trajectory_id for page in (first, second)] == ["t1", "t2"]
+    assert [each.trajectory_id for each in factory.list_trajectories(where="reward >= 1").items] == ["t1"]
+    assert [each.trajectory_id for each in factory.list_trajectories(order="newest").items] == ["t2", "t1"]
+    assert factory.list_exchanges("t1") == []
+
+
+def test_steps(factory):
+    message = Message(role="user", content="hi")
+    sent = step(1, prompt_messages=[message], response_message=Message(role="assistant", content="ho"))
+    assert [result.outcome for result in factory.append_steps([sent, step(2)])] == ["stored", "stored"]
+    assert [result.outcome for result in factory.append_steps([sent])] == ["duplicate"]
+    read = factory.get_step("s1")
+    assert read.prompt_ids == [1, 2]
+    assert read.response_logprobs == [-0.5]
+    assert read.prompt_messages == [message]
+    assert factory.get_step("s1", include=()).prompt_ids is None
+    assert [each.step_id for each in factory.list_steps(trajectory_id="t1").items] == ["s1", "s2"]
+    assert factory.list_steps(include=("tokens",)).items[1].response_ids == [3]
+    assert factory.dead_letters() == []
+
+
+def test_signals_and_state(factory):
+    factory.append_steps([step(1)])
+    assert factory.add_rewards([Reward(value=0.5, trajectory_id="t1"), Reward(value=1, step_id="s1", name="x")]) == 2
+    assert factory.set_policy(Policy("m", "r", 3)) == Policy("m", "r", 3)
+    factory.set_paused(True)
+    state = factory.gateway_state()
+    assert (state.paused, state.policies["m"].version) == (True, 3)
+    assert factory.stats().rewards == 2
+    kinds = [event.kind for event in factory.events()]
+    assert kinds[0] == "trajectory.created"
+    last = factory.events()[-1].sequence
+    assert factory.events(after=last) == []
+
+
+def test_a_consumer_streams_and_resumes(factory):
+    for number in range(4):
+        factory.append_steps([step(number, f"t{number}")])
+        factory.complete_trajectory(f"t{number}", "finished", 1.0)
+    consumer = factory.consumer("c")
+    stream = consumer.stream(BatchSpec(method="sft", size=2), timeout=0.0)
+    batch = next(stream)
+    assert [item.key for item in batch.items] == ["t0", "t1"]
+    assert batch.extend(1000) == batch.deadline
+    batch.ack()
+    other = next(stream)
+    assert consumer.lease(BatchSpec(method="sft")) is None
+    assert consumer.resume(applied=[]) == {"acknowledged": [], "released": [other.batch_id], "unknown": []}
+    with pytest.raises(StaleLeaseError):
+        other.ack()
+    again = consumer.lease(BatchSpec(method="sft", size=2))
+    again.release()
+
+
+def test_errors_are_those_that_were_raised(factory):
+    with pytest.raises(NotFoundError) as missing:
+        factory.get_trajectory("none")
+    assert missing.value.code == "not_found"
+    factory.create_trajectory(NewTrajectory(trajectory_id="t1"))
+    factory.complete_trajectory("t1", "failed")
+    with pytest.raises(ConflictError):
+        factory.complete_trajectory("t1", "finished")
+    with pytest.raises(InvalidRequestError):
+        factory.lease(BatchSpec(method="magic"), "c")
+
+
+def test_the_context_manager_completes(factory):
+    with factory.trajectory(task={"task_id": "1"}, group="g", agent="a") as t:
+        assert t.base_url is None
+        result = t.step(prompt_ids=[1], response_ids=[2], model="m", policy_version=4)
+        t.reward(1.0)
+        t.reward(0.5, name="format", step_id=result.step_id)
+    done = factory.get_trajectory(t.trajectory_id)
+    assert (done.status, done.reward, done.group_id, done.agent) == ("finished", 1.0, "g", "a")
+    stored = factory.get_step(result.step_id)
+    assert (stored.group_id, stored.policy, stored.token_source) == ("g", Policy("m", "default", 4), "submitted")
+    assert stored.rewards["format"] == 0.5
+
+
+def test_the_context_manager_fails_what_raises(factory):
+    with pytest.raises(ZeroDivisionError), factory.trajectory() as t:
+        raise ZeroDivisionError
+    assert factory.get_trajectory(t.trajectory_id).status == "failed"
+
+
+def test_completing_early_wins(factory):
+    with factory.trajectory() as t:
+        t.complete("truncated", reward=0.0)
+    assert factory.get_trajectory(t.trajectory_id).status == "truncated"
+
+
+def test_a_step_takes_messages_as_dicts_and_arrays_of_ids(factory):
+    numpy = pytest.importorskip("numpy")
+    with factory.trajectory() as t:
+        result = t.step(
+            prompt_ids=numpy.array([1, 2]),
+            response_ids=numpy.array([3]),
+            response_logprobs=numpy.array([-0.5]),
+            prompt_messages=[{"role": "user", "content": "hi"}],
+            response_message={"role": "assistant", "content": "ho"},
+        )
+    stored = factory.get_step(result.step_id)
+    assert stored.prompt_ids == [1, 2]
+    assert stored.response_message == Message(role="assistant", content="ho")
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [({"prompt_ids": ["a"]}, "$.prompt_ids[0]"), ({"colour": 1}, "$"), ({"prompt_messages": [{}]}, "$.prompt_mess")],
+)
+def test_a_wrong_field_of_a_step_is_named(factory, fields, path):
+    with factory.trajectory() as t, pytest.raises(InvalidRequestError) as wrong:
+        t.step(**fields)
+    assert wrong.value.path.startswith(path)
+
+
+def test_a_refused_step_raises(factory):
+    with factory.trajectory() as t:
+        t.step(step_id="s1", prompt_ids=[1], response_ids=[2])
+        with pytest.raises(InvalidRequestError, match="conflict"):
+            t.step(step_id="s1", prompt_ids=[1], response_ids=[3])
+
+
+def test_chat_goes_through_the_gateway_and_is_a_step():
+    with ScriptedEngine(lambda request: "four", model="m") as engine:
+        model = ModelSettings(name="m", upstream=engine.url, driver="builtin", tokens="engine")
+        with Serving(models=(model,)) as server, Factory(server.url) as factory:
+            with factory.trajectory() as t:
+                reply = t.chat([{"role": "user", "content": "2+2?"}], temperature=0.5, max_tokens=8)
+                assert reply.message == Message(role="assistant", content="four")
+                assert reply.finish_reason == "stop"
+                assert reply.usage.completion_tokens > 0
+                with pytest.raises(InvalidRequestError):
+                    t.chat([{"role": "wizard", "content": "2+2?"}])
+            steps = factory.list_steps(trajectory_id=t.trajectory_id).items
+            assert len(steps) == 1
+            assert steps[0].sampling.temperature == 0.5
+
+
+def test_chat_without_a_gateway_says_so(factory):
+    with factory.trajectory() as t, pytest.raises(AgentWorldError, match="no gateway"):
+        t.chat([{"role": "user", "content": "hi"}])
+
+
+def test_open_pool_is_a_pool():
+    from agentworld.pool import Pool
+
+    with open_pool("memory://") as pool:
+        assert isinstance(pool, Pool)
+        assert isinstance(pool.store, MemoryPool)
