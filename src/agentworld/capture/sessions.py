@@ -165,6 +165,10 @@ class Sessions:
             session.add(step)
         return bool(steps)
 
+    def held(self) -> list[str]:
+        """Ids of the sessions in memory, the least recently used first."""
+        return list(self._sessions)
+
     def trim(self) -> None:
         """Drop the least recently used sessions beyond the bound."""
         total = sum(session.size for session in self._sessions.values())

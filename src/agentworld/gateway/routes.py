@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.records import check_id
 
-_PATH = re.compile(r"(?:/t/(?P<trajectory>[^/]+)(?:/g/(?P<group>[^/]+))?)?(?P<rest>/v1/[a-z_/]+)/?")
+_PATH = re.compile(r"(?:/t/(?P<trajectory>[^/]+)(?:/g/(?P<group>[^/]+))?)?(?P<rest>/v1/[a-z_/]+)")
 METHODS = {"/v1/chat/completions": ("POST",), "/v1/models": ("GET", "HEAD")}
 LATER = {
     "/v1/completions": "completions",
@@ -37,7 +37,7 @@ class MethodError(AgentWorldError):
 def find_route(method: str, path: str) -> Route:
     """The route of a request; NotFoundError or MethodError otherwise, InvalidRequestError for an id that is none."""
     found = _PATH.fullmatch(path)
-    name = found["rest"] if found else ""
+    name = found["rest"].rstrip("/") if found else ""
     if found is None or name not in METHODS:
         if name in LATER:
             raise NotFoundError(

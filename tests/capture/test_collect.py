@@ -1,0 +1,108 @@
+"""Putting replies together."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentworld.capture import Collector
+from agentworld.dialects import Delta, ToolCallDelta
+from agentworld.errors import EngineError
+from agentworld.records import Usage, VersionSpan
+
+
+def collect(*deltas: Delta) -> Collector:
+    collector = Collector()
+    for delta in deltas:
+        collector.feed(delta)
+    return collector
+
+
+def piece(index: int, id: str | None = None, name: str | None = None, arguments: str = "") -> Delta:
+    return Delta(tool_calls=(ToolCallDelta(index=index, id=id, name=name, arguments=arguments),))
+
+
+END = Delta(finish_reason="tool_calls")
+
+
+def test_text_reasoning_and_ids_add_up() -> None:
+    collector = collect(
+        Delta(index=-1, usage=Usage(1, 1)),
+        Delta(reasoning="h", ids=[1], logprobs=[-1.0], prompt_ids=[9]),
+        Delta(reasoning="m", ids=[2, 3], logprobs=[-2.0, None]),
+        Delta(text="x", ids=[], logprobs=[]),
+        Delta(index=-1, usage=Usage(1, 3)),
+        Delta(finish_reason="stop"),
+    )
+    (choice,) = collector.choices()
+    assert (choice.message.reasoning, choice.message.content, choice.ids) == ("hm", "x", [1, 2, 3])
+    assert (choice.logprobs, collector.prompt_ids, collector.usage) == ([-1.0, -2.0, None], [9], Usage(1, 3))
+
+
+def test_content_is_null_only_beside_calls() -> None:
+    (choice,) = collect(Delta(finish_reason="stop")).choices()
+    assert choice.message.content == ""
+    (choice,) = collect(piece(0, "a", "f", "{}"), END).choices()
+    assert choice.message.content is None
+
+
+def test_parallel_calls_by_index() -> None:
+    collector = collect(
+        piece(0, "a", "f", "{"), piece(1, "b", "g", "["), piece(0, arguments="}"), piece(1, arguments="]"), END
+    )
+    calls = collector.choices()[0].message.tool_calls
+    assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [
+        ("a", "f", "{}"),
+        ("b", "g", "[]"),
+    ]
+
+
+def test_parallel_calls_that_all_say_index_zero() -> None:
+    collector = Collector()
+    seen = [
+        collector.feed(delta)
+        for delta in (piece(0, "a", "f", "{}"), piece(0, "b", "f", "["), piece(0, "b", None, "]"), END)
+    ]
+    calls = collector.choices()[0].message.tool_calls
+    assert [(call.id, call.function.arguments) for call in calls] == [("a", "{}"), ("b", "[]")]
+    # And the caller is told positions that keep them apart.
+    assert [delta.tool_calls[0].index for delta in seen[:3] if delta is not None] == [0, 1, 1]
+
+
+def test_a_call_without_id_gets_one() -> None:
+    collector = Collector()
+    delta = collector.feed(piece(0, None, "f", "{}"))
+    collector.feed(END)
+    assert delta is not None
+    (call,) = collector.choices()[0].message.tool_calls
+    assert delta.tool_calls[0].id == call.id
+    assert call.id.startswith("call_")
+
+
+def test_versions_as_they_change() -> None:
+    collector = collect(
+        Delta(ids=[1, 2], policy_version=3),
+        Delta(ids=[3], policy_version=3),
+        Delta(ids=[4], policy_version=4, finish_reason="stop"),
+    )
+    assert collector.choices()[0].version_spans == (VersionSpan(0, 3), VersionSpan(3, 4))
+    collector = collect(Delta(ids=[1], policy_version=3, version_spans=(VersionSpan(0, 9),), finish_reason="stop"))
+    assert collector.choices()[0].version_spans == (VersionSpan(0, 9),)
+
+
+def test_a_reply_without_end_is_an_error_unless_it_was_aborted() -> None:
+    collector = collect(Delta(text="x", ids=[1]))
+    with pytest.raises(EngineError, match="middle"):
+        collector.choices()
+    (choice,) = collector.choices(aborted=True)
+    assert (choice.finish_reason, choice.message.content) == ("abort", "x")
+
+
+def test_missing_choices_are_an_error() -> None:
+    with pytest.raises(EngineError, match="1 of 2"):
+        collect(Delta(text="x", finish_reason="stop")).choices(2)
+
+
+def test_empty_until_something_is_sampled() -> None:
+    assert collect(Delta(), Delta(index=-1)).empty
+    assert not collect(Delta(ids=[1])).empty
+    assert not collect(Delta(reasoning="x")).empty

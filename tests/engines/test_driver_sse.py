@@ -1,0 +1,45 @@
+"""The event reader: the same events however the bytes are cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentworld.engines import sse
+from agentworld.engines.sse import EventReader
+from agentworld.errors import EngineError
+
+STREAM = (
+    b': ping\n\ndata: {"a": "f\xc3\xbcr \xe6\x95\xb0"}\n\nevent: x\nid: 3\ndata: one\ndata: two\n\n: ping\n'
+    b"data:tight\r\n\r\n\n\ndata: [DONE]\n\n"
+)
+EVENTS = ['{"a": "für 数"}'.encode(), b"one\ntwo", b"tight", b"[DONE]"]
+
+
+def read(pieces: list[bytes]) -> list[bytes]:
+    reader = EventReader()
+    return [event for piece in pieces for event in reader.feed(piece)] + reader.finish()
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(STREAM)]
+    assert read([STREAM[begin:end] for begin, end in pairwise(edges)]) == EVENTS
+
+
+def test_byte_by_byte() -> None:
+    assert read([bytes([byte]) for byte in STREAM]) == EVENTS
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_last_event_without_its_end(end: bytes) -> None:
+    assert read([b"data: x" + end]) == [b"x"]
+
+
+def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
+    with pytest.raises(EngineError):
+        EventReader().feed(b"data: " + b"x" * 200)
