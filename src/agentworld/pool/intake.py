@@ -6,8 +6,9 @@ into a rejection of this one step); a record that contradicts itself is stored, 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from agentworld.records import Exchange, Step, check_id
 INCLUDABLE = ("tokens", "messages", "logprobs")
 ABORTED = frozenset({"abort", "aborted"})
 _encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Step)
 
 # Set by the store, so no part of what the caller says.
 _ASSIGNED = {"step_index": None, "readiness": "open", "late": False, "is_last": False}
@@ -66,6 +68,9 @@ def prepare(step: Step) -> Prepared:
         reasons.append("aborted")
     if mask is not None and response is not None and len(mask) == len(response) and mask.all():
         mask = None
+    rest = encode(msgspec.structs.replace(step, **_ASSIGNED, **_ARRAYS, **_MESSAGES))
+    with storable():
+        _decoder.decode(rest)  # Structs that Python code built are not checked by themselves.
     counts = (step.usage.prompt_tokens, step.usage.completion_tokens) if step.usage else (None, None)
     return Prepared(
         step,
@@ -73,7 +78,7 @@ def prepare(step: Step) -> Prepared:
         response,
         mask,
         logprobs,
-        encode(msgspec.structs.replace(step, **_ASSIGNED, **_ARRAYS, **_MESSAGES)),
+        rest,
         reasons,
         rewards,
         len(prompt) if prompt is not None else _first(step.prompt_length, counts[0]),
@@ -83,13 +88,23 @@ def prepare(step: Step) -> Prepared:
 
 def encode(value: object) -> bytes:
     """Canonical JSON; InvalidRequestError where a text is not Unicode (a lone surrogate) or a value is no JSON."""
-    try:
+    with storable():
         return _encoder.encode(value)
+
+
+@contextlib.contextmanager
+def storable() -> Iterator[None]:
+    """What JSON cannot hold, or what has the wrong type, as an InvalidRequestError."""
+    try:
+        yield
     except UnicodeEncodeError as error:
         raise InvalidRequestError(
             f"text with a lone surrogate (U+{ord(error.object[error.start]):04X}) cannot be stored",
             hint="Decode the text as UTF-8 and replace what is broken before sending it",
         ) from None
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        raise InvalidRequestError(message, path=where.strip("`$.") or None) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidRequestError(f"the record is no JSON: {error}") from None
 

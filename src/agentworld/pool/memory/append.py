@@ -11,7 +11,7 @@ import numpy as np
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabulary_root
 from agentworld.pool import rules
-from agentworld.pool.intake import Prepared, choices_of, encode, escaped_record, prepare
+from agentworld.pool.intake import Prepared, choices_of, encode, escaped_record, prepare, storable
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.protocol import AppendResult, DeadLetter
 from agentworld.records import Exchange, NewTrajectory, Step, check_id, digest
@@ -53,6 +53,8 @@ def append_steps(state: State, steps: Sequence[Step]) -> list[AppendResult]:
 
 def _append(state: State, prepared: Prepared) -> AppendResult:
     step = prepared.step
+    with storable():
+        stored = copied(msgspec.structs.replace(step, **_NO_ARRAYS))
     content = digest(
         prepared.rest,
         encode([step.prompt_messages, step.response_message, step.tools]),
@@ -70,7 +72,6 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
         trajectory = state.add_trajectory(implied, step.trajectory_id)
     late = trajectory.status != "open"
     siblings = state.steps_of[trajectory.trajectory_id]
-    stored = copied(msgspec.structs.replace(step, **_NO_ARRAYS))
     stored.step_index = len(siblings)
     stored.late = late
     stored.channel = rules.step_channel(step.channel, trajectory.channel)

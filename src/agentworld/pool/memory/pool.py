@@ -160,7 +160,7 @@ class MemoryPool(Store):
             rows = [
                 (found.ordinal, found)
                 for found in map(self._state.steps.__getitem__, ids)
-                if group_id in (None, found.step.group_id)
+                if group_id in (None, self._state.trajectories[found.step.trajectory_id].group_id)
                 and channel in (None, found.step.channel)
                 and self._state.step_matches(expression, found)
             ]

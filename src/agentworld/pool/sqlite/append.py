@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from sqlalchemy import func, insert, select, update
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import rules, schema
-from agentworld.pool.intake import ABORTED, Prepared, choices_of, encode, escaped_record, prepare
+from agentworld.pool.intake import ABORTED, Prepared, choices_of, encode, escaped_record, prepare, storable
 from agentworld.pool.protocol import AppendResult
 from agentworld.pool.sqlite import trajectories
 from agentworld.pool.sqlite.forests import ForestWriter
@@ -138,7 +139,16 @@ class Appender:
 
     def append(self, txn: Transaction, steps: Sequence[Intake]) -> list[AppendResult]:
         """Each step, or its rejection."""
-        return [self._append(txn, s) if isinstance(s, Prepared) else _reject(txn, *s) for s in steps]
+        results = []
+        for taken in steps:
+            if not isinstance(taken, Prepared):
+                results.append(_reject(txn, *taken))
+                continue
+            try:
+                results.append(txn.run(partial(self._append, prepared=taken)))
+            except InvalidRequestError as error:
+                results.append(_reject(txn, taken.step, error.one_line()))
+        return results
 
     def _append(self, txn: Transaction, prepared: Prepared) -> AppendResult:
         step = prepared.step
@@ -195,10 +205,11 @@ class Appender:
             parts += [tokens.content, str(len(arrays[0])).encode()]
             txn.count("tokens_flat", tokens.length)
             txn.count("tokens_in_tails", tokens.length % BLOCK_SIZE)
-        columns["tools"], tools = self._forests.add_tools(txn, step.tools)
-        messages = self._forests.add_messages(
-            txn, step.trajectory_id, tools, step.prompt_messages, step.response_message
-        )
+        with storable():
+            columns["tools"], tools = self._forests.add_tools(txn, step.tools)
+            messages = self._forests.add_messages(
+                txn, step.trajectory_id, tools, step.prompt_messages, step.response_message
+            )
         columns.update(prompt_node=messages.prompt, reply_node=messages.reply)
         columns["present"] = (
             PROMPT_IDS * (prepared.prompt is not None)

@@ -32,6 +32,7 @@ _FIND_TOOLS = sql(select(_tools.c.pk).where(_tools.c.digest == parameter("digest
 _ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("digest", "body")}))
 
 _json = msgspec.json.Encoder()
+_message = msgspec.json.Decoder(Message)
 _BRANCHES = 4  # sequences kept per trajectory, so that interleaved sub-agents do not push each other out
 K = TypeVar("K")
 
@@ -159,6 +160,7 @@ class ForestWriter:
             else:
                 may_exist = False
                 body = _json.encode(messages[depth])
+                _message.decode(body)  # Structs that Python code built are not checked by themselves.
                 values = {"digest": keys[depth], "parent": parent, "depth": depth, "body": body}
                 parent = txn.execute(_ADD_NODE, values).lastrowid
                 txn.count("message_nodes")

@@ -27,7 +27,7 @@ from agentworld.pool.sqlite.signals import add_event, current_policies
 from agentworld.pool.sqlite.statements import parameter, sql
 from agentworld.pool.sqlite.units import AvailableUnit, available_units, read_items
 from agentworld.pool.sqlite.writer import Transaction, Writer
-from agentworld.query import Expression, parse
+from agentworld.query import parse
 from agentworld.records import Batch, BatchSpec, Unit, check_id, new_id
 
 _b, _d, _c, _u = schema.batches, schema.deliveries, schema.consumers, schema.batch_units
@@ -78,17 +78,16 @@ class Leases:
         spec = spec.resolved()
         check_id(consumer, "consumer")
         needs = requirements(spec)
-        expression = None
         if spec.where is not None:
-            expression = parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+            parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
         now = self._clock()
         with self._database.reading() as connection:
             due = connection.execute(_EXPIRED, {"now": now}).fetchone()
             if due is None:
-                there = available_units(connection, spec, expression, needs, consumer)
+                there = available_units(connection, spec, needs, consumer)
                 if len(there) < (spec.min_size or 1):
                     return None
-        taken = self._writer.submit(lambda txn: self._take(txn, spec, expression, needs, consumer)).result()
+        taken = self._writer.submit(lambda txn: self._take(txn, spec, needs, consumer)).result()
         if taken is None:
             return None
         batch, units, counts = taken
@@ -154,13 +153,12 @@ class Leases:
         self,
         txn: Transaction,
         spec: BatchSpec,
-        expression: Expression | None,
         needs: tuple[str, ...],
         consumer: str,
     ) -> tuple[Batch, list[AvailableUnit], list[int]] | None:
         for row in txn.execute(_EXPIRED, {"now": txn.now}).fetchall():
             _end(txn, row, "expired")
-        units = available_units(txn.connection, spec, expression, needs, consumer)
+        units = available_units(txn.connection, spec, needs, consumer)
         if len(units) < (spec.min_size or 1):
             return None
         unit: Unit = spec.unit or "step"

@@ -26,7 +26,7 @@ from agentworld.pool.sqlite.rows import (
 )
 from agentworld.pool.sqlite.statements import compiled, parameter, sql
 from agentworld.pool.sqlite.where import condition
-from agentworld.query import Expression, Subject, parse
+from agentworld.query import Subject, parse
 from agentworld.records import Message, Step
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at
@@ -76,9 +76,8 @@ def read_steps(connection: sqlite3.Connection, rows: Sequence[sqlite3.Row], incl
 
 
 @functools.lru_cache(maxsize=256)
-def _page_sql(
-    subject: Subject, expression: Expression | None, filters: tuple[str, ...], order: str
-) -> tuple[str, dict[str, Any]]:
+def _page_sql(subject: Subject, where: str | None, filters: tuple[str, ...], order: str) -> tuple[str, dict[str, Any]]:
+    # Cached by the text, since the trees of `x == 1` and `x == true` are equal to Python.
     table = schema.steps if subject == "steps" else schema.trajectories
     columns: dict[str, Any] = {
         "trajectory_id": schema.trajectories.c.trajectory_id,
@@ -91,8 +90,8 @@ def _page_sql(
         table.c.pk > parameter("above"),
         table.c.pk < parameter("below"),
     )
-    if expression is not None:
-        statement = statement.where(condition(expression, subject))
+    if where is not None:
+        statement = statement.where(condition(parse(where, subject), subject))
     ordered = table.c.pk.desc() if order == "newest" else table.c.pk.asc()
     return compiled(statement.order_by(ordered).limit(parameter("limit")))
 
@@ -109,14 +108,13 @@ def page_of_rows(
     """One page of rows and the cursor of the next."""
     check_limit(limit)
     after = read_cursor(cursor, order)
-    expression = parse(where, subject) if where is not None else None
     given = {name: value for name, value in filters.items() if value is not None}
-    text, parameters = _page_sql(subject, expression, tuple(given), order)
+    text, parameters = _page_sql(subject, where, tuple(given), order)
     above, below = 0, 2**62
     if after is not None:
         above, below = (after, below) if order == "oldest" else (above, after)
     stop = None
-    if expression is not None:
+    if where is not None:
         above, below, stop = _scanned(connection, subject, order, above, below)
     rows = connection.execute(
         text, {**parameters, **given, "above": above, "below": below, "limit": limit + 1}

@@ -27,7 +27,7 @@ from agentworld.pool.sqlite.rows import (
 )
 from agentworld.pool.sqlite.statements import compiled, parameter, sql
 from agentworld.pool.sqlite.where import condition
-from agentworld.query import Expression
+from agentworld.query import parse
 from agentworld.records import BatchItem, BatchSpec, BatchTrajectory, Order, Readiness, Trajectory, Unit
 
 _s, _t, _d = schema.steps, schema.trajectories, schema.deliveries
@@ -43,13 +43,12 @@ class AvailableUnit(NamedTuple):
 def available_units(
     connection: sqlite3.Connection,
     spec: BatchSpec,
-    expression: Expression | None,
     needs: tuple[str, ...],
     consumer: str,
 ) -> list[AvailableUnit]:
     """Up to the number that the (resolved) spec asks for, in its order."""
     unit: Unit = spec.unit or "step"
-    text, parameters = _units_sql(unit, spec.order, expression, needs, wanted_readiness(spec))
+    text, parameters = _units_sql(unit, spec.order, spec.where, needs, wanted_readiness(spec))
     limit = SCAN_ROWS if spec.order == "random" else spec.count
     bound = {"for_consumer": consumer, "in_channel": spec.channel, "rollouts": spec.rollouts or 1, "limit": limit}
     found = connection.execute(text, {**parameters, **bound}).fetchall()
@@ -57,7 +56,7 @@ def available_units(
     keys = rules.unit_order(spec, list(pairs.items()))[: spec.count] if spec.order == "random" else list(pairs)
     if unit != "group":
         return [AvailableUnit(key, [pairs[key]]) for key in keys]
-    text, parameters = _members_sql(expression, needs, wanted_readiness(spec))
+    text, parameters = _members_sql(spec.where, needs, wanted_readiness(spec))
     members: dict[str, list[int]] = {key: [] for key in keys}
     bound = {"in_channel": spec.channel, "keys": msgspec.json.encode(keys).decode()}
     for row in connection.execute(text, {**parameters, **bound}):
@@ -127,7 +126,7 @@ def _has(needs: tuple[str, ...]) -> ColumnElement[bool]:
 
 def _fit_trajectories(
     columns: Sequence[ColumnElement[Any]],
-    expression: Expression | None,
+    where: str | None,
     needs: tuple[str, ...],
     wanted: tuple[Readiness, ...],
 ) -> Select[Any]:
@@ -137,7 +136,7 @@ def _fit_trajectories(
         exists().where(of_trajectory),
         ~exists().where(of_trajectory, ~_has(needs)),
     )
-    return statement if expression is None else statement.where(condition(expression, "trajectories"))
+    return statement if where is None else statement.where(condition(parse(where, "trajectories"), "trajectories"))
 
 
 def _undelivered(unit: Unit, key: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -148,9 +147,9 @@ def _undelivered(unit: Unit, key: ColumnElement[Any]) -> ColumnElement[bool]:
 
 @functools.lru_cache(maxsize=128)
 def _units_sql(
-    unit: Unit, order: Order, expression: Expression | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
+    unit: Unit, order: Order, where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
 ) -> tuple[str, dict[str, Any]]:
-    """Selects key and pk of each available unit."""
+    """Selects key and pk of each available unit. Cached by the text of `where`, as in reads."""
     key: ColumnElement[Any]
     place: ColumnElement[Any]
     statement: Select[Any]
@@ -162,14 +161,14 @@ def _units_sql(
             .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
             .where(_usable(), _has(needs), _t.c.readiness.in_(wanted))
         )
-        if expression is not None:
-            statement = statement.where(condition(expression, "steps"))
+        if where is not None:
+            statement = statement.where(condition(parse(where, "steps"), "steps"))
     elif unit == "trajectory":
         key, place = _t.c.trajectory_id, _t.c.pk
-        statement = _fit_trajectories([key.label("key"), place.label("pk")], expression, needs, wanted)
+        statement = _fit_trajectories([key.label("key"), place.label("pk")], where, needs, wanted)
     else:
         key, place = _t.c.group_id, func.min(_t.c.pk)
-        statement = _fit_trajectories([key.label("key"), place.label("pk")], expression, needs, wanted)
+        statement = _fit_trajectories([key.label("key"), place.label("pk")], where, needs, wanted)
         statement = statement.where(key.is_not(None)).group_by(key).having(func.count() >= parameter("rollouts"))
     ordered = place.desc() if order == "freshest" else place.asc()
     return compiled(statement.where(_undelivered(unit, key)).order_by(ordered).limit(parameter("limit")))
@@ -177,8 +176,8 @@ def _units_sql(
 
 @functools.lru_cache(maxsize=128)
 def _members_sql(
-    expression: Expression | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
+    where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
 ) -> tuple[str, dict[str, Any]]:
     """Selects the trajectories of chosen groups."""
-    statement: Select[Any] = _fit_trajectories([_t.c.group_id, _t.c.pk], expression, needs, wanted)
+    statement: Select[Any] = _fit_trajectories([_t.c.group_id, _t.c.pk], where, needs, wanted)
     return compiled(statement.where(_t.c.group_id.in_(_listed("keys"))).order_by(_t.c.pk))
