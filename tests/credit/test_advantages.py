@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentworld.credit import equal_groups, group_relative, spread, to_tokens
+from agentworld.errors import InvalidRequestError
+
+values = st.floats(-1e3, 1e3, allow_nan=False).map(lambda value: round(value, 3))
+rollouts = st.lists(st.tuples(values, st.integers(0, 3)), min_size=1, max_size=20)
+
+
+def test_the_formula():
+    advantages = group_relative([1.0, 0.0, 0.0, 5.0], ["a", "a", "a", "b"])
+    std = np.std([1.0, 0.0, 0.0])
+    assert advantages.tolist() == pytest.approx([(2 / 3) / (std + 1e-6), (-1 / 3) / (std + 1e-6)] + [(-1 / 3) / (std + 1e-6), 0.0])  # fmt: skip
+    assert group_relative([1.0, 0.0], ["a", "a"], divide_by_std=False).tolist() == [0.5, -0.5]
+
+
+@given(rollouts, st.booleans())
+def test_advantages_of_a_group_sum_to_zero(items, divide):
+    rewards, groups = zip(*items, strict=True)
+    advantages = group_relative(rewards, groups, divide_by_std=divide)
+    for group in set(groups):
+        own = [a for a, g in zip(advantages, groups, strict=True) if g == group]
+        assert sum(own) == pytest.approx(0.0, abs=1e-6 * max(1.0, max(map(abs, own))) * len(own))
+
+
+@given(rollouts, values)
+def test_adding_to_every_reward_of_a_group_changes_nothing(items, shift):
+    rewards, groups = zip(*items, strict=True)
+    moved = group_relative([r + shift for r in rewards], groups, divide_by_std=False)
+    assert moved == pytest.approx(group_relative(rewards, groups, divide_by_std=False), abs=1e-6)
+
+
+@given(rollouts, st.randoms(use_true_random=False))
+def test_the_order_of_rollouts_does_not_matter(items, random):
+    order = list(range(len(items)))
+    random.shuffle(order)
+    rewards, groups = zip(*items, strict=True)
+    straight = group_relative(rewards, groups)
+    shuffled = group_relative([rewards[i] for i in order], [groups[i] for i in order])
+    assert shuffled == pytest.approx(straight[order], rel=1e-6, abs=1e-9)
+
+
+@given(rollouts)
+def test_groups_with_equal_rewards_have_no_advantage(items):
+    rewards, groups = zip(*items, strict=True)
+    advantages = group_relative(rewards, groups)
+    equal = equal_groups(rewards, groups)
+    for advantage, group in zip(advantages, groups, strict=True):
+        if group in equal:
+            assert advantage == 0.0
+
+
+@pytest.mark.parametrize(("rewards", "groups"), [([1.0], []), ([float("nan")], ["a"]), ([[1.0]], ["a"])])
+def test_what_makes_no_sense_is_refused(rewards, groups):
+    with pytest.raises(InvalidRequestError) as error:
+        group_relative(rewards, groups)
+    assert error.value.path == "rewards"
+
+
+def test_credit_over_steps_and_tokens():
+    assert spread(2.0, 3).tolist() == [2.0, 2.0, 2.0]
+    assert spread(2.0, 3, "last").tolist() == [0.0, 0.0, 2.0]
+    assert spread(2.0, 0, "last").tolist() == []
+    assert to_tokens([1.0, -1.0], [2, 3]).tolist() == [1.0, 1.0, -1.0, -1.0, -1.0]
+    with pytest.raises(InvalidRequestError):
+        spread(1.0, 2, "middle")
