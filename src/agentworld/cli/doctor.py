@@ -65,6 +65,9 @@ def doctor(
 
     Ends with code 1 where something needs mending. To the engine it sends two calls of a few tokens.
     """
+    from agentworld.api import logs
+
+    logs.configure("error", as_json=False)
     described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
     findings: list[Finding] = [*check_python()]
     try:

@@ -37,24 +37,30 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
-    """Print a table. `right`: columns of numbers. Away from a terminal nothing is cut or wrapped."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> None:
+    """Print a table; columns without content are left out.
+
+    `right`: columns of numbers. `whole`: columns that are never cut, such as ids. Away from a terminal nothing is cut.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(markup=False, highlight=False, emoji=False)
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        shown.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(plain(str(cell))) for cell in row))
-    if console.is_terminal:
-        console.print(shown)
-    else:
-        width = max(console.measure(shown).maximum, 80)
-        Console(markup=False, highlight=False, emoji=False, width=width).print(shown)
+    if not console.is_terminal:
+        console.width = 10_000
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    texts = [[plain(str(cell)) for cell in row] for row in rows]
+    kept = [index for index in range(len(columns)) if any(row[index] for row in texts)]
+    for index in kept:
+        column = columns[index]
+        shown.add_column(column, justify="right" if column in right else "left", no_wrap=column in whole)
+    for row in texts:
+        shown.add_row(*(Text(row[index]) for index in kept))
+    console.print(shown)
 
 
 def emit_json(value: Any) -> None:

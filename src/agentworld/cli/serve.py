@@ -30,6 +30,9 @@ def settings_from(config: Path | None, options: dict[str, Any], model: dict[str,
     data: dict[str, Any] = read_toml(config) if config else {}
     data.update({name: value for name, value in options.items() if value is not None})
     given = {name: value for name, value in model.items() if value is not None}
+    for option, known_values in (("driver", get_args(DriverName)), ("tokens", get_args(TokenMode))):
+        if option in given and given[option] not in known_values:
+            raise ConfigError(f"--{option} {given[option]!r} is not known", hint=f"Use {', '.join(known_values)}")
     if given:
         models = [dict(each) for each in _tables(data.get("models", []), config)]
         name = given.get("name") or (models[0].get("name") if len(models) == 1 else None)

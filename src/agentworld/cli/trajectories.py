@@ -41,7 +41,7 @@ def list_(
         typer.echo("No trajectories match." if where or group or channel else "There are no trajectories yet.")
         return
     columns = ("trajectory", "status", "reward", "steps", "tokens", "policy", "agent", "group", "task", "created")
-    output.table(columns, [_row(each) for each in found], right=("reward", "steps", "tokens"))
+    output.table(columns, [_row(each) for each in found], right=("reward", "steps", "tokens"), whole=("trajectory",))
     if more:
         typer.echo(f"There are more; --limit {limit * 5} shows them.", err=True)
 
@@ -124,7 +124,7 @@ def show(
     if found:
         columns = ("#", "step", "parent", "prompt", "reply", "reward", "finish", "tokens from", "policy", "notes")
         rows = [_step_row(step) for step in found]
-        output.table(columns, rows, right=("#", "prompt", "reply", "reward"))
+        output.table(columns, rows, right=("#", "prompt", "reply", "reward"), whole=("step",))
         typer.echo(output.lines(render_tree(found, width)))
     if more:
         typer.echo(f"There are more steps; --steps {trajectory.step_count} shows all.", err=True)
