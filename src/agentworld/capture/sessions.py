@@ -38,6 +38,8 @@ class Session:
         self.repeats: dict[str, dict[int, str]] = {}
         """Body digest -> choice index -> the latest step with that body."""
         self.size = 1024
+        self.passed_over = 0
+        """Steps in the pool that were too many to load."""
         self._known: set[str] = set()
         self._ordinal = 0
 
@@ -79,6 +81,10 @@ class Session:
     def knows(self, step_id: str) -> bool:
         """Whether the step has been added."""
         return step_id in self._known
+
+    def missing(self, step_count: int) -> int:
+        """How many of the trajectory's steps this session has not seen."""
+        return max(step_count - len(self._known) - self.passed_over, 0)
 
 
 def _weight(tip: Tip) -> int:
@@ -134,33 +140,40 @@ class Sessions:
         except NotFoundError:
             return Session(trajectory_id, None)
         session = Session(trajectory_id, trajectory)
-        if trajectory.step_count:
-            for step in self._steps(session):
-                session.add(step)
+        for step in self._steps(session, trajectory.step_count):
+            session.add(step)
+        session.passed_over = session.missing(trajectory.step_count)
         return session
 
-    def _steps(self, session: Session) -> list[Step]:
+    def _steps(self, session: Session, step_count: int) -> list[Step]:
         """The latest steps that the session lacks, in order."""
+        missing = min(session.missing(step_count), MAX_TIPS)
         found: list[Step] = []
         cursor = None
-        while len(found) < MAX_TIPS:
+        while len(found) < missing:
             page = self._pool.list_steps(
                 trajectory_id=session.trajectory_id,
                 order="newest",
                 cursor=cursor,
-                limit=_PAGE,
+                limit=min(_PAGE, missing),
                 include=("tokens", "messages"),
             )
-            fresh = [step for step in page.items if not session.knows(step.step_id)]
-            found.extend(fresh)
+            found.extend(step for step in page.items if not session.knows(step.step_id))
             cursor = page.next_cursor
-            if cursor is None or len(fresh) < len(page.items):
+            if cursor is None:
                 break
-        return found[::-1]
+        return found[:missing][::-1]
+
+    def _news(self, session: Session) -> list[Step]:
+        try:
+            trajectory = self._pool.get_trajectory(session.trajectory_id)
+        except NotFoundError:
+            return []
+        return self._steps(session, trajectory.step_count)
 
     async def refresh(self, session: Session) -> bool:
         """Take in what other workers stored; whether there was something."""
-        steps = await asyncio.to_thread(self._steps, session)
+        steps = await asyncio.to_thread(self._news, session)
         for step in steps:
             session.add(step)
         return bool(steps)

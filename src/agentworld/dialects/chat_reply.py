@@ -20,15 +20,15 @@ def error_body(error: AgentWorldError) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": error.path, "code": error.code}}
 
 
-def wire_message(message: Message, *, developer: bool = True, reasoning: str = "reasoning") -> dict[str, Any]:
+def wire_message(message: Message, *, developer: bool = True) -> dict[str, Any]:
     """A message as a chat API takes it; `developer`: whether the other side knows that role, else it is `system`.
 
-    `reasoning` names the field that the other side reads thinking from.
+    Thinking stands in both spellings, `reasoning` and the older `reasoning_content`, since each is all that some read.
     """
     role = "system" if message.role == "developer" and not developer else message.role
     out: dict[str, Any] = {"role": role, "content": msgspec.to_builtins(message.content)}
     if message.reasoning is not None:
-        out[reasoning] = message.reasoning
+        out["reasoning"] = out["reasoning_content"] = message.reasoning
     if message.tool_calls:
         out["tool_calls"] = msgspec.to_builtins(message.tool_calls)
     if message.tool_call_id is not None:
@@ -43,8 +43,6 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
     choices = []
     for choice in reply.choices:
         message = wire_message(choice.message)
-        if choice.message.reasoning is not None:
-            message["reasoning_content"] = choice.message.reasoning
         out: dict[str, Any] = {
             "index": choice.index,
             "message": message,

@@ -31,10 +31,7 @@ class VllmEngine:
         """Chat with ids and log-probabilities back."""
         body: dict[str, Any] = {
             "model": self.settings.name,
-            "messages": [
-                wire_message(message, developer=self.capabilities.developer, reasoning="reasoning_content")
-                for message in request.messages
-            ],
+            "messages": [wire_message(message, developer=self.capabilities.developer) for message in request.messages],
             **sampling_body(explicit(request.sampling)),
             "logprobs": True,
             "top_logprobs": request.top_logprobs,

@@ -21,6 +21,8 @@ from agentworld.gateway.identity import PrefixIndex
 from agentworld.records import Step
 
 log = structlog.get_logger("agentworld.gateway")
+PING_SECONDS = 15.0
+"""After so long without a word to the client, a keep-alive is sent."""
 
 
 class Answer:
@@ -34,6 +36,7 @@ class Answer:
         self._collector = Collector()
         self._created = int(time.time())
         self._committing = False
+        self._sent_at = time.monotonic()
 
     async def send(self) -> None:
         """Answer, or raise the error to answer with where nothing has been sent yet. Failures are on record."""
@@ -43,15 +46,15 @@ class Answer:
         except ClientGoneError as error:
             await asyncio.shield(self._record_abort(error))
             raise
-        except AgentWorldError as error:
-            if not self._committing:
-                await self._recorder.fail(self._call, error)
-            if not self._http.started:
-                raise
-            await self._http.chunk(self._events().error(error), last=True)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_abort(ClientGoneError("the server is shutting down")))
             raise
+        except Exception as error:
+            if not self._committing:
+                await self._record_failure(error)
+            if not isinstance(error, AgentWorldError) or not self._http.started:
+                raise
+            await self._http.chunk(self._events().error(error), last=True)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
@@ -92,20 +95,32 @@ class Answer:
 
     async def _stream(self) -> None:
         events = self._events()
-        async with self._reply() as deltas:
-            async for delta in deltas:
-                seen = self._collector.feed(delta)
-                if seen is None:
-                    continue
-                data = events.delta(seen)
-                if data:
-                    if not self._http.started:
-                        await self._http.begin_events()
-                    await self._http.chunk(data)
-        reply, _ = await self._commit()
+        pings = asyncio.create_task(self._ping())
+        try:
+            async with self._reply() as deltas:
+                async for delta in deltas:
+                    seen = self._collector.feed(delta)
+                    data = events.delta(seen) if seen is not None else b""
+                    if data:
+                        await self._send(data)
+            reply, _ = await self._commit()
+        finally:
+            pings.cancel()
+        await self._send(events.finish(reply), last=True)
+
+    async def _send(self, data: bytes, *, last: bool = False) -> None:
+        self._sent_at = time.monotonic()
         if not self._http.started:
             await self._http.begin_events()
-        await self._http.chunk(events.finish(reply), last=True)
+        await self._http.chunk(data, last=last)
+
+    async def _ping(self) -> None:
+        """Keep a silent stream open. A comment and one line end: a blank line would be an event to some clients."""
+        while True:
+            wait = self._sent_at + PING_SECONDS - time.monotonic()
+            await asyncio.sleep(max(wait, 0.001))
+            if time.monotonic() - self._sent_at >= PING_SECONDS:
+                await self._send(b": ping\n")
 
     def _events(self) -> chat_reply.ChatStream:
         return chat_reply.ChatStream(self._call.request, self._reply_id, self._call.model, self._created)
@@ -130,6 +145,14 @@ class Answer:
             usage=self._collector.usage,
         )
         return reply, steps
+
+    async def _record_failure(self, error: Exception) -> None:
+        """Record that the call failed; the caller is told of the first error even where this one fails too."""
+        known = error if isinstance(error, AgentWorldError) else AgentWorldError(f"internal: {type(error).__name__}")
+        try:
+            await self._recorder.fail(self._call, known)
+        except AgentWorldError as failure:
+            log.error("failure_not_recorded", trajectory=self._call.trajectory_id, code=failure.code)
 
     async def _record_abort(self, error: ClientGoneError) -> None:
         """Record what there was of the reply when the client left."""

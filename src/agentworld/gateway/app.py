@@ -85,7 +85,8 @@ class Gateway:
         finally:
             self.in_flight -= 1
             milliseconds = round((time.monotonic() - begun) * 1000, 2)
-            log.debug("request", method=http.method, path=http.path[:200], status=http.status, ms=milliseconds)
+            facts = {"method": http.method, "path": http.path[:200], "status": http.status, "ms": milliseconds}
+            log.debug("request", **facts, **http.facts)
 
     async def _error(self, http: Http, error: AgentWorldError) -> None:
         if http.started:
@@ -113,6 +114,12 @@ class Gateway:
         request = chat.parse(decode_object(body))
         admitted = await self.admission.admit(request, identity, body)
         http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
+        http.facts = {
+            "trajectory": admitted.call.trajectory_id,
+            "model": admitted.call.model,
+            "tokens": admitted.call.source,
+            "stream": request.stream,
+        }
         await Answer(admitted, self.recorder, self.prefixes, http).send()
 
     async def _readyz(self, http: Http) -> None:

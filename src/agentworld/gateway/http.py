@@ -32,6 +32,8 @@ class Http:
         self.path: str = scope["path"]
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
+        self.facts: dict[str, Any] = {}
+        """For the log line: ids and names, never content."""
         self._raw: list[tuple[bytes, bytes]] = list(scope.get("headers") or [])
         self._receive = receive
         self._send = send

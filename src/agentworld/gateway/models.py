@@ -51,7 +51,7 @@ class ServedModel:
                     hint="Set tokenizer to the folder that holds its tokenizer.json",
                 )
             self.token_in = open_token_in(self.settings)
-            return "token-in", "set so"
+            return "token-in", f"set so, renderer {self.token_in.rendering({}).name}"
         if asked == "engine":
             if not able.ids:
                 raise ConfigError(
@@ -62,7 +62,7 @@ class ServedModel:
             return "none", f"the driver {self.settings.driver} gives text only"
         if self.settings.tokenizer is not None and able.token_in:
             self.token_in = open_token_in(self.settings)
-            return "token-in", "the tokenizer is there"
+            return "token-in", f"the tokenizer is there, renderer {self.token_in.rendering({}).name}"
         return "engine", "there is no tokenizer, and the engine is expected to give ids"
 
     def observe(self, has_ids: bool) -> None:

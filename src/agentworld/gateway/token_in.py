@@ -205,11 +205,8 @@ def make_rendering(
     from pydantic import TypeAdapter, ValidationError
     from renderers import RendererConfig, create_renderer
 
-    from agentworld.engines.chat_format import ChatFormat
-
     options = dict(settings.renderer)
-    if "name" not in options:
-        options["name"] = "qwen3" if ChatFormat(tokenizer).family == "qwen3" else "default"
+    options.setdefault("name", renderer_name(settings.name, tokenizer))
     kept = {"thinking_retention": "all"} if options["name"] not in ("default", "auto") else {}
     adapter: Any = TypeAdapter(RendererConfig)
     try:
@@ -238,6 +235,18 @@ def make_rendering(
         digest=digest(b"renderer", described, tokenizer.digest).hex(),
         stop_ids=tuple(renderer.get_stop_token_ids()),
     )
+
+
+def renderer_name(model: str, tokenizer: TokenizerAdapter) -> str:
+    """The renderer of a model that is known by name, or the one that renders like its own chat template."""
+    from renderers.base import MODEL_RENDERER_MAP
+
+    from agentworld.engines.chat_format import ChatFormat
+
+    known = MODEL_RENDERER_MAP.get(model)
+    if known is not None:
+        return str(known)
+    return "qwen3" if ChatFormat(tokenizer).family == "qwen3" else "default"
 
 
 def render_message(message: Message, escaper: Escaper) -> dict[str, Any]:
