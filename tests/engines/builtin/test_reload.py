@@ -113,7 +113,7 @@ def test_what_a_running_reply_computed_with_old_weights_is_not_given_to_another(
     def sequence(name):
         return Sequence(
             owner=name, index=0, prompt=[3] * 40, limit=6, stream=False, text=None, stops=None,
-            sampler=RowSampler(Sampling(), seed=1, stop_ids=(), tops=0, raw=True),
+            sampler=RowSampler(Sampling(), seed=len(name), stop_ids=(), tops=0, raw=True),
             ends=frozenset(), reported_ends=frozenset(),
         )  # fmt: skip
 
