@@ -1,0 +1,22 @@
+"""Task sets: problems with their environments and checkers."""
+
+from agentworld.tasks.answers import extract_answer
+from agentworld.tasks.base import Environment, Observation, Score, Split, Task, TaskSet
+from agentworld.tasks.definition import read_task_set, task_set_from
+from agentworld.tasks.jsonl import JsonlDefinition, JsonlTaskSet
+from agentworld.tasks.ready import ready_task_set
+
+__all__ = [
+    "Environment",
+    "JsonlDefinition",
+    "JsonlTaskSet",
+    "Observation",
+    "Score",
+    "Split",
+    "Task",
+    "TaskSet",
+    "extract_answer",
+    "read_task_set",
+    "ready_task_set",
+    "task_set_from",
+]

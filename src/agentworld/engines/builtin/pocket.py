@@ -48,9 +48,7 @@ def load_pocket_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def load_pocket(
-    weights: Path | None = None, seed: int = 0
-) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+def load_pocket(weights: Path | None = None, seed: int = 0) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """Build pocket in float32 on the CPU, in evaluation mode.
 
     `weights` is a safetensors file from `save_pocket` (or a directory that holds `model.safetensors`);
@@ -84,9 +82,7 @@ def _read_weights(model: Any, path: Path) -> None:
     if path.is_dir():
         path = path / "model.safetensors"
     if not path.is_file():
-        raise NotFoundError(
-            f"no weights at {path}", path=str(path), hint="Give a file written by `save_pocket`."
-        )
+        raise NotFoundError(f"no weights at {path}", path=str(path), hint="Give a file written by `save_pocket`.")
     try:
         state = load_file(str(path))
         missing, unexpected = model.load_state_dict(state, strict=False)

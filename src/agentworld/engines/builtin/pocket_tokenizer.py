@@ -32,7 +32,8 @@ TOOLS_HEADER = (
 )
 TOOLS_FOOTER = (
     "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
-    'within <tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+    "within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n'
     "</tool_call>"
 )
 CALCULATOR_TOOL = {
@@ -47,17 +48,39 @@ CALCULATOR_TOOL = {
         },
     },
 }
+CONVERTER_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "convert",
+        "description": "Write a number of one base in another base.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "number": {"type": "string"},
+                "source": {"type": "integer"},
+                "target": {"type": "integer"},
+            },
+            "required": ["number", "source", "target"],
+        },
+    },
+}
 CALCULATOR_CALL = '{"name": "calculator", "arguments": {"expression": "'
+CONVERTER_CALL = ('{"name": "convert", "arguments": {"number": "', '", "source": ', ', "target": ')
 ARITHMETIC_QUESTION = "State the final answer to the following arithmetic problem:"
-SPELLING_QUESTION = "Spell this word backward (example: SUN -> NUS):"
+CONVERSION_QUESTION = (
+    "Your task is to convert a number between two different bases.\n\n"
+    "If the target base is > 10, use lowercase letters a-z for digits above 9.\n\nNow, convert the base-"
+)
 ANSWER = "Answer:"
 PHRASES = (
     TOOLS_HEADER,
     TOOLS_FOOTER,
     json.dumps(CALCULATOR_TOOL),
+    json.dumps(CONVERTER_TOOL),
     CALCULATOR_CALL,
+    *CONVERTER_CALL,
     ARITHMETIC_QUESTION,
-    SPELLING_QUESTION,
+    CONVERSION_QUESTION,
     ANSWER,
 )
 
@@ -96,9 +119,7 @@ def train_tokenizer() -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator([*PHRASES, *_TEXTS, *_TEXTS], trainer=trainer)
-    tokenizer.add_special_tokens(
-        [AddedToken(name, special=True, normalized=False) for name in CONTROL_TOKENS]
-    )
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROL_TOKENS])
     tokenizer.add_tokens([AddedToken(name, normalized=False) for name in (*MARKUP_TOKENS, *PHRASES)])
     return tokenizer
 
