@@ -1,3 +1,6 @@
+import pytest
+
+
 def test_a_trajectory_is_created_read_and_completed(server):
     status, made = server.post("/api/v1/trajectories", {"task": {"task_id": "7"}, "group_id": "g", "group_size": 2})
     assert status == 201
@@ -63,3 +66,21 @@ def test_the_calls_of_a_trajectory_are_listed(server):
     server.post("/api/v1/trajectories", {"trajectory_id": "t1"})
     assert server.get("/api/v1/trajectories/t1/exchanges") == (200, [])
     assert server.get("/api/v1/trajectories/t2/exchanges")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"trajectory_id": "a/b"}, "trajectory_id"),
+        ({"group_id": "a b"}, "group_id"),
+        ({"group_size": 0}, "$.group_size"),
+        ({"attempt": -1}, "$.attempt"),
+        ({"channel": ""}, "$.channel"),
+        ({"task": "7"}, "$.task"),
+        ({"grup_id": "g"}, "$"),
+    ],
+)
+def test_what_cannot_be_a_trajectory_is_refused(server, fields, path):
+    status, reply = server.post("/api/v1/trajectories", fields)
+    assert (status, reply["error"]["path"]) == (400, path)
+    assert server.get("/api/v1/stats")[1]["trajectories"] == {}

@@ -27,6 +27,11 @@ INCLUDES = ("tokens", "messages", "logprobs")
 class TrajectoryRequest(NewTrajectory, kw_only=True, forbid_unknown_fields=True):
     """A trajectory to create; without an id, one is made."""
 
+    group_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    rollout_index: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    attempt: Annotated[int, msgspec.Meta(ge=0)] = 0
+    channel: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] = "train"
+
 
 def parse_include(text: str | None) -> tuple[str, ...]:
     """The parts of a step that the caller wants."""

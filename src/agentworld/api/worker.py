@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import msgspec
@@ -17,6 +18,8 @@ from agentworld.config import ServeSettings
 from agentworld.errors import AgentWorldError
 from agentworld.pool import open_store
 from agentworld.pool.protocol import Pool
+
+POOL_THREADS = 64
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -52,6 +55,8 @@ class Worker:
         if scope["type"] != "lifespan":
             await self._app(scope, receive, send)
             return
+        # asyncio's own default is a few threads for each core, but these mostly wait for commits, which they share.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="pool"))
         self._listen_for_the_end()
         try:
             await self._app(scope, receive, send)
