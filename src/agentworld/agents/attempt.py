@@ -20,7 +20,7 @@ from agentworld.agents.ports import AgentFailure, FactoryClient, Play, Started
 from agentworld.agents.report import RolloutResult
 from agentworld.errors import AgentWorldError
 from agentworld.records import NewTrajectory, Reward, Sampling, TerminalStatus, Trajectory, digest
-from agentworld.tasks import Environment
+from agentworld.tasks.base import Environment
 
 CLEANUP_SECONDS = 5.0
 

@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from aiohttp import web
 
-from agentworld.agents.acting import act
-from agentworld.tasks import Environment
+from agentworld.tasks.base import Environment
 
 MAX_BODY = 16 * 1024 * 1024
 
@@ -69,7 +68,10 @@ class EnvironmentServer:
         arguments = action.arguments
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
-        content, done = await act(environment, action.name, arguments)
+        try:
+            content, done = environment.step(action.name, arguments)
+        except Exception as error:  # An environment is somebody's code; the agent hears of its fault.
+            return _error(500, f"the environment failed: {type(error).__name__}: {error}")
         return _json({"content": content, "done": done})
 
 

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentworld.agents.acting import act
 from agentworld.agents.definition import LoopAgent
 from agentworld.agents.ports import AgentFailure, FactoryClient, Play, Reply, Started
 from agentworld.errors import AgentWorldError, ContextLengthError, EngineUnreachableError, PausedError
 from agentworld.records import Message
-from agentworld.tasks import Environment
+from agentworld.tasks.base import Environment
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -50,7 +49,7 @@ async def play_loop(
             return
         over = False
         for call in said.tool_calls:
-            content, done = await act(environment, call.function.name, call.function.arguments)
+            content, done = environment.step(call.function.name, call.function.arguments)
             over = over or done
             play.messages.append(Message(role="tool", content=content, tool_call_id=call.id))
         if over:

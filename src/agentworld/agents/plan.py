@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentworld.agents.definition import Agent
 from agentworld.agents.ports import FactoryClient
 from agentworld.records import Trajectory, digest
-from agentworld.tasks import Task, TaskSet
+from agentworld.tasks.base import Task, TaskSet
 
 LONGEST_ID = 128
 UNSAFE = re.compile(r"[^A-Za-z0-9._@~-]+")

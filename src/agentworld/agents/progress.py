@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-import time
+from time import monotonic
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -56,7 +56,7 @@ class Printed:
     def start(self, name: str, total: int, skipped: int) -> None:
         """Show the bar or the first line."""
         self._name, self._total, self._ended = name, total, skipped
-        self._began = self._last_line = time.monotonic()
+        self._began = self._last_line = monotonic()
         if self._stream.isatty():
             self._bar = Progress(
                 TextColumn("{task.description}"),
@@ -82,8 +82,8 @@ class Printed:
             self._reward += result.reward
         if self._bar is not None and self._bar_task is not None:
             self._bar.update(self._bar_task, completed=self._ended, numbers=self._numbers())
-        elif time.monotonic() - self._last_line >= LINE_SECONDS:
-            self._last_line = time.monotonic()
+        elif monotonic() - self._last_line >= LINE_SECONDS:
+            self._last_line = monotonic()
             self._line(self._counts())
 
     def stop(self) -> None:
@@ -97,7 +97,7 @@ class Printed:
         return f"{self._name}: {self._ended}/{self._total} {self._numbers()}"
 
     def _numbers(self) -> str:
-        seconds = time.monotonic() - self._began
+        seconds = monotonic() - self._began
         rate = self._steps / seconds if seconds > 0 else math.nan
         reward = f"reward {self._reward / self._rewarded:.3f}" if self._rewarded else "reward -"
         return f"failed {self._failed}, {reward}, {rate:.1f} steps/s"

@@ -9,16 +9,21 @@ from typing import Any
 import msgspec
 
 from agentworld.agents.definition import Agent, agent_from
+from agentworld.agents.ports import FactoryClient
+from agentworld.agents.progress import RunProgress
+from agentworld.agents.report import RunReport
+from agentworld.agents.runner import run_rollouts
 from agentworld.config import convert, read_toml
 from agentworld.errors import ConfigError
-from agentworld.records import Sampling, check_id
-from agentworld.tasks import Task, TaskSet, read_task_set, task_set_from
+from agentworld.records import Sampling, check_id, new_id
+from agentworld.tasks.base import Task, TaskSet
+from agentworld.tasks.definition import task_set_from
 
 
 class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to run. `agents`, `task_sets`: tables; `path` in one takes the definition from another TOML file.
 
-    A task set table also says which of its tasks to do: `count`, `split`, `seed`. Paths start at the file's folder.
+    A task set's table also says which of its tasks to do: `count`, `split`, `seed`. Paths start at the file's folder.
     `name`: the run; the same name again continues it, without one each run is new.
     """
 
@@ -35,7 +40,7 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which tasks of a set."""
+    """Which tasks of a set: the first `count` of a split (none: as many as the set gives), drawn with `seed`."""
 
     count: int | None = None
     split: str = "train"
@@ -48,37 +53,79 @@ def read_run(path: str | Path) -> RunConfig:
     for field, lowest in (("rollouts", 1), ("concurrency", 1), ("retries", 0)):
         if getattr(config, field) < lowest:
             raise ConfigError(f"{path}: {field} must be at least {lowest}", path=f"$.{field}")
-    for field, example in (
-        ("agents", '[[agents]]\nkind = "loop"'),
-        ("task_sets", '[[task_sets]]\npath = "tasks.toml"'),
-    ):
+    for field in ("agents", "task_sets"):
         if not getattr(config, field):
             raise ConfigError(f"{path}: there are no {field}", path=f"$.{field}", hint=f"Add a table [[{field}]]")
     if config.name is not None:
-        check_id(config.name, f"{path}: name")
+        check_id(config.name, "$.name")
     return config
 
 
+async def run_from_config(
+    client: FactoryClient, config: RunConfig, folder: Path, *, progress: RunProgress | None = None
+) -> RunReport:
+    """Run a configuration whose paths start at `folder`."""
+    return await run_rollouts(
+        client,
+        work_of(config, folder),
+        agents_of(config, folder),
+        name=config.name or new_id("run"),
+        model=config.model,
+        rollouts=config.rollouts,
+        concurrency=config.concurrency,
+        retries=config.retries,
+        channel=config.channel,
+        sampling=config.sampling,
+        resume=config.name is not None,
+        progress=progress,
+    )
+
+
 def agents_of(config: RunConfig, folder: Path) -> list[Agent]:
-    """The agents; a table's other fields go over those of its `path`."""
+    """The agents, each with a name of its own."""
     agents: list[Agent] = []
     for number, table in enumerate(config.agents):
-        source, fields = definition(table, folder, f"agents[{number}]")
+        source, fields, _ = definition(table, folder, f"agents[{number}]")
         agents.append(agent_from(fields, source))
-    names = [agent.name for agent in agents]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two agents are called {name!r}", path="$.agents", hint="Give each a name of its own")
+    check_different([agent.name for agent in agents], "agents")
     return agents
 
 
-def definition(table: Mapping[str, Any], folder: Path, place: str) -> tuple[str, dict[str, Any]]:
-    """Where a definition stands, and its fields: those of the file at `path`, with the table's own over them."""
+def work_of(config: RunConfig, folder: Path) -> list[tuple[TaskSet, list[Task]]]:
+    """The task sets, each with the tasks to do."""
+    work: list[tuple[TaskSet, list[Task]]] = []
+    for number, table in enumerate(config.task_sets):
+        source, fields, home = definition(table, folder, f"task_sets[{number}]")
+        chosen = {name: fields.pop(name) for name in Selection.__struct_fields__ if name in fields}
+        selection = convert(chosen, Selection, source)
+        if selection.count is not None and selection.count < 1:
+            raise ConfigError(f"{source}: count must be at least 1, not {selection.count}", path="$.count")
+        task_set = task_set_from(fields, source, home)
+        tasks = task_set.tasks(selection.count, split=selection.split, seed=selection.seed)
+        if not tasks:
+            raise ConfigError(f"{source}: there are no tasks of split {selection.split}", path="$.split")
+        work.append((task_set, tasks))
+    check_different([task_set.name for task_set, _ in work], "task_sets")
+    return work
+
+
+def definition(table: Mapping[str, Any], folder: Path, place: str) -> tuple[str, dict[str, Any], Path]:
+    """Where a definition stands, its fields, and the folder that its own paths start at.
+
+    With a `path`, the fields are those of that file, with the table's own over them.
+    """
     fields = dict(table)
     path = fields.pop("path", None)
     if path is None:
-        return place, fields
+        return place, fields, folder
     if not isinstance(path, str):
-        raise ConfigError(f"path is {path!r}, which is no text", path=f"$.{place}.path")
+        raise ConfigError(f"{place}: path is {path!r}, which is no text", path="$.path")
     file = folder / path
-    return str(file), {"name": file.stem, **read_toml(file), **fields}
+    return str(file), {"name": file.stem, **read_toml(file), **fields}, file.parent
+
+
+def check_different(names: list[str], what: str) -> None:
+    """ConfigError where two of `names` are the same: their results could not be told apart."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two of the {what} are called {name!r}", path=f"$.{what}", hint="Set name in one")

@@ -26,7 +26,7 @@ from agentworld.agents.ports import FactoryClient
 from agentworld.agents.progress import RunProgress, Silent
 from agentworld.agents.report import RolloutResult, RunReport, build_report
 from agentworld.records import Sampling, Trajectory
-from agentworld.tasks import Task, TaskSet
+from agentworld.tasks.base import Task, TaskSet
 
 FIRST_RETRY_PAUSE = 0.25
 LONGEST_RETRY_PAUSE = 8.0
@@ -58,7 +58,8 @@ async def run_rollouts(
     """
     began = time.monotonic()
     progress = progress or Silent()
-    todo, results = plan_rollouts(name, work, agents, rollouts), []
+    todo = plan_rollouts(name, work, agents, rollouts)
+    results: list[RolloutResult] = []
     if resume:
         todo, results = await leave_out_complete(client, todo)
     progress.start(name, len(todo) + len(results), len(results))

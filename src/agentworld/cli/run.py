@@ -36,13 +36,15 @@ def run(
 ) -> int:
     """Run agents over tasks: rollouts, groups, concurrency, retries, progress.
 
-    Ends with 1 where a rollout has no usable trajectory, and with 130 after Ctrl-C; running the same name again goes on.
+    Ends with 1 where a rollout has no usable trajectory, and with 130 after Ctrl-C; the same name again goes on.
     """
     import msgspec
 
     from agentworld.agents.run_config import read_run
 
     settings = read_run(config)
+    # Checkers, environments and task sets of the user are modules beside the configuration.
+    sys.path.insert(0, str(config.parent.resolve()))
     changes = {"url": url, "name": name, "channel": channel}
     settings = msgspec.structs.replace(settings, **{field: value for field, value in changes.items() if value})
     try:
