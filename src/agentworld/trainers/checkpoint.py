@@ -1,0 +1,107 @@
+"""Checkpoints on disk: weights, optimizer, and which batches went into them.
+
+A checkpoint is a folder `checkpoint-NNNNNN` that appears whole, by rename after fsync, or not at all. The batches are
+acknowledged after that, so after a crash the pool's state follows from the newest folder (see Pool.resume).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentworld.errors import ConfigError
+
+_NAME = re.compile(r"checkpoint-(\d{6,})")
+# Ids of applied batches that a checkpoint carries: more than a trainer can hold leases on.
+APPLIED_KEPT = 256
+
+
+class CheckpointRecord(msgspec.Struct, kw_only=True):
+    """`updates`: optimizer updates so far. `applied`: ids of the batches in these weights, newest last.
+
+    `version`, `run`: the policy that these weights are published as. `extra`: the caller's own.
+    """
+
+    updates: int
+    version: int
+    run: str
+    method: str
+    applied: list[str] = []
+    extra: dict[str, Any] = {}
+
+
+def save_checkpoint(folder: Path, model: Any, optimizer: Any, record: CheckpointRecord, *, keep: int = 2) -> Path:
+    """Write the next checkpoint under `folder` and drop all but the newest `keep`; returns its path."""
+    import torch
+    from safetensors.torch import save_model
+
+    folder.mkdir(parents=True, exist_ok=True)
+    existing = _numbered(folder)
+    number = existing[-1][0] + 1 if existing else 1
+    final = folder / f"checkpoint-{number:06d}"
+    partial = folder / f".partial-{number:06d}"
+    if partial.exists():
+        shutil.rmtree(partial)
+    partial.mkdir()
+    save_model(model, str(partial / "model.safetensors"), metadata={"format": "pt"})
+    torch.save(optimizer.state_dict(), partial / "optimizer.pt")
+    record.applied = record.applied[-APPLIED_KEPT:]
+    (partial / "trainer.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
+    for path in (*partial.iterdir(), partial):
+        _sync(path)
+    partial.rename(final)
+    _sync(folder)
+    for _, old in existing[: max(0, len(existing) + 1 - keep)]:
+        shutil.rmtree(old)
+    return final
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint under `folder`, None where there is none."""
+    existing = _numbered(folder) if folder.is_dir() else []
+    return existing[-1][1] if existing else None
+
+
+def read_record(checkpoint: Path) -> CheckpointRecord:
+    """What the checkpoint says of itself."""
+    try:
+        return msgspec.json.decode((checkpoint / "trainer.json").read_bytes(), type=CheckpointRecord)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{checkpoint} is not a checkpoint of the trainer: {error}") from None
+
+
+def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any) -> CheckpointRecord:
+    """Load weights and optimizer state in place; returns the record. ConfigError where they do not fit the model."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_model
+
+    record = read_record(checkpoint)
+    try:
+        load_model(model, str(checkpoint / "model.safetensors"))
+        optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
+    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as error:
+        raise ConfigError(f"{checkpoint} does not fit this model: {str(error).splitlines()[0]}") from None
+    return record
+
+
+def _numbered(folder: Path) -> list[tuple[int, Path]]:
+    found = []
+    for path in folder.iterdir():
+        match = _NAME.fullmatch(path.name)
+        if match and path.is_dir():
+            found.append((int(match.group(1)), path))
+    return sorted(found)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,239 @@
+"""The reference trainer: one device, supervised fine-tuning and GRPO on batches from a pool.
+
+It proves the data and serves small jobs. It leaves out: several devices, mixed precision, adapters on weights, merged
+trees.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from agentworld.errors import AgentWorldError
+from agentworld.pool.protocol import Consumer
+from agentworld.records import Batch, BatchSpec
+from agentworld.trainers.checkpoint import (
+    CheckpointRecord,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from agentworld.trainers.losses import clipped_policy_loss, imitation_loss, token_logprobs
+from agentworld.trainers.minibatches import MicroBatch, micro_batches, plan_updates
+from agentworld.trainers.rows import Row, imitation_rows, policy_gradient_rows
+from agentworld.trainers.settings import TrainSettings
+
+Progress = Callable[[int, int, dict[str, float]], None]
+
+
+class BatchMetrics(msgspec.Struct, kw_only=True):
+    """What one batch did. Losses and norms are means over its updates; `reward` is null for imitation."""
+
+    batch_id: str
+    trajectories: int
+    rows: int
+    tokens: int
+    updates: int
+    loss: float
+    gradient_norm: float
+    clipped: float
+    kl: float
+    reward: float | None
+    seconds: float
+
+
+class Trainer:
+    """Trains `model` (a transformers causal language model) in place.
+
+    `folder`: where checkpoints go; `resume()` loads the newest. `record.applied` holds the ids of the batches that
+    the weights contain.
+    """
+
+    def __init__(self, model: Any, settings: TrainSettings, folder: Path, *, version: int = 0, run: str = "default"):
+        import torch
+
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        self.model = model
+        self.settings = settings
+        self.folder = folder
+        self.optimizer = build_optimizer(model, settings)
+        self.record = CheckpointRecord(updates=0, version=version, run=run, method=settings.method)
+
+    def resume(self) -> bool:
+        """Load the newest checkpoint; False where there is none."""
+        newest = latest_checkpoint(self.folder)
+        if newest is None:
+            return False
+        self.record = load_checkpoint(newest, self.model, self.optimizer)
+        return True
+
+    def save(self) -> Path:
+        """Write a checkpoint; only after this may its batches be acknowledged."""
+        return save_checkpoint(self.folder, self.model, self.optimizer, self.record)
+
+    def rows(self, batch: Batch) -> tuple[list[Row], float | None]:
+        """The batch as rows that have something to teach, and its mean reward."""
+        if self.settings.method == "sft":
+            return imitation_rows(batch), None
+        rows, rewards = policy_gradient_rows(
+            batch, divide_by_std=self.settings.divide_by_std, step_credit=self.settings.step_credit
+        )
+        return [row for row in rows if np.any(row.advantages)], float(rewards.mean())
+
+    def train_batch(self, batch: Batch, progress: Progress | None = None) -> BatchMetrics:
+        """Update the weights on one batch and note it as applied. `progress(done, total, figures)` hears each update.
+
+        A batch whose groups are all of equal reward has nothing to teach a group-relative method: no update is made,
+        and it counts as applied.
+        """
+        began = time.monotonic()
+        rows, reward = self.rows(batch)
+        settings = self.settings
+        generator = np.random.default_rng([settings.seed, self.record.updates])
+        plan = plan_updates(
+            rows, epochs=settings.epochs, rows_per_update=settings.rows_per_update, generator=generator
+        ) if rows else []  # fmt: skip
+        self.model.train()
+        figures: list[dict[str, float]] = []
+        for number, chosen in enumerate(plan):
+            self._set_learning_rate(number / len(plan))
+            figures.append(self._update(chosen))
+            self.record.updates += 1
+            if progress is not None:
+                progress(number + 1, len(plan), figures[-1])
+        self.model.eval()
+        self.record.applied.append(batch.batch_id)
+        self.record.version += 1
+        return BatchMetrics(
+            batch_id=batch.batch_id,
+            trajectories=sum(len(item.trajectories) for item in batch.items),
+            rows=len(rows),
+            tokens=sum(row.trained for row in rows),
+            updates=len(plan),
+            reward=reward,
+            seconds=time.monotonic() - began,
+            **{name: _mean([each[name] for each in figures]) for name in ("loss", "gradient_norm", "clipped", "kl")},
+        )
+
+    def run(
+        self,
+        consumer: Consumer,
+        spec: BatchSpec,
+        *,
+        batches: int,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        published: Callable[[Path, CheckpointRecord], None] | None = None,
+    ) -> Iterator[BatchMetrics]:
+        """Lease, train, checkpoint, acknowledge, publish; `batches` times, or until none came for `timeout` seconds.
+
+        After a crash at any point, call `resume()` and this again: what the newest checkpoint contains is acknowledged,
+        the rest comes back, so each batch has its effect once. `published` hears of each checkpoint.
+        """
+        consumer.resume(self.record.applied)
+        if batches <= 0:
+            return
+        for done, leased in enumerate(consumer.stream(spec, timeout=timeout), start=1):
+            try:
+                metrics = self.train_batch(leased.batch, _extending(leased, spec, progress))
+            except AgentWorldError:
+                leased.release()
+                raise
+            checkpoint = self.save()
+            leased.ack()
+            if published is not None:
+                published(checkpoint, self.record)
+            yield metrics
+            if done >= batches:
+                return
+
+    def _update(self, rows: Sequence[Row]) -> dict[str, float]:
+        import torch
+
+        settings = self.settings
+        self.optimizer.zero_grad(set_to_none=True)
+        figures = {"loss": 0.0, "clipped": 0.0, "kl": 0.0}
+        for micro in micro_batches(rows, tokens=settings.micro_tokens, aggregation=settings.aggregation):
+            loss, clipped, kl, weight = self._loss(micro)
+            loss.backward()
+            figures["loss"] += float(loss.detach())
+            figures["clipped"] += clipped * weight
+            figures["kl"] += kl * weight
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_norm)
+        if not math.isfinite(float(norm)):
+            raise AgentWorldError(
+                "the gradient is not finite; the weights are as before this update",
+                hint="Lower learning_rate, or look for broken log-probabilities in the batch",
+            )
+        self.optimizer.step()
+        return {**figures, "gradient_norm": float(norm)}
+
+    def _loss(self, micro: MicroBatch) -> tuple[Any, float, float, float]:
+        import torch
+
+        device = next(self.model.parameters()).device
+        selected = torch.from_numpy(micro.mask).to(device)
+        chosen = selected[:, 1:]
+
+        def flat(values: Any) -> torch.Tensor:
+            return torch.from_numpy(values).to(device)[:, 1:][chosen]
+
+        weights = flat(micro.weights)
+        temperatures = torch.from_numpy(micro.temperatures).to(device)
+        logprobs = token_logprobs(self.model, torch.from_numpy(micro.ids).to(device), selected, temperatures)
+        weight = float(weights.sum())
+        if self.settings.method == "sft":
+            return imitation_loss(logprobs, weights), 0.0, 0.0, weight
+        loss = clipped_policy_loss(
+            logprobs,
+            flat(micro.logprobs),
+            flat(micro.advantages),
+            weights,
+            clip_low=self.settings.clip_low,
+            clip_high=self.settings.clip_high,
+        )
+        return loss.loss, loss.clipped, loss.kl, weight
+
+    def _set_learning_rate(self, part: float) -> None:
+        settings = self.settings
+        factor = min(1.0, (self.record.updates + 1) / settings.warmup) if settings.warmup else 1.0
+        if settings.schedule == "cosine":
+            factor *= 0.05 + 0.95 * 0.5 * (1.0 + math.cos(math.pi * part))
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.learning_rate * factor
+
+
+def build_optimizer(model: Any, settings: TrainSettings) -> Any:
+    """AdamW; vectors (norms, biases) are not decayed."""
+    import torch
+
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        lr=settings.learning_rate,
+        betas=(settings.beta1, settings.beta2),
+    )
+
+
+def _extending(leased: Any, spec: BatchSpec, progress: Progress | None) -> Progress:
+    """Pass progress on, and move the lease's deadline while training goes on."""
+
+    def hear(done: int, total: int, figures: dict[str, float]) -> None:
+        if leased.deadline - time.time() < spec.lease_seconds / 2:
+            leased.extend(spec.lease_seconds)
+        if progress is not None:
+            progress(done, total, figures)
+
+    return hear
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0

@@ -1,0 +1,177 @@
+"""From a batch to training rows: one sequence for each chain of steps that extend one another. Pure numpy.
+
+The steps of a run whose prompt is the whole sequence before it, id for id, become one row with the sampled tokens
+marked, so that shared context is computed once. Where a prompt breaks the chain a new row begins, whose prompt is not
+trained on again: every sampled token of a batch is trained on exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from agentworld.credit import StepCredit, group_relative, spread
+from agentworld.errors import InvalidRequestError
+from agentworld.records import Batch, BatchTrajectory, Sampling, Step
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence of L tokens.
+
+    `ids` int64 [L]. `mask` bool [L]: sampled by the policy and trained on. `logprobs` float32 [L]: the log-probability
+    under the policy that sampled the token, 0 outside the mask. `advantages` float32 [L], 0 outside the mask.
+    `temperature`: what the logits are divided by to come into the space of `logprobs`. `trajectory_tokens`: trained
+    tokens of all rows of the trajectory, the denominator of means over a trajectory.
+    """
+
+    trajectory_id: str
+    ids: npt.NDArray[np.int64]
+    mask: npt.NDArray[np.bool_]
+    logprobs: npt.NDArray[np.float32]
+    advantages: npt.NDArray[np.float32]
+    temperature: float = 1.0
+    trajectory_tokens: int = 0
+    step_ids: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def trained(self) -> int:
+        """Tokens that are trained on."""
+        return int(self.mask.sum())
+
+
+def imitation_rows(batch: Batch) -> list[Row]:
+    """Rows for supervised fine-tuning: the sampled tokens of every trajectory, advantages of 1, any space."""
+    rows: list[Row] = []
+    for item in batch.items:
+        for member in item.trajectories:
+            rows.extend(chain_rows(member, np.ones(len(member.steps)), behaviour=False))
+    return rows
+
+
+def policy_gradient_rows(
+    batch: Batch, *, divide_by_std: bool = True, step_credit: StepCredit = "uniform"
+) -> tuple[list[Row], npt.NDArray[np.float64]]:
+    """Rows with group-relative advantages, and the rewards of the trajectories, shape [trajectories].
+
+    Raises InvalidRequestError where a trajectory has no reward, or a step lacks ids or log-probabilities of a space
+    that the trainer can recompute.
+    """
+    members: list[BatchTrajectory] = []
+    groups: list[str] = []
+    for item in batch.items:
+        members.extend(item.trajectories)
+        groups.extend([item.key] * len(item.trajectories))
+    rewards = []
+    for member in members:
+        reward = member.trajectory.reward
+        if reward is None:
+            raise InvalidRequestError(
+                f"trajectory {member.trajectory.trajectory_id} has no reward",
+                hint="Absent is not zero: reward it first",
+            )
+        rewards.append(reward)
+    advantages = group_relative(rewards, groups, divide_by_std=divide_by_std)
+    rows: list[Row] = []
+    for member, advantage in zip(members, advantages, strict=True):
+        rows.extend(chain_rows(member, spread(float(advantage), len(member.steps), step_credit), behaviour=True))
+    return rows, np.asarray(rewards, dtype=np.float64)
+
+
+def chain_rows(member: BatchTrajectory, credits: npt.NDArray[np.float64], *, behaviour: bool) -> list[Row]:
+    """The rows of one trajectory; `credits` float64 [steps]. `behaviour`: whether log-probabilities are needed."""
+    rows: list[Row] = []
+    for step, credit in zip(member.steps, credits, strict=True):
+        rows_step(rows, step, float(credit), behaviour)
+    total = sum(row.trained for row in rows)
+    for row in rows:
+        row.trajectory_tokens = total
+    return [row for row in rows if row.trained]
+
+
+def rows_step(rows: list[Row], step: Step, credit: float, behaviour: bool) -> None:
+    """Add one step: to the row that its prompt extends, else as a new row."""
+    if not step.prompt_ids or not step.response_ids:
+        raise InvalidRequestError(f"step {step.step_id} has no token ids", hint="Train on steps with ids only")
+    temperature = recomputable_temperature(step) if behaviour else 1.0
+    prompt = np.asarray(step.prompt_ids, dtype=np.int64)
+    reply = np.asarray(step.response_ids, dtype=np.int64)
+    mask = np.ones(len(reply), dtype=np.bool_) if step.response_mask is None else np.asarray(step.response_mask) > 0
+    logprobs = behaviour_logprobs(step, mask) if behaviour else np.zeros(len(reply), dtype=np.float32)
+    row = longest_prefix(rows, prompt, temperature)
+    if row is None:
+        row = Row(step.trajectory_id, *(np.zeros(0, kind) for kind in ("int64", "bool", "float32", "float32")))  # type: ignore[arg-type]
+        row.temperature = temperature
+        rows.append(row)
+    between = len(prompt) - len(row)
+    row.ids = np.concatenate([row.ids, prompt[len(row) :], reply])
+    row.mask = np.concatenate([row.mask, np.zeros(between, np.bool_), mask])
+    row.logprobs = np.concatenate([row.logprobs, np.zeros(between, np.float32), logprobs])
+    advantages = np.where(mask, np.float32(credit), np.float32(0.0))
+    row.advantages = np.concatenate([row.advantages, np.zeros(between, np.float32), advantages])
+    row.step_ids.append(step.step_id)
+
+
+def longest_prefix(rows: Sequence[Row], prompt: npt.NDArray[np.int64], temperature: float) -> Row | None:
+    """The longest row that the prompt begins with."""
+    found: Row | None = None
+    for row in rows:
+        if (
+            row.temperature == temperature
+            and len(row) <= len(prompt)
+            and (found is None or len(row) > len(found))
+            and np.array_equal(prompt[: len(row)], row.ids)
+        ):
+            found = row
+    return found
+
+
+def behaviour_logprobs(step: Step, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """The recorded log-probabilities, 0 outside the mask; refused where a trained token has none."""
+    if step.response_logprobs is None:
+        raise InvalidRequestError(f"step {step.step_id} has no log-probabilities", hint="Policy gradients need them")
+    values = np.asarray([np.nan if value is None else value for value in step.response_logprobs], dtype=np.float32)
+    missing = int((np.isnan(values) & mask).sum())
+    if missing:
+        raise InvalidRequestError(f"step {step.step_id} lacks the log-probability of {missing} sampled tokens")
+    return np.where(mask, values, np.float32(0.0))
+
+
+def recomputable_temperature(step: Step) -> float:
+    """What to divide the logits by to compute in the step's log-probability space: 1 for raw, else its temperature.
+
+    A space after truncation or penalties cannot be recomputed from logits alone, and mixing spaces would give ratios
+    that mean nothing, so it is refused.
+    """
+    if step.logprob_space == "raw":
+        return 1.0
+    if step.logprob_space not in ("temperature", "processed"):
+        raise InvalidRequestError(f"step {step.step_id} does not say in which space its log-probabilities are")
+    sampling = step.sampling or Sampling()
+    temperature = 1.0 if sampling.temperature is None else sampling.temperature
+    changed = [
+        name
+        for name, neutral in (
+            ("top_p", (None, 1, 1.0)),
+            ("top_k", (None, 0, -1)),
+            ("min_p", (None, 0, 0.0)),
+            ("presence_penalty", (None, 0, 0.0)),
+            ("frequency_penalty", (None, 0, 0.0)),
+            ("repetition_penalty", (None, 1, 1.0)),
+            ("logit_bias", (None, {})),
+        )
+        if getattr(sampling, name) not in neutral
+    ]
+    if step.logprob_space == "processed" and (changed or temperature <= 0):
+        why = ", ".join(changed) or "temperature 0"
+        raise InvalidRequestError(
+            f"step {step.step_id} has log-probabilities after {why}, which the trainer cannot recompute",
+            hint="Sample with temperature alone, or have the engine report raw log-probabilities",
+        )
+    return temperature
