@@ -15,7 +15,7 @@ import msgspec
 
 from agentworld.errors import ConfigError
 from agentworld.records import Message, digest
-from agentworld.tasks.answers import AnswerPlace, Comparison, comparison, extract_answer
+from agentworld.rewards.answers import AnswerPlace, Comparison, comparison, extract_answer
 from agentworld.tasks.base import Environment, Score, Split, Task
 
 MakeEnvironment = Callable[[Task], Environment | None]

@@ -18,7 +18,7 @@ from typing import Any
 from agentworld.engines.builtin.pocket_tokenizer import ARITHMETIC_QUESTION, CONVERSION_QUESTION
 from agentworld.errors import ConfigError
 from agentworld.records import Message, digest
-from agentworld.tasks.answers import extract_answer
+from agentworld.rewards.answers import extract_answer
 from agentworld.tasks.base import Environment, Score, Split, Task
 from agentworld.tasks.environments import Calculator, Converter
 
