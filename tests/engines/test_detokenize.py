@@ -4,16 +4,29 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 
 from agentworld.engines.detokenize import StopStrings, TextStream
-from agentworld.engines.tokenizer import TokenizerAdapter, byte_tokenizer
+from agentworld.engines.tokenizer import TokenizerAdapter, byte_tokenizer, load_tokenizer
 
 TOKENIZER = byte_tokenizer()
+POCKET = load_tokenizer("pocket")
 
 
-@given(st.lists(st.one_of(st.integers(0, 264), st.sampled_from(list("é😀\n".encode()))), max_size=40))
-def test_pieces_join_to_the_whole_text(ids):
-    stream = TextStream(TOKENIZER)
+@given(
+    st.sampled_from([TOKENIZER, POCKET]),
+    st.lists(st.one_of(st.integers(0, 639), st.sampled_from(list("é😀\n".encode()))), max_size=40),
+    st.booleans(),
+)
+def test_pieces_join_to_the_whole_text(tokenizer, ids, skip):
+    stream = TextStream(tokenizer, skip)
     pieces = [stream.feed([token_id]) for token_id in ids]
-    assert "".join(pieces) + stream.finish() == TOKENIZER.decode(ids, skip_special_tokens=True)
+    assert "".join(pieces) + stream.finish() == tokenizer.decode(ids, skip_special_tokens=skip)
+
+
+def test_an_added_token_that_spells_bytes_is_bytes():
+    backend = byte_tokenizer().backend
+    backend.add_tokens(["é", "é é"])
+    tokenizer = TokenizerAdapter(backend)
+    for token_id in (265, 266):
+        assert tokenizer.token_bytes(token_id).decode("utf-8", "replace") == tokenizer.decode([token_id])
 
 
 def test_an_unfinished_character_is_held_back():

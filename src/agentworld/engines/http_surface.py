@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 import msgspec
 from aiohttp import web
 
-from agentworld.engines.chat_format import ChatFormat
-from agentworld.engines.replies import Choice, Envelope, Tokens, reply_body, usage
+from agentworld.engines.backend import Backend, DropConnection, Job, RawReply, Wire
+from agentworld.engines.replies import Choice, Envelope, reply_body, usage
 from agentworld.engines.reply_stream import ChoiceStream
 from agentworld.engines.surface import GenerationRequest, openai_error, parse_request, resolve_max_tokens
 from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundError
@@ -25,84 +25,6 @@ from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundErro
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Policy(msgspec.Struct, frozen=True):
-    """Which weights are being served."""
-
-    version: int = 0
-    run: str | None = None
-    path: str | None = None
-
-
-class Job(msgspec.Struct, kw_only=True):
-    """One call on its way through a backend. Choice `i` belongs to prompt `i // n`."""
-
-    id: str
-    request: GenerationRequest
-    body: dict[str, Any]
-    prompts: list[list[int]]
-    max_tokens: list[int]
-    cached_tokens: int = 0
-    """Prompt tokens whose computation was reused; a backend fills it in."""
-
-
-class Wire:
-    """How bodies and chunks become bytes. A fake may write them in other, broken ways."""
-
-    def body(self, body: dict[str, Any]) -> bytes:
-        """A plain reply."""
-        return _encode(body)
-
-    def chunk(self, chunk: dict[str, Any]) -> list[bytes]:
-        """One stream chunk, as pieces that are sent one by one."""
-        return [b"data: " + _encode(chunk) + b"\n\n"]
-
-    def end(self) -> list[bytes]:
-        """The end of a stream."""
-        return [b"data: [DONE]\n\n"]
-
-
-class DropConnection(Exception):
-    """Raised by a wire: close the connection without another byte."""
-
-
-class RawReply(Exception):
-    """Raised by a backend: answer with exactly this."""
-
-    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        super().__init__(f"HTTP {status}")
-        self.status = status
-        self.body = body
-        self.headers = {"Content-Type": "application/json", **(headers or {})}
-
-
-class Backend(Protocol):
-    """What produces tokens behind the routes."""
-
-    model: str
-    root: str
-    max_model_len: int
-    chat: ChatFormat
-
-    @property
-    def policy(self) -> Policy: ...
-
-    def logprobs_mode(self, request: GenerationRequest) -> str:
-        """The log-probability space that this request gets."""
-        ...
-
-    def generate(self, job: Job) -> AsyncGenerator[list[Tokens], None]:
-        """Tokens of all choices of a job, in the order sampled. Closing the iterator cancels what is left."""
-        ...
-
-    def wire(self, job: Job) -> Wire:
-        """How to write this job's reply. Asked once, when its first tokens are there."""
-        ...
-
-    async def reload(self, path: str, version: int, run: str | None) -> Policy:
-        """Serve other weights from the next token on."""
-        ...
 
 
 class TokenLog:
@@ -217,7 +139,7 @@ class EngineApp:
         if request.kind == "chat":
             return [chat.render(request.messages, request.tools, request.template)]
         out = [chat.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt) for prompt in request.prompts]
-        size = chat.tokenizer.vocab_size
+        size = self.backend.vocab_size
         for prompt in out:
             if any(token_id >= size for token_id in prompt):
                 raise InvalidRequestError(f"a token id is outside the vocabulary of {size}", path="prompt")

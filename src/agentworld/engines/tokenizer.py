@@ -78,7 +78,7 @@ class TokenizerAdapter:
         added = tokenizer.get_added_tokens_decoder()
         self.special_ids: frozenset[int] = frozenset(i for i, token in added.items() if token.special)
         self.all_special_tokens: list[str] = [added[i].content for i in sorted(self.special_ids)]
-        self._added: dict[int, str] = {i: token.content for i, token in added.items()}
+        self._added = frozenset(added)
         self._bytes: dict[int, bytes] = {}
 
     @property
@@ -150,15 +150,15 @@ class TokenizerAdapter:
         return known
 
     def _bytes_of(self, token_id: int) -> bytes:
-        added = self._added.get(token_id)
-        if added is not None:
-            return added.encode()
         token = self.backend.id_to_token(token_id)
         if token is None:
             return b""
-        if self.is_byte_level and all(character in _BYTE_OF for character in token):
+        if not self.is_byte_level:
+            return token.encode() if token_id in self._added else self.decode([token_id]).encode()
+        # The decoder's own rule, added tokens included: bytes where every character stands for one, else text.
+        if all(character in _BYTE_OF for character in token):
             return bytes(_BYTE_OF[character] for character in token)
-        return self.decode([token_id]).encode()
+        return str(token).encode()
 
     def apply_chat_template(
         self,

@@ -23,17 +23,10 @@ from typing import Any, cast
 
 import msgspec
 
+from agentworld.engines.backend import Job, Policy, RawReply, Wire
 from agentworld.engines.chat_format import ChatFormat
 from agentworld.engines.detokenize import StopStrings, TextStream
-from agentworld.engines.http_surface import (
-    EngineApp,
-    Job,
-    Policy,
-    RawReply,
-    Server,
-    Wire,
-    serve_until_signal,
-)
+from agentworld.engines.http_surface import EngineApp, Server, serve_until_signal
 from agentworld.engines.replies import Tokens, Tops
 from agentworld.engines.surface import GenerationRequest
 from agentworld.engines.tokenizer import TokenizerAdapter, byte_tokenizer, load_tokenizer
@@ -120,6 +113,7 @@ class ScriptedEngine:
         self.root = "scripted"
         self.max_model_len = max_model_len
         self.tokenizer = tokenizer or byte_tokenizer()
+        self.vocab_size = self.tokenizer.vocab_size
         self.chat = ChatFormat(self.tokenizer)
         self.requests: list[RecordedCall] = []
         self._policy = Policy(version=version)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.engines.http_surface import DropConnection, Wire
+from agentworld.engines.backend import DropConnection, Wire
 
 
 class WireFaults(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """The engine as a process of its own, and its start-up errors."""
 
 import json
-import signal
 import subprocess
 import sys
 from urllib.error import URLError
@@ -62,15 +61,6 @@ def test_what_is_wrong_is_one_line(arguments, message, model_directory, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_sigterm_ends_it_cleanly(model_directory):
-    command = [sys.executable, "-m", "agentworld.engines.builtin", "--model", str(model_directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as engine:
-        assert engine.stdout.readline().startswith("http://127.0.0.1:")
-        engine.send_signal(signal.SIGTERM)
-        assert engine.wait(timeout=30) == 0
-        assert engine.stderr.read() == ""
 
 
 def test_converted_models_lie_where_the_environment_says(monkeypatch, tmp_path):

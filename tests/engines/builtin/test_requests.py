@@ -1,5 +1,6 @@
 """Where replies end, what is refused, what happens when a client leaves."""
 
+import asyncio
 import json
 
 import pytest
@@ -93,7 +94,8 @@ async def test_what_is_not_a_json_object_is_refused(client, raw):
         assert (await reply.json())["error"]["type"] == "invalid_request_error"
 
 
-async def test_a_client_that_leaves_frees_its_row(client):
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_its_row(client, stream):
     runner = client.engine._runner
     held = []
     step = runner._step
@@ -107,17 +109,21 @@ async def test_a_client_that_leaves_frees_its_row(client):
             step(*arguments)
 
     runner._step = slow_once_alone
-    body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "stream": True}
-    async with client.session.post(client.url + "/v1/completions", json=body) as reply:
-        await reply.content.readline()
-        reply.close()
+    body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "stream": stream}
+    call = asyncio.ensure_future(client.session.post(client.url + "/v1/completions", json=body))
+    await until(lambda: held and (call.done() or not stream))
+    if stream:
+        await (await call).content.readline()
+        (await call).close()
+    else:
+        call.cancel()
     await until(lambda: not runner._rows)
     runner._step = step
     assert max(held) == 1
-    await until(lambda: client.logged())
+    await until(lambda: client.log.read_bytes().endswith(b"\n"))
     (line,) = client.logged()
     assert line["finish_reason"] == "abort"
-    assert line["token_ids"]
+    assert bool(line["token_ids"]) == stream
     assert (await client({"prompt": "x", "max_tokens": 2}))["usage"]["completion_tokens"] == 2
 
 

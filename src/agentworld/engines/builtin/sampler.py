@@ -83,28 +83,43 @@ def process(logits: torch.Tensor, rows: Sequence[RowSampler]) -> torch.Tensor:
         scale = torch.tensor(temperatures, dtype=logits.dtype, device=logits.device)
         logits = logits / scale[:, None]
     cut = [index for index, row in enumerate(rows) if row.cuts]
-    if cut:
-        logits = logits.clone() if all(t == 1.0 for t in temperatures) else logits
-        for index in cut:
-            logits[index] = _cut(logits[index], rows[index].sampling)
+    if len(cut) == len(rows):
+        logits = _cut(logits, [row.sampling for row in rows])
+    elif cut:
+        places = torch.tensor(cut, device=logits.device)
+        kept = _cut(logits[places], [rows[index].sampling for index in cut])
+        logits = logits.index_copy(0, places, kept)
     return torch.log_softmax(logits, dim=-1)
 
 
-def _cut(logits: torch.Tensor, given: Sampling) -> torch.Tensor:
-    """Remove what min-p, top-k and top-p leave out of one row `[vocabulary]`."""
-    if given.min_p > 0.0:
+def _cut(logits: torch.Tensor, given: Sequence[Sampling]) -> torch.Tensor:
+    """Remove what min-p, top-k and top-p leave out of each row of `[rows, vocabulary]`."""
+
+    def column(values: list[float]) -> torch.Tensor:
+        return torch.tensor(values, dtype=logits.dtype, device=logits.device)[:, None]
+
+    size = logits.shape[-1]
+    if any(row.min_p > 0.0 for row in given):
         probabilities = torch.softmax(logits, dim=-1)
-        logits = logits.masked_fill(probabilities < given.min_p * probabilities.max(), -torch.inf)
-    if 0 < given.top_k < logits.shape[-1]:
-        least = torch.topk(logits, given.top_k).values[-1]
-        logits = logits.masked_fill(logits < least, -torch.inf)
-    if given.top_p < 1.0:
-        ordered, order = torch.sort(logits, descending=True, stable=True)
-        probabilities = torch.softmax(ordered, dim=-1)
-        before = probabilities.cumsum(-1) - probabilities
-        gone = before >= given.top_p
-        gone[0] = False
-        logits = logits.masked_fill(torch.zeros_like(gone).scatter(0, order, gone), -torch.inf)
+        least = column([row.min_p for row in given]) * probabilities.amax(dim=-1, keepdim=True)
+        logits = logits.masked_fill(probabilities < least, -torch.inf)
+    counts = [min(row.top_k, size) or size for row in given]
+    if any(row.top_p < 1.0 for row in given):
+        ordered, order = torch.sort(logits, dim=-1, descending=True, stable=True)
+    elif min(counts) < size:
+        ordered = torch.topk(logits, max(count for count in counts if count < size), dim=-1).values
+    if min(counts) < size:
+        last = torch.tensor([min(count, ordered.shape[-1]) - 1 for count in counts], device=logits.device)
+        lowest = ordered.gather(1, last[:, None])
+        lowest = lowest.masked_fill(column([float(count == size) for count in counts]) > 0, -torch.inf)
+        logits = logits.masked_fill(logits < lowest, -torch.inf)
+    if any(row.top_p < 1.0 for row in given):
+        probabilities = torch.softmax(logits.gather(1, order), dim=-1)
+        before = probabilities.cumsum(dim=-1) - probabilities
+        share = column([row.top_p for row in given])
+        gone = (before >= share) & (share < 1.0)
+        gone[:, 0] = False
+        logits = logits.masked_fill(torch.zeros_like(gone).scatter(1, order, gone), -torch.inf)
     return logits
 
 

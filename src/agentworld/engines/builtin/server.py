@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 import torch
 
+from agentworld.engines.backend import Job, Policy, Wire
 from agentworld.engines.builtin.models import LoadedModel, install_weights, open_model, read_weights
 from agentworld.engines.builtin.runner import Runner, Sequence
 from agentworld.engines.builtin.sampler import RowSampler
 from agentworld.engines.chat_format import ChatFormat
 from agentworld.engines.detokenize import StopStrings, TextStream
-from agentworld.engines.http_surface import EngineApp, Job, Policy, Server, Wire, serve_until_signal
+from agentworld.engines.http_surface import EngineApp, Server, serve_until_signal
 from agentworld.engines.replies import Tokens
 from agentworld.engines.surface import LOGPROBS_MODES, GenerationRequest
 from agentworld.errors import AgentWorldError, ConfigError, EngineError, InvalidRequestError
@@ -56,6 +57,7 @@ class BuiltinEngine:
         self.root = loaded.root
         self.max_model_len = loaded.context
         self.chat = ChatFormat(loaded.tokenizer)
+        self.vocab_size = int(loaded.model.config.vocab_size)
         self._settings = settings
         self._model = loaded.model
         self._eos = frozenset(loaded.eos_ids) | frozenset(self.chat.stop_ids)
@@ -120,7 +122,7 @@ class BuiltinEngine:
 
     def _sequences(self, job: Job, queue: asyncio.Queue[Tokens | BaseException]) -> list[Sequence]:
         request, sampling = job.request, job.request.sampling
-        size = self._model.config.vocab_size
+        size = self.vocab_size
         for token_id in [*sampling.stop_token_ids, *(pair[0] for pair in sampling.logit_bias)]:
             if token_id >= size:
                 raise InvalidRequestError(f"token id {token_id} is outside the model's vocabulary of {size}")
