@@ -30,9 +30,17 @@ class Harness:
         self.pool = pool
         self.url = url
         self.http = http
+        self._clients: list[openai.AsyncOpenAI] = []
 
     def client(self, path: str = "", key: str = "none", **more: Any) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(base_url=f"{self.url}{path}/v1", api_key=key, **{"max_retries": 0, **more})
+        client = openai.AsyncOpenAI(base_url=f"{self.url}{path}/v1", api_key=key, **{"max_retries": 0, **more})
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        """Close the clients; what the garbage collector finds open it reports at the worst of times."""
+        for client in self._clients:
+            await client.close()
 
     async def chat(self, body: dict[str, Any], path: str = "", **headers: str) -> tuple[int, dict[str, Any], Any]:
         """Status, body and headers of a plain call."""
@@ -76,7 +84,11 @@ async def running(
         )
         gateway = create_gateway(ServeSettings(models=(settings,), **(serve or {})), store, pause_wait=pause_wait)
         async with AppServer(gateway) as server, aiohttp.ClientSession() as http:
-            yield Harness(scripted, gateway, store, server.url, http)
+            harness = Harness(scripted, gateway, store, server.url, http)
+            try:
+                yield harness
+            finally:
+                await harness.close()
     if isinstance(pool, str):
         store.close()
 
