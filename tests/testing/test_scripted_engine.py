@@ -231,6 +231,26 @@ async def test_errors_on_demand_and_for_real():
             assert "not valid JSON" in (await reply.json())["error"]["message"]
 
 
+async def test_a_fault_of_the_engine_is_an_error_in_shape(caplog):
+    def broken(request):
+        raise ZeroDivisionError("by script")
+
+    async with ScriptedEngine(broken) as engine:
+        for body in (ASK, STREAM):
+            status, raw = await post(engine, body)
+            error = json.loads(raw)["error"]
+            assert (status, error["type"], error["code"]) == (500, "server_error", "internal_error")
+            assert "by script" in error["message"]
+    assert "POST /v1/chat/completions failed" in caplog.text
+
+
+async def test_a_lone_surrogate_is_refused():
+    raw = b'{"messages": [{"role": "user", "content": "\\ud800"}]}'
+    async with ScriptedEngine() as engine, aiohttp.ClientSession() as session:
+        reply = await session.post(engine.url + "/v1/chat/completions", data=raw)
+        assert reply.status == 400
+
+
 async def test_a_client_that_leaves_is_noticed(tmp_path):
     log = tmp_path / "tokens.jsonl"
     reply = ScriptedReply(text="a" * 10_000, token_delay=0.001)

@@ -24,7 +24,9 @@ def engine(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
     weights: Annotated[Path | None, typer.Option(help="Safetensors that replace the model's weights.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; torch decides by default.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads; by default 1 for a small model, else as torch decides.")
+    ] = None,
     max_batch: Annotated[int, typer.Option(min=1, help="Most sequences computed at once.")] = 64,
     max_model_len: Annotated[int | None, typer.Option(min=1, help="Shorter context than the model's.")] = None,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",

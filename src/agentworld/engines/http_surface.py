@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -25,6 +26,7 @@ from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundErro
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
+_log = logging.getLogger(__name__)
 
 
 class TokenLog:
@@ -90,6 +92,11 @@ class EngineApp:
                 return web.Response(status=500)
             except AgentWorldError as error:
                 return _json(openai_error(error), error.status)
+            except Exception as fault:
+                if isinstance(fault, ConnectionError | web.HTTPException):
+                    raise
+                _log.exception("%s %s failed", request.method, request.path)
+                return _json(openai_error(AgentWorldError(f"unexpected {type(fault).__name__}: {fault}")), 500)
 
         return guarded
 
