@@ -131,10 +131,10 @@ class ConversionSet(ReasoningGymSet):
     name = "conversion"
     generator = "base_conversion"
     configuration: Mapping[str, Any] = {
-        "min_base": 3,
+        "min_base": 8,
         "max_base": 15,
         "min_value": 10,
-        "max_value": 999,
+        "max_value": 500,
         "difficulty": ("source_base", "target_base"),
     }
 
