@@ -19,6 +19,10 @@ PLACEHOLDERS = ("python", "prompt", "task_file", "base_url", "api_key", "model",
 PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 
 
+class SamplingTable(Sampling, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Sampling as a table of a configuration, where a misspelt field is an error."""
+
+
 class LoopAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="loop"):
     """The white-box tool loop: model, tools, model, ... until the model answers without a call.
 
@@ -32,7 +36,7 @@ class LoopAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
     max_turns: int = 8
     timeout: float = 300.0
     concurrency: int | None = None
-    sampling: Sampling = Sampling()
+    sampling: SamplingTable = SamplingTable()
     extra_body: dict[str, Any] = {}
 
 
@@ -59,7 +63,7 @@ class CommandAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     lines: bool = False
     concurrency: int | None = None
     max_turns: int = 8
-    sampling: Sampling = Sampling()
+    sampling: SamplingTable = SamplingTable()
 
     @property
     def limit(self) -> int:

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from agentworld.agents.definition import Agent, agent_from
+from agentworld.agents.definition import Agent, SamplingTable, agent_from
 from agentworld.agents.ports import FactoryClient
 from agentworld.agents.progress import RunProgress
 from agentworld.agents.report import RunReport
 from agentworld.agents.runner import run_rollouts
 from agentworld.config import convert, read_toml
 from agentworld.errors import ConfigError
-from agentworld.records import Sampling, check_id, new_id
+from agentworld.records import check_id, new_id
 from agentworld.tasks.base import Task, TaskSet
 from agentworld.tasks.definition import task_set_from
 
@@ -36,7 +36,7 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: int = 64
     retries: int = 2
     channel: str = "train"
-    sampling: Sampling = Sampling()
+    sampling: SamplingTable = SamplingTable()
 
 
 class Selection(msgspec.Struct, frozen=True):

@@ -1,0 +1,279 @@
+"""Runs through the real gateway: what becomes of every rollout, good or bad."""
+
+import asyncio
+import itertools
+import os
+import sys
+
+import pytest
+
+from agentworld.agents.definition import CommandAgent, LoopAgent
+from agentworld.agents.runner import run_rollouts
+from agentworld.client.aio import AsyncFactory
+from agentworld.records import Message, NewTrajectory, Sampling
+from agentworld.tasks.base import Score, Task
+from agentworld.tasks.environments import Calculator
+from agentworld.testing import ScriptedReply
+
+OPENAI = ("{python}", "-m", "agentworld.agents.openai_agent")
+NUMBERS = itertools.count()
+
+
+class Sums:
+    """`a + b`, with a calculator; the reference is the sum."""
+
+    def __init__(self, name="sums"):
+        self.name = name
+        self.closed = 0
+
+    def tasks(self, count=None, *, split="train", seed=0):
+        return [
+            Task(
+                task_id=f"sum-{n}",
+                task_set=self.name,
+                messages=(Message(role="user", content=f"{n} + {n + 1}"),),
+                reference=f"secret {2 * n + 1}",
+            )
+            for n in range(count)
+        ]
+
+    def environment(self, task):
+        counted = self
+
+        class Counted(Calculator):
+            def close(self):
+                counted.closed += 1
+
+        return Counted()
+
+    def check(self, task, answer):
+        return Score(float(f"secret {answer}" == task.reference), {"answer": answer})
+
+
+def solve(request):
+    """Asks the calculator, then says what it said."""
+    results = [message for message in request.messages if message["role"] == "tool"]
+    if results:
+        return str(results[-1]["content"])
+    expression = request.messages[0]["content"]
+    return f'<tool_call>\n{{"name": "calculator", "arguments": {{"expression": "{expression}"}}}}\n</tool_call>'
+
+
+async def until(true):
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 - what is waited for happens in another process
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def run(url, engine):
+    """Runs sums; each run has a name of its own unless it is given one."""
+
+    async def run(agents, count=2, task_set=None, **options):
+        task_set = task_set or Sums()
+        options = {"name": f"run-{next(NUMBERS)}", "model": "m", "retries": 0, **options}
+        agents = agents if isinstance(agents, list) else [agents]
+        async with AsyncFactory(url) as client:
+            return await run_rollouts(client, [(task_set, task_set.tasks(count))], agents, **options)
+
+    engine.script = solve
+    return run
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        LoopAgent(),
+        CommandAgent(command=(*OPENAI, "--lines"), lines=True, name="lines"),
+        CommandAgent(command=OPENAI, name="process"),
+        CommandAgent(command=OPENAI, name="stdout", answer="stdout"),
+    ],
+    ids=lambda agent: agent.name,
+)
+async def test_every_kind_of_agent_solves_it_with_the_tool(run, factory, agent):
+    task_set = Sums()
+    report = await run(agent, 1, task_set, rollouts=2, name=f"kinds-{agent.name}", channel="val")
+    assert report.summary().mean_reward == 1.0, report.common_error()
+    assert task_set.closed == 2
+    assert [result.steps for result in report.rollouts] == [2, 2]
+    for result in report.rollouts:
+        stored = factory.get_trajectory(result.trajectory_id)
+        assert (stored.status, stored.reward, stored.channel) == ("finished", 1.0, "val")
+        assert (stored.group_size, stored.group_id, stored.agent) == (2, result.group_id, agent.name)
+        assert stored.task["reference"].startswith("secret")
+        assert stored.metadata["run"] == report.name
+        assert result.prompt_tokens == stored.prompt_tokens > 0
+        # What the agent and its model saw has nothing of the reference in it.
+        steps = factory.list_steps(trajectory_id=result.trajectory_id, include=("messages",)).items
+        assert "secret" not in "".join(message.text for message in steps[-1].prompt_messages)
+    assert sorted(result.rollout_index for result in report.rollouts) == [0, 1]
+
+
+async def test_a_failed_attempt_is_tried_again_as_a_new_trajectory(run, factory, engine):
+    calls = itertools.count()
+
+    def flaky(request):
+        return (
+            ScriptedReply(status=400, error_body={"error": {"message": "bad"}}) if next(calls) == 0 else solve(request)
+        )
+
+    engine.script = flaky
+    report = await run(LoopAgent(), 1, retries=2)
+    (result,) = report.rollouts
+    assert (result.status, result.attempt, result.attempts, result.reward) == ("finished", 1, 2, 1.0)
+    first, second = factory.list_trajectories(group_id=result.group_id).items
+    assert (first.status, first.readiness, first.attempt) == ("failed", "excluded", 0)
+    assert (second.status, second.readiness, second.attempt) == ("finished", "ready", 1)
+
+
+async def test_attempts_run_out_and_the_others_go_on(run, engine):
+    engine.script = lambda request: (
+        ScriptedReply(status=400, error_body={"error": {"message": "no such tool"}})
+        if request.messages[0]["content"].startswith("0")
+        else solve(request)
+    )
+    report = await run(LoopAgent(), 3, retries=1)
+    assert (report.failed, report.summary().mean_reward) == (1, 1.0)
+    failed = next(result for result in report.rollouts if result.status == "failed")
+    assert (failed.task_id, failed.attempts) == ("sum-0", 2)
+    assert failed.error == report.common_error()
+
+
+async def test_a_checkers_fault_is_the_rollouts(run, factory):
+    class Faulty(Sums):
+        def check(self, task, answer):
+            raise ZeroDivisionError("by the checker")
+
+    report = await run(LoopAgent(), 1, Faulty())
+    assert report.rollouts[0].error == "ZeroDivisionError: by the checker"
+    assert factory.get_trajectory(report.rollouts[0].trajectory_id).status == "failed"
+
+
+async def test_used_up_turns_are_truncated_and_judged(run, factory, engine):
+    engine.script = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "1 + 1"}}\n</tool_call>'
+    report = await run(LoopAgent(max_turns=2), 1)
+    (result,) = report.rollouts
+    assert (result.status, result.stopped, result.reward, result.steps) == ("truncated", "max_turns", 0.0, 2)
+    stored = factory.get_trajectory(result.trajectory_id)
+    assert (stored.status, stored.readiness) == ("truncated", "ready")
+
+
+async def test_time_runs_out_after_a_reply(run, engine):
+    def slow_at_the_end(request):
+        answered = any(message["role"] == "tool" for message in request.messages)
+        return ScriptedReply(text="late", first_token_delay=60.0) if answered else solve(request)
+
+    engine.script = slow_at_the_end
+    asks_and_forgets = (
+        "import json, sys, urllib.request as u\n"
+        "for line in sys.stdin:\n"
+        "    task = json.loads(line)\n"
+        "    if 'cancel' not in task:\n"
+        "        body = json.dumps({'model': 'm', 'messages': task['messages']}).encode()\n"
+        "        headers = {'Content-Type': 'application/json'}\n"
+        "        u.urlopen(u.Request(task['base_url'] + '/chat/completions', body, headers)).read()\n"
+    )
+    agents = [
+        LoopAgent(timeout=4.0),
+        CommandAgent(command=("{python}", "-c", asks_and_forgets), lines=True, name="lines", timeout=4.0),
+    ]
+    report = await run(agents, 1)
+    assert [(result.status, result.stopped, result.reward) for result in report.rollouts] == [
+        ("truncated", "timeout", 0.0)
+    ] * 2
+
+
+async def test_time_runs_out_before_any_reply(run, engine):
+    engine.script = ScriptedReply(text="late", first_token_delay=60.0)
+    report = await run(LoopAgent(timeout=0.5), 1)
+    assert (report.rollouts[0].status, report.rollouts[0].error) == ("failed", "no reply within 0.5 s")
+
+
+async def test_what_goes_wrong_with_a_command_is_said(run):
+    def command(name, script):
+        return CommandAgent(name=name, command=(sys.executable, "-c", script))
+
+    report = await run(
+        [
+            command("idle", "print('5')"),
+            command("broken", "import sys; print('no license', file=sys.stderr); sys.exit(3)"),
+            CommandAgent(name="missing", command=("/no/such/agent",)),
+        ],
+        1,
+    )
+    errors = {result.agent: result.error for result in report.rollouts}
+    assert errors["idle"].startswith("no call came through the gateway: the agent does not use OPENAI_BASE_URL")
+    assert "ended with code 3: no license" in errors["broken"]
+    assert "cannot start '/no/such/agent'" in errors["missing"]
+
+
+async def test_the_same_name_goes_on_where_it_stopped(run, factory, engine):
+    group = "again:loop:sums:sum-0"
+    left = factory.start_trajectory(NewTrajectory(group_id=group, group_size=2, rollout_index=1, agent="loop"))
+    first = await run(LoopAgent(), 1, rollouts=1, name="again")
+    asked = len(engine.requests)
+    report = await run(LoopAgent(), 2, rollouts=2, name="again")
+    assert factory.get_trajectory(left.trajectory_id).status == "abandoned"
+    assert len(engine.requests) - asked == 3 * 2
+    by_cell = {(result.task_id, result.rollout_index): result for result in report.rollouts}
+    assert by_cell["sum-0", 0].skipped
+    assert by_cell["sum-0", 0].trajectory_id == first.rollouts[0].trajectory_id
+    assert by_cell["sum-0", 1].attempt == 1
+    assert report.summary().mean_reward == 1.0
+
+
+async def test_a_paused_gateway_is_waited_for(run, factory):
+    factory.set_paused(True)
+    running = asyncio.create_task(run(LoopAgent(), 2))
+    await until(lambda: factory.list_trajectories(channel="train", where="open", limit=100).items)
+    factory.set_paused(False)
+    report = await running
+    assert (report.failed, report.summary().mean_reward) == (0, 1.0)
+
+
+async def test_cancelling_abandons_what_is_open(run, factory, engine, tmp_path):
+    engine.script = ScriptedReply(text="late", first_token_delay=60.0)
+    note = tmp_path / "pid"
+    script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    agents = [LoopAgent(), CommandAgent(name="sleeper", command=(sys.executable, "-c", script))]
+    running = asyncio.create_task(run(agents, 1, name="cancelled"))
+    await until(lambda: note.exists() and note.read_text())
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for agent in agents:
+        (stored,) = factory.list_trajectories(group_id=f"cancelled:{agent.name}:sums:sum-0").items
+        assert (stored.status, stored.readiness) == ("abandoned", "excluded")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
+
+
+async def test_each_agent_keeps_its_limit(run, engine):
+    together, most = 0, 0
+
+    async def count(request):
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await asyncio.sleep(0.02)
+        together -= 1
+        return "1"
+
+    engine.script = count
+    await run(LoopAgent(concurrency=3), 12, concurrency=8)
+    assert most <= 3
+    most = 0
+    await run([LoopAgent(name="a"), LoopAgent(name="b")], 12, concurrency=5)
+    assert most <= 5
+
+
+async def test_a_seed_differs_between_rollouts_and_repeats_between_runs(run, engine):
+    async def seeds(name):
+        before = len(engine.requests)
+        await run(LoopAgent(), 2, rollouts=2, name=name, resume=False, sampling=Sampling(seed=7), concurrency=1)
+        return [call.body["seed"] for call in engine.requests[before:]]
+
+    first = await seeds("seeded")
+    assert len(set(first)) == 4
+    assert await seeds("seeded") == first
+    assert await seeds("other") != first
