@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from agentworld.pool.memory import MemoryPool
@@ -19,16 +21,27 @@ def clock():
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory):
+    """A pool file that was made once; copying it is faster than migrating anew."""
+    path = tmp_path_factory.mktemp("empty") / "pool.db"
+    SqlitePool(path).close()
+    return path
+
+
 @pytest.fixture(params=["memory", "sqlite"])
-def pool(request, tmp_path, clock):
+def pool(request, tmp_path, clock, empty_file):
     """The store under the contract."""
-    store = MemoryPool(clock=clock) if request.param == "memory" else SqlitePool(tmp_path / "pool.db", clock=clock)
+    if request.param == "memory":
+        store = MemoryPool(clock=clock)
+    else:
+        store = SqlitePool(shutil.copy(empty_file, tmp_path / "pool.db"), clock=clock)
     yield store
     store.close()
 
 
 @pytest.fixture
-def sqlite_pool(tmp_path, clock):
-    store = SqlitePool(tmp_path / "pool.db", clock=clock)
+def sqlite_pool(tmp_path, clock, empty_file):
+    store = SqlitePool(shutil.copy(empty_file, tmp_path / "pool.db"), clock=clock)
     yield store
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
@@ -147,15 +148,15 @@ class PoolConsumer:
 
     def stream(self, spec: BatchSpec, *, timeout: float | None = None) -> Iterator[LeasedBatch]:
         """Batches as they become available; ends when none came for `timeout` seconds (None: waits for ever)."""
-        wait = _FIRST_WAIT
-        idle_since = self._clock()
+        patience = math.inf if timeout is None else timeout
+        wait, deadline = _FIRST_WAIT, self._clock() + patience
         while True:
             batch = self.lease(spec)
             if batch is not None:
                 yield batch
-                wait, idle_since = _FIRST_WAIT, self._clock()
+                wait, deadline = _FIRST_WAIT, self._clock() + patience
                 continue
-            left = wait if timeout is None else timeout - (self._clock() - idle_since)
+            left = deadline - self._clock()
             if left <= 0:
                 return
             self._sleep(min(wait, left))

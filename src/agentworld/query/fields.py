@@ -96,9 +96,9 @@ def nearest_field(name: str, subject: Subject) -> str | None:
     head, dot, key = name.partition(".")
     if head in maps:
         return f"{head}.KEY"
+    if dot and (near := difflib.get_close_matches(head, maps, n=1, cutoff=0.7)):
+        return f"{near[0]}.{key}"
     found = difflib.get_close_matches(name, names | maps, n=1, cutoff=0.5)
-    if not found and dot:
-        found = [f"{near}.{key}" for near in difflib.get_close_matches(head, maps, n=1, cutoff=0.5)]
     if not found:
         return None
     return f"{found[0]}.KEY" if found[0] in maps - names else found[0]

@@ -13,9 +13,18 @@ from agentworld.records import NewTrajectory, Policy, Reward
 from ..samples import ids, step
 
 
-@pytest.fixture
-def filled(pool):
-    return fill(pool)
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    path = tmp_path_factory.mktemp("where") / "pool.db"
+    stores = [MemoryPool(clock=lambda: 1.0), SqlitePool(path, clock=lambda: 1.0)]
+    yield [fill(store) for store in stores]
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def filled(request, both):
+    return both[request.param == "sqlite"]
 
 
 def fill(pool):
@@ -159,19 +168,8 @@ def expressions(subject):
     )
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    stores = [
-        MemoryPool(clock=lambda: 1.0),
-        SqlitePool(tmp_path_factory.mktemp("where") / "pool.db", clock=lambda: 1.0),
-    ]
-    yield [fill(store) for store in stores]
-    for store in stores:
-        store.close()
-
-
 @pytest.mark.parametrize("subject", ["steps", "trajectories"])
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_stores_agree_on_any_expression(both, subject, data):
     where = data.draw(expressions(subject))

@@ -164,7 +164,10 @@ def _paths(
 def _ids(row: sqlite3.Row, blocks: list[bytes]) -> TokenArray | None:
     if not row["present"] & (PROMPT_IDS | RESPONSE_IDS):
         return None
-    parts = [unpack_ids(block, BLOCK_SIZE) for block in blocks]
+    if len({len(block) for block in blocks}) == 1:  # Nearly always; one conversion instead of one a block.
+        parts = [unpack_ids(b"".join(blocks), BLOCK_SIZE * len(blocks))]
+    else:
+        parts = [unpack_ids(block, BLOCK_SIZE) for block in blocks]
     parts.append(unpack_ids(row["tail"], row["id_count"] - BLOCK_SIZE * len(blocks)))
     return np.concatenate(parts)
 

@@ -1,0 +1,99 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from agentworld.errors import ConfigError, InvalidRequestError, StaleLeaseError
+from agentworld.pool import consumer as consumer_module
+from agentworld.pool.consumer import PoolConsumer
+from agentworld.records import BatchSpec
+
+from .samples import finished
+
+SPEC = BatchSpec(method="sft", size=1)
+
+
+def test_a_leased_batch_ends_by_ack_release_or_time(pool, clock):
+    finished(pool, "a", reward=1.0)
+    consumer = pool.consumer("c")
+    batch = consumer.lease(SPEC)
+    assert (batch.consumer, batch.unit, batch.method, batch.items[0].key) == ("c", "trajectory", "sft", "a")
+    assert consumer.lease(SPEC) is None
+    batch.release()
+    batch = consumer.lease(SPEC)
+    clock.now += 5
+    assert batch.extend(50) == batch.deadline == clock.now + 50
+    batch.ack()
+    with pytest.raises(StaleLeaseError):
+        batch.release()
+
+
+def test_shards_are_disjoint_and_cover_the_batch(pool):
+    for number in range(7):
+        finished(pool, f"t{number}", reward=1.0)
+    batch = pool.consumer("c").lease(BatchSpec(method="sft", size=7))
+    shards = [batch.shard(rank, 3) for rank in range(3)]
+    assert [[item.key for item in shard.items] for shard in shards] == [["t0", "t3", "t6"], ["t1", "t4"], ["t2", "t5"]]
+    assert shards[1].metadata == {"shard": [1, 3]}
+    with pytest.raises(InvalidRequestError):
+        batch.shard(3, 3)
+
+
+def test_resume_goes_through(pool):
+    finished(pool, "a")
+    consumer = pool.consumer("c")
+    batch = consumer.lease(SPEC)
+    assert consumer.resume([batch.batch_id])["acknowledged"] == [batch.batch_id]
+    assert consumer.lease(SPEC) is None
+
+
+class Waiting:
+    """A monotonic clock that sleeping moves; `then` runs when it passes a second."""
+
+    def __init__(self, events=()):
+        self.now = 0.0
+        self.slept = []
+        self.events = list(events)
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        assert seconds > 0
+        self.slept.append(seconds)
+        self.now += seconds
+        while self.events and self.events[0][0] <= self.now:
+            self.events.pop(0)[1]()
+
+
+def test_a_stream_waits_backs_off_and_ends_after_its_timeout(pool):
+    finished(pool, "a")
+    waiting = Waiting([(3.0, lambda: finished(pool, "b")), (4.0, lambda: finished(pool, "c"))])
+    consumer = PoolConsumer(pool, "c", clock=waiting, sleep=waiting.sleep)
+    keys = []
+    for batch in consumer.stream(SPEC, timeout=5.0):
+        keys.append(batch.items[0].key)
+        batch.ack()
+    assert keys == ["a", "b", "c"]
+    assert max(waiting.slept) <= 1.0
+    assert waiting.slept[:3] == [0.02, 0.04, 0.08]
+    assert 9.0 <= waiting.now <= 10.0
+
+
+def test_an_adapter_is_found_by_its_name(pool, monkeypatch):
+    finished(pool, "a")
+    batch = pool.consumer("c").lease(SPEC)
+    point = EntryPoint("keys", "tests.pool.test_consumer:adapt", "agentworld.adapters")
+    monkeypatch.setattr(consumer_module, "entry_points", lambda group: [point])
+    assert batch.to("keys", suffix="!") == ["a!"]
+    with pytest.raises(ConfigError) as caught:
+        batch.to("other")
+    assert "keys" in caught.value.hint
+
+
+def adapt(batch, suffix=""):
+    return [item.key + suffix for item in batch.items]
+
+
+def test_a_consumer_has_a_name_that_can_be_an_id(pool):
+    with pytest.raises(InvalidRequestError):
+        pool.consumer("a b")

@@ -1,0 +1,36 @@
+import pytest
+
+from agentworld.errors import ConfigError
+from agentworld.pool import Pool, open_store
+from agentworld.records import NewTrajectory
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://host/db", "pool.db", "sqlite://", "sqlite:///", "sqlite://pool.db", "sqlite:///missing/p.db", ""],
+)
+def test_urls_that_name_no_pool_are_refused(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        open_store(url)
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_relative_and_absolute_paths_are_the_same_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    relative = open_store("sqlite:///pool.db")
+    assert isinstance(relative, Pool)
+    relative.create_trajectory(NewTrajectory(trajectory_id="t"))
+    assert relative.url == f"sqlite:///{tmp_path}/pool.db"
+    absolute = open_store(f"sqlite:///{tmp_path}/pool.db")
+    assert absolute.get_trajectory("t").trajectory_id == "t"
+    relative.close()
+    absolute.close()
+
+
+def test_each_memory_pool_is_its_own():
+    first, second = open_store("memory://"), open_store("memory://")
+    first.create_trajectory(NewTrajectory())
+    assert second.list_trajectories().items == []
+    assert isinstance(first, Pool)

@@ -1,0 +1,154 @@
+"""A full disk, files that are no pools, and what a rollback undoes."""
+
+import sqlite3
+import threading
+
+import pytest
+
+from agentworld.errors import ConflictError, PoolError, PoolFullError
+from agentworld.pool.sqlite import SqlitePool
+from agentworld.records import NewTrajectory
+
+from .samples import ids, step
+
+
+def limit_pages(pool, pages):
+    """Let the file grow to `pages` pages; sqlite reports a full disk beyond."""
+    return pool._writer.submit(lambda txn: txn.one(f"PRAGMA max_page_count = {pages}")[0]).result()
+
+
+def test_a_full_disk_is_a_clear_error_and_the_pool_goes_on_after(sqlite_pool):
+    sqlite_pool.append_steps([step("t", step_id="before")])
+    kept, stats = sqlite_pool.get_step("before"), sqlite_pool.stats()
+    limit_pages(sqlite_pool, 1)  # The file's present size is the least that sqlite takes.
+    big = step("t", step_id="big", prompt_ids=list(range(200_000)), response_ids=[1, 2])
+    with pytest.raises(PoolFullError) as caught:
+        sqlite_pool.append_steps([big])
+    assert caught.value.status == 507
+    assert "Free space" in caught.value.hint
+    assert (sqlite_pool.stats(), ids(sqlite_pool.list_steps())) == (stats, ["before"])
+    assert sqlite_pool.get_step("before") == kept
+    limit_pages(sqlite_pool, 1_000_000)
+    assert sqlite_pool.append_steps([big])[0].outcome == "stored"
+    assert sqlite_pool.get_step("big").prompt_ids == big.prompt_ids
+    assert sqlite_pool.get_step("big").step_index == 1
+
+
+def test_an_operation_that_fails_harms_no_other_in_its_transaction(sqlite_pool):
+    gate = threading.Event()
+    blocked = sqlite_pool._writer.submit(lambda txn: gate.wait(10))
+    sqlite_pool_writer = sqlite_pool._writer
+
+    def fails(txn):
+        txn.execute("INSERT INTO counters VALUES ('rest', 1)")
+        raise ConflictError("no")
+
+    futures = [sqlite_pool.submit_steps([step("t", step_id="a")]), sqlite_pool_writer.submit(fails)]
+    futures.append(sqlite_pool.submit_steps([step("t", step_id="b")]))
+    gate.set()
+    assert blocked.result() is True
+    assert futures[0].result()[0].outcome == "stored"
+    with pytest.raises(ConflictError):
+        futures[1].result()
+    assert futures[2].result()[0].step_index == 1
+    with sqlite3.connect(sqlite_pool.path) as connection:
+        assert connection.execute("SELECT count(*) FROM counters WHERE name = 'rest'").fetchone() == (0,)
+
+
+def test_what_a_rollback_undid_is_stored_again(sqlite_pool):
+    sent = step("t", step_id="a", prompt_ids=list(range(1000)), response_ids=[1, 2])
+    appender = sqlite_pool._appender
+
+    def undone(txn):
+        from agentworld.pool.sqlite.append import prepare_all
+
+        appender.append(txn, prepare_all([sent]))
+        raise ConflictError("undo")
+
+    with pytest.raises(ConflictError):
+        sqlite_pool._writer.submit(undone).result()
+    assert sqlite_pool.stats().steps == 0
+    assert sqlite_pool.append_steps([sent])[0].outcome == "stored"
+    assert sqlite_pool.get_step("a").prompt_ids == sent.prompt_ids
+
+
+def test_queued_writes_are_kept_at_close(tmp_path):
+    pool = SqlitePool(tmp_path / "pool.db")
+    futures = [pool.submit_steps([step("t", step_id=f"s{number}")]) for number in range(50)]
+    pool.close()
+    assert all(future.done() for future in futures)
+    assert not (tmp_path / "pool.db-wal").exists()
+    again = SqlitePool(tmp_path / "pool.db")
+    assert len(again.list_steps().items) == 50
+    again.close()
+
+
+def test_a_file_that_is_no_database(tmp_path):
+    path = tmp_path / "pool.db"
+    path.write_bytes(b"not a database, certainly" * 100)
+    with pytest.raises(PoolError, match="no SQLite database"):
+        SqlitePool(path)
+    assert path.read_bytes().startswith(b"not a database")
+
+
+def test_a_database_that_is_no_pool(tmp_path):
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    with pytest.raises(PoolError, match="but no pool"):
+        SqlitePool(path)
+
+
+def test_a_pool_of_a_newer_version(tmp_path):
+    path = tmp_path / "pool.db"
+    SqlitePool(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(PoolError, match="9999") as caught:
+        SqlitePool(path)
+    assert "upgrade" in caught.value.hint
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    path = tmp_path / "pool.db"
+    pool = SqlitePool(path)
+    pool.append_steps([step("t", step_id=f"s{number}", metadata={"x": "y" * 4000}) for number in range(50)])
+    pool.close()
+    data = bytearray(path.read_bytes())
+    data[8192:] = b"\xff" * (len(data) - 8192)
+    path.write_bytes(data)
+    with pytest.raises(PoolError) as caught:
+        damaged = SqlitePool(path)
+        try:
+            damaged.list_steps()
+        finally:
+            damaged.close()
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_reader_is_not_in_the_writers_way(sqlite_pool):
+    sqlite_pool.create_trajectory(NewTrajectory(trajectory_id="t"))
+    with sqlite_pool._database.reading() as connection:
+        seen = connection.execute("SELECT count(*) FROM steps").fetchone()[0]
+        sqlite_pool.append_steps([step("t")])
+        # The transaction still sees the state that it began with.
+        assert connection.execute("SELECT count(*) FROM steps").fetchone()[0] == seen == 0
+    assert len(sqlite_pool.list_steps().items) == 1
+
+
+def test_one_page_with_where_looks_at_a_bounded_number_of_rows(sqlite_pool, monkeypatch):
+    from agentworld.pool.sqlite import reads
+
+    monkeypatch.setattr(reads, "SCAN_ROWS", 10)
+    sqlite_pool.append_steps([step("t", step_id=f"s{number}", metadata={"n": number}) for number in range(35)])
+    for order, expected in (("oldest", ["s7", "s33"]), ("newest", ["s33", "s7"])):
+        found, pages, cursor = [], 0, None
+        while True:
+            page = sqlite_pool.list_steps(where="metadata.n in (7, 33)", order=order, cursor=cursor)
+            found += ids(page)
+            pages += 1
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert (found, pages) == (expected, 4)
