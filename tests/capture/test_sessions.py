@@ -102,3 +102,27 @@ async def test_a_created_trajectory_is_known() -> None:
     session = await Sessions(pool).get("t1")
     assert isinstance(session.trajectory, Trajectory)
     assert session.trajectory.group_id == "g1"
+
+
+def test_a_step_that_did_not_become_durable_is_forgotten() -> None:
+    session = Session("t1", None)
+    before = session.size
+    session.add(step(0))
+    session.add(step(1))
+    session.discard("stp_t1_0")
+    session.discard("stp_t1_1")
+    assert (session.tips, session.renderers, session.size) == ([], {}, before)
+    assert session.repeats == {"d0": {}, "d1": {}}
+    assert not session.knows("stp_t1_1")
+
+
+async def test_steps_that_another_worker_stored_between_ours_are_found() -> None:
+    pool = open_store("memory://")
+    pool.append_steps([step(0)])
+    sessions = Sessions(pool)
+    session = await sessions.get("t1")
+    pool.append_steps([step(1), step(2)])
+    session.add(step(2))
+    assert await sessions.refresh(session)
+    assert {tip.step_id for tip in session.tips} == {"stp_t1_0", "stp_t1_1", "stp_t1_2"}
+    assert not await sessions.refresh(session)

@@ -18,8 +18,8 @@ class Call(msgspec.Struct, kw_only=True):
     `tools`: those that the model saw. `keys`: match keys of the messages; `tools_key`: digest of the tools; `match`:
     the step that is continued. `prompt_ids` only in token-in. `sampling`: what the engine was told. `space`: the space
     of its log-probabilities unless it names another. `demand_ids`: a reply without ids is quarantined, not text-only.
-    `key`: which caller's key this came under, for prefix routing. `created_at`: seconds since the epoch; `started`: the
-    monotonic clock.
+    `renderer`: digest of the renderer of `prompt_ids`. `created_at`: seconds since the epoch; `started`: the monotonic
+    clock.
     """
 
     trajectory_id: str
@@ -51,5 +51,5 @@ class Call(msgspec.Struct, kw_only=True):
     def step_id(self, index: int) -> str:
         """The id of the step that choice `index` becomes."""
         while len(self.step_ids) <= index:
-            self.step_ids = [*self.step_ids, new_id("stp")]
+            self.step_ids.append(new_id("stp"))
         return self.step_ids[index]

@@ -36,15 +36,21 @@ class Recorder:
         exchange = _exchange(call)
         exchange.choices = steps
         exchange.policy = steps[0].policy if steps else call.policy
-        for result in await self._submit(exchange):
-            if result.outcome in ("rejected", "conflict"):
-                raise PoolError(
-                    f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",
-                    hint="The reply is not on record; send the request again",
-                )
-        # One key list serves every choice; the reply's own key is added to it.
+        # Known before it is durable, so that a call which commits at the same time is planned beside it. No request
+        # can continue it yet: its reply is shown only after the commit.
         for step in steps:
             session.add(step, call.keys)
+        try:
+            for result in await self._submit(exchange):
+                if result.outcome in ("rejected", "conflict"):
+                    raise PoolError(
+                        f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",
+                        hint="The reply is not on record; send the request again",
+                    )
+        except BaseException:
+            for step in steps:
+                session.discard(step.step_id)
+            raise
         return steps
 
     async def fail(self, call: Call, error: AgentWorldError) -> None:

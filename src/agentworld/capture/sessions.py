@@ -78,6 +78,17 @@ class Session:
             self.renderers.pop(oldest.step_id, None)
             self.size -= _weight(oldest)
 
+    def discard(self, step_id: str) -> None:
+        """Forget a step that did not become durable."""
+        self._known.discard(step_id)
+        self.renderers.pop(step_id, None)
+        for tip in [tip for tip in self.tips if tip.step_id == step_id]:
+            self.tips = [other for other in self.tips if other is not tip]
+            self.size -= _weight(tip)
+        for steps in self.repeats.values():
+            for index in [index for index, known in steps.items() if known == step_id]:
+                del steps[index]
+
     def knows(self, step_id: str) -> bool:
         """Whether the step has been added."""
         return step_id in self._known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,9 @@ from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableErr
 
 CONNECT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
+KEEP_ALIVE_SECONDS = 4.0
+"""Below the five seconds after which uvicorn, and with it vLLM, closes an idle connection."""
+STALE_SECONDS = 0.5
 
 
 class Connection:
@@ -36,7 +40,7 @@ class Connection:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
                 timeout=self._timeout,
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
                 headers=self._headers,
                 auto_decompress=True,
             )
@@ -98,11 +102,12 @@ class Connection:
                 response.close()
 
     async def _send(self, session: aiohttp.ClientSession, path: str, data: bytes) -> aiohttp.ClientResponse:
-        """Send once more where a kept-alive connection turned out to be closed before anything was answered."""
+        """Send once more where a kept-alive connection turned out to be closed; that shows at once, unlike a crash."""
+        begun = time.monotonic()
         try:
             return await session.post(self.base + path, data=data)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if isinstance(error, aiohttp.ClientConnectorError):
+            if isinstance(error, aiohttp.ClientConnectorError) or time.monotonic() - begun > STALE_SECONDS:
                 raise
             return await session.post(self.base + path, data=data)
 

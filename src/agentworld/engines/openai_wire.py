@@ -57,7 +57,7 @@ def read_body(body: dict[str, Any], *, kind: str, entries: bool) -> list[Delta]:
     deltas = []
     for choice in choices if isinstance(choices, list) else []:
         if isinstance(choice, dict):
-            deltas.append(_chat(choice, entries) if kind == "chat" else _completion(choice))
+            deltas.append(_chat(choice, entries) if kind == "chat" else _completion(choice, entries))
     first = deltas[0] if deltas else Delta(index=-1)
     usage = body.get("usage")
     if isinstance(usage, dict):
@@ -148,14 +148,14 @@ def _call(call: dict[str, Any], position: int) -> ToolCallDelta:
     )
 
 
-def _completion(choice: dict[str, Any]) -> Delta:
+def _completion(choice: dict[str, Any], entries: bool) -> Delta:
     delta = _common(choice)
     delta.text = choice.get("text") or ""
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict) and isinstance(logprobs.get("token_logprobs"), list):
         delta.logprobs = [finite(value) for value in logprobs["token_logprobs"]]
         tops = logprobs.get("top_logprobs")
-        if isinstance(tops, list):
+        if entries and isinstance(tops, list):
             delta.entries = [{"tops": top or {}} for top in tops]
     return delta
 
