@@ -97,6 +97,15 @@ class Server:
         self.process.stdout.close()
 
 
+def posts_told(server):
+    """POST requests that /metrics has counted, asked of whichever worker answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if 'requests_total{method="POST"' in line)
+
+
 def serve(*arguments, **environment):
     return Server([sys.executable, "-m", "agentworld", "serve", "--port", "0", *arguments], environment)
 
@@ -114,6 +123,9 @@ def test_it_serves_until_a_signal(pool, number):
             with factory.trajectory() as t:
                 t.step(prompt_ids=[1], response_ids=[2])
             assert factory.stats().steps == 1
+        # Either worker tells of the requests of both: create, submit, complete.
+        until(lambda: posts_told(server) == 3)
+        assert {posts_told(server) for _ in range(8)} == {3}
         # A stream of events does not hold up the end.
         stream = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         stream.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream"})

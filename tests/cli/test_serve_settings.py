@@ -64,6 +64,9 @@ def test_options_change_the_model_of_the_file(settings, tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTWORLD_UPSTREAM_API_KEY", "from-environment")
     (model,) = settings("--config", config(tmp_path, FILE), "--upstream", ENGINE).models
     assert (model.name, model.upstream, model.api_key) == ("a", ENGINE, "from-environment")
+    (model,) = settings("--config", config(tmp_path, FILE)).models
+    assert (model.upstream, model.api_key) == ("http://127.0.0.1:1", "from-environment")
+    assert settings().models == ()
     both = settings("--config", config(tmp_path, FILE), "--model", "b", "--upstream", ENGINE).models
     assert [model.name for model in both] == ["a", "b"]
 

@@ -10,9 +10,10 @@ import msgspec
 from litestar import Litestar, Request
 from litestar.datastructures import State
 
-from agentworld.api import batches, docs, events, health, signals, trajectories
+from agentworld.api import batches, docs, events, health, metrics, signals, trajectories
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
+from agentworld.api.metrics import counted
 from agentworld.config import ServeSettings
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool.protocol import Pool
@@ -28,6 +29,7 @@ ROUTES: list[Any] = [
     *batches.ROUTES,
     *events.ROUTES,
     *health.ROUTES,
+    *metrics.ROUTES,
     *docs.ROUTES,
 ]
 
@@ -78,12 +80,13 @@ class Server:
             return
         path = scope["path"]
         is_llm = path.startswith(LLM_PREFIXES) or path in ("/v1", "/t")
+        is_llm = is_llm or (path == "/" and scope.get("method") == "HEAD")
         if self._gateway is not None and (is_llm or path in GATEWAY_PROBES):
-            await self._gateway(scope, receive, send)
+            await counted("llm", self._gateway, scope, receive, send)
         elif is_llm and scope["type"] == "http":
             await _no_models(path, send)
-        else:
-            await self._control(scope, receive, send)
+        elif scope["type"] == "http":
+            await counted("control", self._control, scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()

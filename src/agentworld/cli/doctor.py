@@ -71,9 +71,8 @@ def doctor(
     described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
     findings: list[Finding] = [*check_python()]
     try:
-        if any(value is not None for value in described.values()):
-            described["api_key"] = os.environ.get("AGENTWORLD_UPSTREAM_API_KEY") or None
-        settings = settings_from(config, {"pool": pool, "port": port}, described)
+        key = os.environ.get("AGENTWORLD_UPSTREAM_API_KEY")
+        settings = settings_from(config, {"pool": pool, "port": port}, described, key)
     except AgentWorldError as error:
         findings.append(_bad("settings", error))
     else:

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -23,9 +24,11 @@ from agentworld.errors import ConfigError
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-def settings_from(config: Path | None, options: dict[str, Any], model: dict[str, Any]) -> ServeSettings:
+def settings_from(
+    config: Path | None, options: dict[str, Any], model: dict[str, Any], api_key: str | None
+) -> ServeSettings:
     """The settings: the file, overridden by options and environment. `model` describes the one model of the options;
-    where the file has a model of that name, its fields are overridden.
+    where the file has a model of that name, its fields are overridden. `api_key` is that model's, or the only one's.
     """
     data: dict[str, Any] = read_toml(config) if config else {}
     data.update({name: value for name, value in options.items() if value is not None})
@@ -46,9 +49,13 @@ def settings_from(config: Path | None, options: dict[str, Any], model: dict[str,
             known = {"name": name}
             models.append(known)
         known.update(given)
+        if api_key:
+            known["api_key"] = api_key
         if not known.get("upstream"):
             raise ConfigError(f"model {name} has no upstream", hint="Add --upstream URL, where its engine answers")
         data["models"] = models
+    elif api_key and len(only := _tables(data.get("models", []), config)) == 1:
+        data["models"] = [{**only[0], "api_key": api_key}]
     return checked(convert(data, ServeSettings, str(config) if config else "command line"))
 
 
@@ -141,6 +148,14 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
 
 def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = False) -> None:
     """Serve until SIGINT or SIGTERM."""
+    with tempfile.TemporaryDirectory(prefix="agentworld-metrics-") as folder:
+        if settings.workers > 1:
+            # Workers count requests together in files there; it has to be known before the library is imported.
+            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
+        _run(settings, log_level, log_json)
+
+
+def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
     from granian import Granian
     from granian.constants import Interfaces, Loops
     from granian.log import LogLevels
@@ -258,7 +273,5 @@ def serve(
         "gateway_url": gateway_url,
     }
     described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
-    if any(value is not None for value in described.values()):
-        described["api_key"] = os.environ.get("AGENTWORLD_UPSTREAM_API_KEY") or None
-    settings = settings_from(config, options, described)
+    settings = settings_from(config, options, described, os.environ.get("AGENTWORLD_UPSTREAM_API_KEY"))
     run(settings, log_level=log_level, log_json=not sys.stderr.isatty())
