@@ -9,7 +9,7 @@ import pytest
 
 from agentworld.dialects import Choice, Delta, Reply, Request, ToolCallDelta
 from agentworld.dialects.chat import HARMLESS, parse
-from agentworld.dialects.chat_reply import DONE, ChatStream, error_body, response_body, wire_message
+from agentworld.dialects.chat_reply import DONE, ChatStream, error_body, error_event, response_body, wire_message
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import ContextLengthError, InvalidRequestError, PoolError
 from agentworld.records import FunctionCall, Message, Sampling, TextPart, ToolCall, Usage
@@ -289,5 +289,4 @@ def test_a_stream_gives_ids_to_those_who_ask() -> None:
 
 
 def test_an_error_in_a_stream_is_an_event() -> None:
-    stream = ChatStream(read(stream=True), "r", "m", 1)
-    assert events(stream.error(PoolError("down")))[0]["error"]["code"] == "pool_error"
+    assert events(error_event(PoolError("down")))[0]["error"]["code"] == "pool_error"

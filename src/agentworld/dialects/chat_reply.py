@@ -77,6 +77,11 @@ def usage_body(usage: Usage | None) -> dict[str, int] | None:
     }
 
 
+def error_event(error: AgentWorldError) -> bytes:
+    """The event for a call that failed after the stream had begun; the stream ends with it."""
+    return b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n"
+
+
 class ChatStream:
     """Events of one streamed reply. `delta` may be sent at once; `finish` only after the reply is durable."""
 
@@ -134,7 +139,3 @@ class ChatStream:
         if self._request.include_usage:
             out.append(self._event([], usage=usage_body(reply.usage)))
         return b"".join(out) + DONE
-
-    def error(self, error: AgentWorldError) -> bytes:
-        """The event for a call that failed after the stream had begun; the stream ends with it."""
-        return b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n"

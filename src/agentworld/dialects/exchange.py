@@ -14,7 +14,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `model`: the name that the caller used, "" for none. `logprobs`: whether the caller wants log-probabilities back,
     `top_logprobs`: how many alternatives with each (the engine is asked for log-probabilities either way).
-    `template`: extra variables for the chat template. `retry_count`: how often the client says it has tried before.
+    `template`: extra variables for the chat template. `fit_context`: `max_tokens` is the most that may come, and what
+    the context leaves is enough where that is less.
     """
 
     dialect: str
@@ -28,6 +29,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     top_logprobs: int = 0
     return_token_ids: bool = False
     template: dict[str, Any] = {}
+    fit_context: bool = False
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):

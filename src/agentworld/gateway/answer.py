@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import structlog
 
 from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
-from agentworld.dialects import chat_reply
+from agentworld.dialects.dialect import Dialect
 from agentworld.dialects.exchange import Delta, Reply
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, ContextLengthError
+from agentworld.forest import match_key
 from agentworld.gateway.admit import Admitted
+from agentworld.gateway.context import drop_limit
 from agentworld.gateway.http import ClientGoneError, Http
 from agentworld.gateway.identity import PrefixIndex
 from agentworld.records import Step
@@ -28,8 +30,11 @@ PING_SECONDS = 15.0
 class Answer:
     """One call on its way. `committing`: from here on it ends by itself, whatever the client does."""
 
-    def __init__(self, admitted: Admitted, recorder: Recorder, prefixes: PrefixIndex, http: Http) -> None:
+    def __init__(
+        self, admitted: Admitted, dialect: Dialect, recorder: Recorder, prefixes: PrefixIndex, http: Http
+    ) -> None:
         self._call, self._session, self._model, self._identity = admitted
+        self._dialect = dialect
         self._recorder = recorder
         self._prefixes = prefixes
         self._http = http
@@ -54,7 +59,7 @@ class Answer:
                 await self._record_failure(error)
             if not isinstance(error, AgentWorldError) or not self._http.started:
                 raise
-            await self._http.chunk(self._events().error(error), last=True)
+            await self._http.chunk(self._dialect.error_event(error), last=True)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
@@ -77,6 +82,17 @@ class Answer:
 
     @asynccontextmanager
     async def _reply(self) -> AsyncIterator[AsyncIterator[Delta]]:
+        async with AsyncExitStack() as stack:
+            try:
+                deltas = await stack.enter_async_context(self._ask())
+            except ContextLengthError:
+                if not drop_limit(self._call):
+                    raise
+                deltas = await stack.enter_async_context(self._ask())
+            yield deltas
+
+    @asynccontextmanager
+    async def _ask(self) -> AsyncIterator[AsyncIterator[Delta]]:
         call, engine = self._call, self._model.engine
         if call.prompt_ids is None or self._model.token_in is None:
             async with engine.chat(call.request) as deltas:
@@ -91,10 +107,10 @@ class Answer:
                 self._collector.feed(delta)
         reply, steps = await self._commit()
         self._http.add_header("x-agentworld-step", steps[0].step_id)
-        await self._http.reply(200, chat_reply.response_body(self._call.request, reply))
+        await self._http.reply(200, self._dialect.response_body(self._call.request, reply))
 
     async def _stream(self) -> None:
-        events = self._events()
+        events = self._dialect.events(self._call.request, self._reply_id, self._call.model, self._created)
         pings = asyncio.create_task(self._ping())
         try:
             async with self._reply() as deltas:
@@ -115,27 +131,25 @@ class Answer:
         await self._http.chunk(data, last=last)
 
     async def _ping(self) -> None:
-        """Keep a silent stream open. A comment and one line end: a blank line would be an event to some clients."""
+        """Keep a silent stream open."""
         while True:
             wait = self._sent_at + PING_SECONDS - time.monotonic()
             await asyncio.sleep(max(wait, 0.001))
             if time.monotonic() - self._sent_at >= PING_SECONDS:
-                await self._send(b": ping\n")
-
-    def _events(self) -> chat_reply.ChatStream:
-        return chat_reply.ChatStream(self._call.request, self._reply_id, self._call.model, self._created)
+                await self._send(self._dialect.ping)
 
     @property
     def _reply_id(self) -> str:
-        return f"chatcmpl-{self._call.exchange_id}"
+        return f"{self._dialect.reply_prefix}{self._call.exchange_id}"
 
     async def _commit(self) -> tuple[Reply, list[Step]]:
         choices = self._collector.choices(self._call.request.sampling.n)
         self._model.observe(all(choice.ids is not None for choice in choices))
         self._committing = True
         steps = await self._recorder.commit(self._call, self._session, self._collector, choices)
-        for tip in self._session.tips[-len(steps) :]:
-            self._prefixes.add(self._identity.key, tip.keys[-1], self._call.trajectory_id)
+        for choice in choices:
+            path = match_key(self._call.keys[-1], choice.message)
+            self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
         reply = Reply(
             reply_id=self._reply_id,
             model=self._call.model,

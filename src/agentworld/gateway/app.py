@@ -10,13 +10,13 @@ import time
 import traceback
 from typing import Any
 
-import msgspec
 import structlog
 
 from agentworld.capture.recorder import Recorder
 from agentworld.capture.sessions import Sessions
 from agentworld.config import ServeSettings
-from agentworld.dialects import chat, chat_reply
+from agentworld.dialects import messages
+from agentworld.dialects.dialect import BY_ROUTE, dialect_at
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import AgentWorldError
 from agentworld.gateway.admit import Admission
@@ -89,12 +89,13 @@ class Gateway:
             log.debug("request", **facts, **http.facts)
 
     async def _error(self, http: Http, error: AgentWorldError) -> None:
+        dialect = dialect_at(http.path)
         if http.started:
-            await http.chunk(b"data: " + msgspec.json.encode(chat_reply.error_body(error)) + b"\n\n", last=True)
+            await http.chunk(dialect.error_event(error), last=True)
             return
         if error.status in (429, 503):
             http.add_header("retry-after", str(RETRY_AFTER_SECONDS))
-        await http.reply(error.status, chat_reply.error_body(error))
+        await http.reply(error.status, dialect.error_body(error))
 
     async def _route(self, http: Http) -> None:
         if http.path == "/healthz":
@@ -103,15 +104,25 @@ class Gateway:
             await self._readyz(http)
         else:
             route = find_route(http.method, http.path)
-            if route.name == "/v1/models":
+            if route.name == "/":
+                await http.reply(200, {"status": "ok"})
+            elif route.name == "/v1/models":
                 await http.reply(200, self.models.listing())
+            elif route.name == "/v1/messages/count_tokens":
+                await self._count(http)
             else:
-                await self._chat(http, route)
+                await self._call(http, route)
 
-    async def _chat(self, http: Http, route: Route) -> None:
+    async def _count(self, http: Http) -> None:
+        body = await http.body(self.settings.max_body_bytes)
+        request = messages.parse(decode_object(body), counting=True)
+        await http.reply(200, {"input_tokens": await self.models.find(request.model).count(request)})
+
+    async def _call(self, http: Http, route: Route) -> None:
+        dialect = BY_ROUTE[route.name]
         body = await http.body(self.settings.max_body_bytes)
         identity = read_identity(http, route)
-        request = chat.parse(decode_object(body))
+        request = dialect.parse(decode_object(body))
         admitted = await self.admission.admit(request, identity, body)
         http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
         http.facts = {
@@ -120,7 +131,7 @@ class Gateway:
             "tokens": admitted.call.source,
             "stream": request.stream,
         }
-        await Answer(admitted, self.recorder, self.prefixes, http).send()
+        await Answer(admitted, dialect, self.recorder, self.prefixes, http).send()
 
     async def _readyz(self, http: Http) -> None:
         """Ready when the pool answers and every engine does; the body says what is not."""

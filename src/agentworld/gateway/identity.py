@@ -1,4 +1,5 @@
-"""Whose call it is. First match wins: path, headers, session key, message prefix, a new trajectory."""
+"""Whose call it is. First match wins: path, headers, session key, a known client's session, message prefix, a new
+trajectory."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections import OrderedDict, deque
 import msgspec
 
 from agentworld.errors import InvalidRequestError
+from agentworld.gateway.clients import read_client
 from agentworld.gateway.http import Http
 from agentworld.gateway.keys import trajectory_of
 from agentworld.gateway.routes import Route
@@ -31,7 +33,8 @@ def read_identity(http: Http, route: Route) -> Identity:
     authorization = http.header("authorization") or ""
     if authorization[:7].lower() == "bearer ":
         key = authorization[7:].strip()
-    trajectory = route.trajectory or _id(http, "x-agentworld-trajectory") or trajectory_of(key)
+    client = read_client(http)
+    trajectory = route.trajectory or _id(http, "x-agentworld-trajectory") or trajectory_of(key) or client.trajectory_id
     retries = http.header("x-stainless-retry-count") or "0"
     agent = http.header("x-agentworld-agent")
     if agent is not None and (len(agent) > 128 or not agent.isprintable()):
@@ -42,7 +45,7 @@ def read_identity(http: Http, route: Route) -> Identity:
         key=hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=16).digest(),
         trajectory_id=trajectory,
         group_id=route.group or _id(http, "x-agentworld-group"),
-        agent=agent or None,
+        agent=agent or client.agent,
         channel=_id(http, "x-agentworld-channel"),
         retry_count=int(retries) if retries.isdecimal() and len(retries) < 6 else 0,
     )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import structlog
 
 from agentworld.config import ModelSettings, ServeSettings
+from agentworld.dialects.exchange import Request
 from agentworld.engines.base import Engine, open_engine
 from agentworld.errors import AgentWorldError, ConfigError, NotFoundError
 from agentworld.gateway.token_in import TokenIn, open_token_in
@@ -75,6 +76,15 @@ class ServedModel:
         elif self.settings.tokens == "auto":
             self.mode, self.reason = "none", "the engine gave a reply without ids"
             log.warning("model", model=self.settings.name, tokens="none", reason=self.reason)
+
+    async def count(self, request: Request) -> int:
+        """How many tokens the prompt of a request has; NotFoundError where only the engine could say."""
+        if self.token_in is None:
+            raise NotFoundError(
+                f"prompts of {self.settings.name} are rendered by its engine, so tokens cannot be counted here",
+                hint="Serve the model with --tokenizer, which also keeps prompts exact",
+            )
+        return await self.token_in.count(request)
 
     async def status(self) -> dict[str, Any]:
         """For /readyz: whether the engine answers, and the token mode."""

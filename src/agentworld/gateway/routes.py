@@ -1,4 +1,5 @@
-"""Paths of the gateway: `/v1/...`, alone or under `/t/{trajectory}` and `/t/{trajectory}/g/{group}`."""
+"""Paths of the gateway: `/v1/...`, alone or under `/t/{trajectory}` and `/t/{trajectory}/g/{group}`; `HEAD /` says that
+it lives."""
 
 from __future__ import annotations
 
@@ -8,13 +9,18 @@ from typing import NamedTuple
 from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.records import check_id
 
-_PATH = re.compile(r"(?:/t/(?P<trajectory>[^/]+)(?:/g/(?P<group>[^/]+))?)?(?P<rest>/v1/[a-z_/]+)")
-METHODS = {"/v1/chat/completions": ("POST",), "/v1/models": ("GET", "HEAD")}
+_PATH = re.compile(r"(?:/t/(?P<trajectory>[^/]+)(?:/g/(?P<group>[^/]+))?)?(?P<rest>/[a-z0-9_/]*)?")
+_DOUBLED = re.compile(r"(?:/v1)+(?=/v1/)")
+METHODS = {
+    "/": ("HEAD",),
+    "/v1/chat/completions": ("POST",),
+    "/v1/messages": ("POST",),
+    "/v1/messages/count_tokens": ("POST",),
+    "/v1/models": ("GET", "HEAD"),
+}
 LATER = {
     "/v1/completions": "completions",
     "/v1/responses": "responses",
-    "/v1/messages": "messages",
-    "/v1/messages/count_tokens": "token counting",
     "/v1/embeddings": "embeddings",
 }
 
@@ -37,16 +43,18 @@ class MethodError(AgentWorldError):
 def find_route(method: str, path: str) -> Route:
     """The route of a request; NotFoundError or MethodError otherwise, InvalidRequestError for an id that is none."""
     found = _PATH.fullmatch(path)
-    name = found["rest"].rstrip("/") if found else ""
+    name = _name(found) if found else ""
     if found is None or name not in METHODS:
         if name in LATER:
             raise NotFoundError(
-                f"the {LATER[name]} API is not served here", path=path[:200], hint="Use /v1/chat/completions"
+                f"the {LATER[name]} API is not served here",
+                path=path[:200],
+                hint="Use /v1/chat/completions or /v1/messages",
             )
         raise NotFoundError(
             f"there is nothing at {path[:200]}",
             path=path[:200],
-            hint="LLM routes are /v1/chat/completions and /v1/models, alone or under /t/{trajectory}",
+            hint="LLM routes are /v1/chat/completions, /v1/messages and /v1/models, alone or under /t/{trajectory}",
         )
     if method not in METHODS[name]:
         raise MethodError(f"{name} takes {METHODS[name][0]}, not {method[:20]}", path=path[:200])
@@ -56,3 +64,13 @@ def find_route(method: str, path: str) -> Route:
     if group is not None:
         check_id(group, "group")
     return Route(name, trajectory, group)
+
+
+def _name(found: re.Match[str]) -> str:
+    """The route that is meant. Some clients add /v1 to their base URL and some do not, so under a trajectory it may
+    be missing, and it may be doubled.
+    """
+    rest = _DOUBLED.sub("", found["rest"] or "").rstrip("/")
+    if rest in ("", "/v1"):
+        return "/"
+    return rest if rest.startswith("/v1/") or found["trajectory"] is None else f"/v1{rest}"

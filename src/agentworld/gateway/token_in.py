@@ -19,9 +19,10 @@ import msgspec
 from agentworld.capture.call import Call
 from agentworld.capture.sessions import Session
 from agentworld.config import ModelSettings
-from agentworld.dialects.exchange import Delta, ToolCallDelta
+from agentworld.dialects.exchange import Delta, Request, ToolCallDelta
 from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
 from agentworld.errors import ConfigError, ContextLengthError, EngineError, InvalidRequestError
+from agentworld.gateway.context import cap_limit
 from agentworld.gateway.escape import Escaper, EscapingTokenizer
 from agentworld.gateway.reply_parser import ReplyParser, open_parser
 from agentworld.records import Message, digest, new_id
@@ -85,8 +86,11 @@ class TokenIn:
 
     def _check_length(self, call: Call) -> None:
         context, length = self._settings.context, len(call.prompt_ids or [])
+        if context is None:
+            return
+        cap_limit(call, context, length)
         wanted = call.sampling.max_tokens or 1
-        if context is not None and length + wanted > context:
+        if length + wanted > context:
             raise ContextLengthError(
                 f"the prompt has {length} tokens and {wanted} are asked for, but the context takes {context}",
                 path="messages",
@@ -99,18 +103,29 @@ class TokenIn:
         prompt = self._bridge(call, session, rendering, tools, escaper)
         metadata = {"prompt": "bridged" if prompt is not None else "rendered"}
         if prompt is None:
-            messages = [render_message(message, escaper) for message in call.request.messages]
-            try:
-                prompt = rendering.renderer.render_ids(messages, tools=tools, add_generation_prompt=True)
-            except (ValueError, TypeError, KeyError, AssertionError) as error:
-                raise InvalidRequestError(
-                    f"the conversation cannot be rendered for {call.model}: {error}", path="messages"
-                ) from error
+            prompt = self._whole(call.request, rendering, tools, escaper)
         call.prompt_ids = list(prompt)
         call.renderer = rendering.digest
         call.metadata = {**call.metadata, **metadata}
         if escaper.count:
             call.metadata["escaped_control_tokens"] = escaper.count
+
+    def _whole(self, request: Request, rendering: Rendering, tools: Any, escaper: Escaper) -> list[int]:
+        """The whole conversation as ids, whatever was sampled before."""
+        messages = [render_message(message, escaper) for message in request.messages]
+        try:
+            return list(rendering.renderer.render_ids(messages, tools=tools, add_generation_prompt=True))
+        except (ValueError, TypeError, KeyError, AssertionError) as error:
+            raise InvalidRequestError(
+                f"the conversation cannot be rendered for {self._settings.name}: {error}", path="messages"
+            ) from error
+
+    async def count(self, request: Request) -> int:
+        """How many tokens the prompt has when it is rendered whole."""
+        escaper = Escaper(self._control)
+        tools = escaper.json(list(request.tools)) if request.tools and request.sampling.tool_choice != "none" else None
+        rendering = self.rendering(request.template)
+        return len(await asyncio.to_thread(self._whole, request, rendering, tools, escaper))
 
     def _bridge(
         self, call: Call, session: Session, rendering: Rendering, tools: Any, escaper: Escaper

@@ -1,0 +1,68 @@
+"""What the gateway asks of an API's dialect, and which dialect speaks on which route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from agentworld.dialects import chat, chat_reply, messages, messages_reply
+from agentworld.dialects.exchange import Delta, Reply, Request
+from agentworld.errors import AgentWorldError
+
+
+class Events(Protocol):
+    """Events of one streamed reply. `delta` may be sent at once; `finish` only after the reply is durable."""
+
+    def delta(self, delta: Delta) -> bytes:
+        """The events for one piece; b"" where it says nothing to this caller."""
+
+    def finish(self, reply: Reply) -> bytes:
+        """What ends the stream."""
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One API as pure functions.
+
+    `events` takes the request, the reply's id, the model's name and the time of creation. `error_event` ends a stream
+    that has begun. `ping` keeps a silent stream open. `reply_prefix` begins the ids of replies.
+    """
+
+    name: str
+    reply_prefix: str
+    parse: Callable[[dict[str, Any]], Request]
+    response_body: Callable[[Request, Reply], dict[str, Any]]
+    events: Callable[[Request, str, str, int], Events]
+    error_body: Callable[[AgentWorldError], dict[str, Any]]
+    error_event: Callable[[AgentWorldError], bytes]
+    ping: bytes
+
+
+CHAT = Dialect(
+    name=chat.DIALECT,
+    reply_prefix="chatcmpl-",
+    parse=chat.parse,
+    response_body=chat_reply.response_body,
+    events=chat_reply.ChatStream,
+    error_body=chat_reply.error_body,
+    error_event=chat_reply.error_event,
+    # A comment and one line end: a blank line would be an event to some clients.
+    ping=b": ping\n",
+)
+MESSAGES = Dialect(
+    name=messages.DIALECT,
+    reply_prefix="msg_",
+    parse=messages.parse,
+    response_body=messages_reply.response_body,
+    events=messages_reply.MessagesStream,
+    error_body=messages_reply.error_body,
+    error_event=messages_reply.error_event,
+    ping=messages_reply.PING,
+)
+BY_ROUTE = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES, "/v1/messages/count_tokens": MESSAGES}
+
+
+def dialect_at(path: str) -> Dialect:
+    """The dialect in which a path is answered that may be no route at all."""
+    return MESSAGES if "/messages" in path else CHAT

@@ -1,0 +1,152 @@
+"""Anthropic Messages: one message with its content blocks -> canonical messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.dialects.fields import Fields
+from agentworld.errors import InvalidRequestError
+from agentworld.records import FunctionCall, Message, TextPart, ToolCall
+
+RAW_ARGUMENTS = "_raw_arguments"
+"""The API has no place for tool arguments that are no JSON object. They travel as `{"_raw_arguments": TEXT}`, and are
+that text again when the client sends them back."""
+
+HARMLESS_IN_BLOCK = frozenset({"cache_control", "citations", "caller"})
+_ROLES = ("user", "assistant", "system")
+
+
+def read_message(item: Any, path: str) -> list[Message]:
+    """The messages that one message of the API stands for: tool results are messages of their own, before the text."""
+    fields = Fields(item, path)
+    role = fields.need("role", str)
+    if role not in _ROLES:
+        raise InvalidRequestError(f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=f"{path}.role")
+    content = fields.raw("content")
+    fields.finish(HARMLESS_IN_BLOCK)
+    where = f"{path}.content"
+    if isinstance(content, str):
+        return [Message(role=role, content=content)]  # type: ignore[arg-type]
+    if not isinstance(content, list):
+        raise InvalidRequestError(f"{where} must be a string or a list of blocks", path=where)
+    if role == "assistant":
+        return [_assistant(content, where)]
+    results: list[Message] = []
+    texts: list[str] = []
+    for position, block in enumerate(content):
+        inner = Fields(block, f"{where}[{position}]")
+        kind = inner.need("type", str)
+        if kind == "text":
+            texts.append(_text(inner))
+        elif kind == "tool_result" and role == "user":
+            results.append(_tool_result(inner))
+        else:
+            raise _unsupported(kind, inner)
+    said = as_messages(role, texts)
+    if not said and not results:
+        said = [Message(role=role, content="")]  # type: ignore[arg-type]
+    return results + said
+
+
+def as_messages(role: str, texts: list[str]) -> list[Message]:
+    """One message with the texts, or none where there are none. A single text is a string, as it says the same."""
+    return [Message(role=role, content=_content(texts))] if texts else []  # type: ignore[arg-type]
+
+
+def _content(texts: list[str]) -> str | tuple[TextPart, ...]:
+    return texts[0] if len(texts) == 1 else tuple(TextPart(text=text) for text in texts)
+
+
+def text_blocks(value: Any, path: str) -> list[str]:
+    """The texts of a list that may hold text blocks alone."""
+    if not isinstance(value, list):
+        raise InvalidRequestError(f"{path} must be a string or a list of blocks", path=path)
+    texts = []
+    for position, block in enumerate(value):
+        inner = Fields(block, f"{path}[{position}]")
+        kind = inner.need("type", str)
+        if kind != "text":
+            raise _unsupported(kind, inner)
+        texts.append(_text(inner))
+    return texts
+
+
+def _text(block: Fields) -> str:
+    text = block.need("text", str)
+    block.finish(HARMLESS_IN_BLOCK)
+    return text
+
+
+def _unsupported(kind: str, block: Fields) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"content blocks of type {kind[:60]!r} are not supported here: this model takes text only",
+        path=block.where("type"),
+        hint="Send text blocks",
+    )
+
+
+def _tool_result(block: Fields) -> Message:
+    call_id = block.need("tool_use_id", str)
+    value = block.raw("content")
+    failed = block.take("is_error", bool) or False
+    texts = [value] if isinstance(value, str) else text_blocks(value, block.where("content")) if value else []
+    block.finish(HARMLESS_IN_BLOCK)
+    # An empty result says nothing of the failure, which the text of others does.
+    content = _content(texts) if texts and any(texts) else "error" if failed else ""
+    return Message(role="tool", content=content, tool_call_id=call_id)
+
+
+def _assistant(content: list[Any], where: str) -> Message:
+    """The reply that the blocks are pieces of: its text is one string, however it was cut into blocks."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    for position, item in enumerate(content):
+        block = Fields(item, f"{where}[{position}]")
+        kind = block.need("type", str)
+        if kind == "text":
+            texts.append(_text(block))
+        elif kind == "thinking":
+            thoughts.append(block.need("thinking", str))
+            block.finish(HARMLESS_IN_BLOCK | {"signature"})
+        elif kind == "redacted_thinking":
+            # Encrypted by the service that made it; nobody else can read it.
+            block.finish(HARMLESS_IN_BLOCK | {"data"})
+        elif kind == "tool_use":
+            calls.append(_tool_use(block))
+        else:
+            raise _unsupported(kind, block)
+    return Message(
+        role="assistant",
+        content="".join(texts) if texts or not calls else None,
+        reasoning="".join(thoughts) if thoughts else None,
+        tool_calls=tuple(calls),
+    )
+
+
+def _tool_use(block: Fields) -> ToolCall:
+    call_id, name = block.need("id", str), block.need("name", str)
+    value = block.raw("input")
+    block.finish(HARMLESS_IN_BLOCK)
+    return ToolCall(id=call_id, function=FunctionCall(name, written(value)))
+
+
+def written(value: Any) -> str:
+    """Tool arguments as text: the JSON of the input, or the raw text that `arguments_object` put there."""
+    if isinstance(value, dict) and list(value) == [RAW_ARGUMENTS] and isinstance(value[RAW_ARGUMENTS], str):
+        raw: str = value[RAW_ARGUMENTS]
+        return raw
+    return msgspec.json.encode({} if value is None else value).decode()
+
+
+def arguments_object(arguments: str) -> dict[str, Any]:
+    """Tool arguments as the object that the API demands; anything else goes under `RAW_ARGUMENTS`, nothing is lost."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {RAW_ARGUMENTS: arguments}
