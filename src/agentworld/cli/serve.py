@@ -148,10 +148,11 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
 
 def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = False) -> None:
     """Serve until SIGINT or SIGTERM."""
-    with tempfile.TemporaryDirectory(prefix="agentworld-metrics-") as folder:
-        if settings.workers > 1:
+    with contextlib.ExitStack() as stack:
+        if settings.workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             # Workers count requests together in files there; it has to be known before the library is imported.
-            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="agentworld-metrics-"))
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         _run(settings, log_level, log_json)
 
 
