@@ -254,3 +254,15 @@ async def test_log_probabilities_only_for_those_who_ask() -> None:
         assert len(entries) == len(choice["token_ids"])
         assert all(entry["top_logprobs"] for entry in entries)
         assert full["prompt_token_ids"] == gateway.steps()[1].prompt_ids
+
+
+async def test_the_templates_own_rule_can_be_had() -> None:
+    settings = {"thinking_retention": "tool_cycle"}
+    async with running("<think>why</think>fine", tokens="token-in", renderer=settings) as gateway:
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        _, body, _ = await gateway.chat({"messages": messages}, "/t/t1")
+        messages += [body["choices"][0]["message"], {"role": "user", "content": "on"}]
+        await gateway.chat({"messages": messages}, "/t/t1")
+        second = gateway.steps("t1")[1]
+        assert (second.metadata["prompt"], second.fork_reason) == ("rendered", "template")
+        assert "why" not in TOKENIZER.decode(second.prompt_ids)

@@ -27,7 +27,7 @@ from agentworld.gateway.escape import Escaper, EscapingTokenizer
 from agentworld.gateway.reply_parser import ReplyParser, open_parser
 from agentworld.records import Message, digest, new_id
 
-INLINE_CHARACTERS = 20_000
+INLINE_CHARACTERS = 8_000
 """Longer prompts are rendered in a thread, as that takes milliseconds."""
 
 
