@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.errors import ConfigError
+from agentworld.errors import ConfigError, InvalidRequestError
 
 _NAME = re.compile(r"checkpoint-(\d{6,})")
 # Ids of applied batches that a checkpoint carries: more than a trainer can hold leases on.
@@ -38,7 +38,7 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
 def save_checkpoint(folder: Path, model: Any, optimizer: Any, record: CheckpointRecord, *, keep: int = 2) -> Path:
     """Write the next checkpoint under `folder` and drop all but the newest `keep`; returns its path."""
     import torch
-    from safetensors.torch import save_model
+    from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     existing = _numbered(folder)
@@ -48,7 +48,7 @@ def save_checkpoint(folder: Path, model: Any, optimizer: Any, record: Checkpoint
     if partial.exists():
         shutil.rmtree(partial)
     partial.mkdir()
-    save_model(model, str(partial / "model.safetensors"), metadata={"format": "pt"})
+    save_file(untied_weights(model), str(partial / "model.safetensors"), metadata={"format": "pt"})
     torch.save(optimizer.state_dict(), partial / "optimizer.pt")
     record.applied = record.applied[-APPLIED_KEPT:]
     (partial / "trainer.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
@@ -78,16 +78,28 @@ def read_record(checkpoint: Path) -> CheckpointRecord:
 def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any) -> CheckpointRecord:
     """Load weights and optimizer state in place; returns the record. ConfigError where they do not fit the model."""
     import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_model
+
+    from agentworld.engines.builtin.models import install_weights, read_weights
 
     record = read_record(checkpoint)
     try:
-        load_model(model, str(checkpoint / "model.safetensors"))
+        install_weights(model, read_weights(model, checkpoint))
         optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
-    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as error:
+    except (InvalidRequestError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise ConfigError(f"{checkpoint} does not fit this model: {str(error).splitlines()[0]}") from None
     return record
+
+
+def untied_weights(model: Any) -> dict[str, Any]:
+    """The model's tensors by name; of tensors that share storage, such as a tied output layer, the first only."""
+    kept: dict[str, Any] = {}
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for name, tensor in model.state_dict().items():
+        storage = (tensor.data_ptr(), tuple(tensor.shape))
+        if storage not in seen:
+            seen.add(storage)
+            kept[name] = tensor.detach().contiguous()
+    return kept
 
 
 def _numbered(folder: Path) -> list[tuple[int, Path]]:

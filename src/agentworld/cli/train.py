@@ -1,0 +1,58 @@
+"""`agentworld train CONFIG`: the reference trainer on batches from a pool."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentworld.cli.source import source
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, batch, settings.")]) -> int:
+    """Train a policy on batches from a pool: fine-tuning or GRPO, on one device.
+
+    Each batch is acknowledged after the checkpoint that contains it; the same command again goes on from the newest.
+    """
+    from agentworld.trainers.job import open_trainer, read_job, run_job
+    from agentworld.trainers.progress import Updates
+
+    job = read_job(config)
+    with source(job.pool, job.url) as pool:
+        trainer = open_trainer(job)
+        if trainer.record.version:
+            typer.echo(f"going on after {trainer.record.version} batches, from {job.out}")
+        previous = signal.signal(signal.SIGTERM, _interrupt)
+        done = 0
+        try:
+            with Updates(job.settings.method) as progress:
+                for metrics in run_job(job, trainer, pool, progress):
+                    done += 1
+                    reward = "" if metrics.reward is None else f", reward {metrics.reward:.3f}"
+                    typer.echo(
+                        f"batch {trainer.record.version}/{job.batches}: {metrics.trajectories} trajectories, "
+                        f"{metrics.tokens} tokens, {metrics.updates} updates, loss {metrics.loss:.4f}{reward}, "
+                        f"{metrics.seconds:.1f} s"
+                    )
+        except KeyboardInterrupt:
+            typer.echo(f"agentworld: stopped after {done} batches; the same command goes on", err=True)
+            return 130
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+    if trainer.record.version < job.batches:
+        typer.echo(
+            f"agentworld: no batch came for {job.timeout:g} s, {trainer.record.version} of {job.batches} done. "
+            f"Check the batch table against `agentworld trajectories list`",
+            err=True,
+        )
+        return 1
+    return 0
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,116 @@
+"""A training job as a TOML file says it: where the data is, what is trained, how, and who hears of new weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from agentworld.config import convert, read_toml
+from agentworld.errors import ConfigError
+from agentworld.pool.protocol import Consumer
+from agentworld.records import BatchSpec, Policy
+from agentworld.trainers.checkpoint import CheckpointRecord, latest_checkpoint
+from agentworld.trainers.publish import publish
+from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
+from agentworld.trainers.settings import TrainSettings
+
+
+class PublishTo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The builtin engine that loads each checkpoint, and the name of its model."""
+
+    engine: str
+    model: str
+
+
+class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`pool` or `url`: where batches come from. `model`: pocket, smollm2 or a folder; `weights` replaces its weights.
+
+    `out`: folder of the checkpoints; a job that finds some there goes on from the newest. `batches`: how many in all.
+    `timeout`: seconds without a batch after which the job ends. `batch`: the BatchSpec, with the method of `settings`.
+    """
+
+    model: str
+    batch: dict[str, Any]
+    pool: str | None = None
+    url: str | None = None
+    weights: str | None = None
+    out: str = "runs/train"
+    consumer: str = "policy"
+    run: str = "default"
+    batches: int = 1
+    timeout: float = 60.0
+    device: str | None = None
+    settings: TrainSettings = TrainSettings()
+    publish: PublishTo | None = None
+
+    @property
+    def spec(self) -> BatchSpec:
+        """What is leased."""
+        return convert({**self.batch, "method": self.settings.method}, BatchSpec, "batch").resolved()
+
+
+class Source(Protocol):
+    """The part of a pool, embedded or over HTTP, that a job needs."""
+
+    def consumer(self, name: str) -> Consumer:
+        """A named reader."""
+
+    def set_policy(self, policy: Policy) -> Policy:
+        """See Pool.set_policy."""
+
+
+def read_job(path: Path) -> TrainJob:
+    """The job in a TOML file; ConfigError says what is wrong and where."""
+    data = read_toml(path)
+    job = convert(data, TrainJob, str(path))
+    if (job.pool is None) == (job.url is None):
+        raise ConfigError(
+            f"{path}: give one of pool and url", path="pool", hint='For example pool = "sqlite:///agentworld.db"'
+        )
+    unknown = sorted(set(job.batch) - set(BatchSpec.__struct_fields__))
+    if unknown:
+        raise ConfigError(f"{path}: batch has no field {unknown[0]!r}", path=f"batch.{unknown[0]}")
+    if job.batches <= 0:
+        raise ConfigError(f"{path}: batches must be over 0, not {job.batches}", path="batches")
+    if job.publish is not None and not job.publish.engine.startswith(("http://", "https://")):
+        raise ConfigError(f"{path}: {job.publish.engine!r} is not an engine's address", path="publish.engine")
+    job.spec  # noqa: B018 - a spec that makes no sense is told before a model is loaded
+    return job
+
+
+def open_trainer(job: TrainJob) -> Trainer:
+    """The trainer of the job, gone on from its newest checkpoint where there is one."""
+    from agentworld.engines.builtin.models import open_model
+
+    loaded = open_model(job.model, weights=Path(job.weights) if job.weights else None, device=job.device)
+    loaded.model.requires_grad_(True)
+    trainer = Trainer(loaded.model, job.settings, Path(job.out), run=job.run)
+    trainer.resume()
+    return trainer
+
+
+def run_job(
+    job: TrainJob, trainer: Trainer, source: Source, progress: Progress | None = None
+) -> Iterator[BatchMetrics]:
+    """Train the batches that are left of the job; see Trainer.run."""
+
+    def published(checkpoint: Path, record: CheckpointRecord) -> None:
+        if job.publish is not None:
+            publish(job.publish.engine, checkpoint, Policy(job.publish.model, record.run, record.version), source)
+
+    newest = latest_checkpoint(trainer.folder)
+    if newest is not None:
+        # An earlier process may have ended between its checkpoint and this.
+        published(newest, trainer.record)
+    left = job.batches - trainer.record.version
+    yield from trainer.run(
+        source.consumer(job.consumer),
+        job.spec,
+        batches=left,
+        timeout=job.timeout,
+        progress=progress,
+        published=published,
+    )

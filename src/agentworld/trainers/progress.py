@@ -1,0 +1,54 @@
+"""Progress of the trainer: a bar on a terminal, a line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+LINE_SECONDS = 5.0
+
+
+class Updates:
+    """Progress of the trainer; a context manager that is also its callback."""
+
+    def __init__(self, name: str, stream: TextIO | None = None) -> None:
+        self._name = name
+        self._stream = stream or sys.stderr
+        self._bar: Progress | None = None
+        self._last_line = 0.0
+        if self._stream.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("updates {task.fields[figures]}"),
+                TimeElapsedColumn(),
+                console=Console(file=self._stream),
+            )
+            self._task = self._bar.add_task(name, total=None, figures="")
+
+    def __call__(self, done: int, total: int, figures: dict[str, float]) -> None:
+        """`done` of `total` updates are made."""
+        said = f"loss {figures['loss']:.3f}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, figures=said)
+        elif done == total or time.monotonic() - self._last_line >= LINE_SECONDS:
+            self._last_line = time.monotonic()
+            print(f"{self._name}: {done}/{total} updates, {said}", file=self._stream, flush=True)
+
+    def __enter__(self) -> Updates:
+        self._last_line = time.monotonic()
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

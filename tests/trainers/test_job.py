@@ -1,0 +1,85 @@
+import pytest
+
+from agentworld.cli import invoke
+from agentworld.errors import ConfigError
+from agentworld.factory import open_pool
+from agentworld.trainers.checkpoint import latest_checkpoint, read_record
+from agentworld.trainers.job import open_trainer, read_job, run_job
+from tests.trainers.builders import fill, step
+
+JOB = """
+pool = "{pool}"
+model = "pocket"
+out = "{out}"
+batches = 2
+timeout = 0.1
+[batch]
+groups = 1
+rollouts = 2
+[settings]
+method = "grpo"
+learning_rate = 1e-4
+threads = 1
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job file with two groups to train on in its pool."""
+    url = f"sqlite:///{tmp_path}/pool.db"
+    pool = open_pool(url)
+    fill(pool, {f"g{n}": [([step("", [1, n], [4])], 1.0), ([step("", [1, n], [6])], 0.0)] for n in range(2)})
+    pool.close()
+    path = tmp_path / "train.toml"
+    path.write_text(JOB.format(pool=url, out=tmp_path / "out"))
+    return path
+
+
+def test_a_job_trains_its_batches_and_goes_on_where_it_stopped(job, tmp_path):
+    settings = read_job(job)
+    pool = open_pool(settings.pool)
+    first = next(run_job(settings, open_trainer(settings), pool))
+    assert first.trajectories == 2
+    trainer = open_trainer(settings)
+    assert trainer.record.version == 1
+    assert len(list(run_job(settings, trainer, pool))) == 1
+    assert list(run_job(settings, open_trainer(settings), pool)) == []
+    pool.close()
+    assert read_record(latest_checkpoint(tmp_path / "out")).version == 2
+
+
+def test_the_command_says_what_it_did_and_when_data_runs_out(job, capsys):
+    assert invoke(["train", str(job)]) == 0
+    assert "batch 2/2: 2 trajectories" in capsys.readouterr().out
+    job.write_text(job.read_text().replace("batches = 2", "batches = 3"))
+    assert invoke(["train", str(job)]) == 1
+    captured = capsys.readouterr()
+    assert "going on after 2 batches" in captured.out
+    assert "no batch came" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("batches = 2", "batches = 0"), "batches must be over 0"),
+        (("groups = 1", "group = 1"), "no field 'group'"),
+        (("groups = 1", "groups = 0"), "groups must be from 1"),
+        (("learning_rate = 1e-4", "learning_rate = 0"), "learning_rate must be over 0"),
+        (("learning_rate", "lerning_rate"), "lerning_rate"),
+        (('pool = "', 'url = "http://127.0.0.1:1"\npool = "'), "one of pool and url"),
+        (("[batch]", "[batch"), "not valid TOML"),
+        (('model = "pocket"', 'model = "/nowhere"'), "no model at /nowhere"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_one_line(job, capsys, change, says):
+    assert change[0] in job.read_text()
+    job.write_text(job.read_text().replace(*change))
+    assert invoke(["train", str(job)]) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_job(tmp_path / "none.toml")
