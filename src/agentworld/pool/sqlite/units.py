@@ -126,13 +126,16 @@ def _has(needs: tuple[str, ...]) -> ColumnElement[bool]:
 
 def _fit_trajectories(
     columns: Sequence[ColumnElement[Any]],
+    first: ColumnElement[bool],
     where: str | None,
     needs: tuple[str, ...],
     wanted: tuple[Readiness, ...],
 ) -> Select[Any]:
+    # SQLite tests the conditions in this order: `first` spares the subqueries of what was delivered long ago.
     of_trajectory = and_(_s.c.trajectory == _t.c.pk, _usable())
     statement = select(*columns).where(
         _t.c.readiness.in_(wanted),
+        first,
         exists().where(of_trajectory),
         ~exists().where(of_trajectory, ~_has(needs)),
     )
@@ -159,19 +162,21 @@ def _units_sql(
         statement = (
             select(*columns)
             .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
-            .where(_usable(), _has(needs), _t.c.readiness.in_(wanted))
+            .where(_undelivered(unit, key), _usable(), _has(needs), _t.c.readiness.in_(wanted))
         )
         if where is not None:
             statement = statement.where(condition(parse(where, "steps"), "steps"))
     elif unit == "trajectory":
         key, place = _t.c.trajectory_id, _t.c.pk
-        statement = _fit_trajectories([key.label("key"), place.label("pk")], where, needs, wanted)
+        undelivered = _undelivered(unit, key)
+        statement = _fit_trajectories([key.label("key"), place.label("pk")], undelivered, where, needs, wanted)
     else:
         key, place = _t.c.group_id, func.min(_t.c.pk)
-        statement = _fit_trajectories([key.label("key"), place.label("pk")], where, needs, wanted)
+        undelivered = _undelivered(unit, key)
+        statement = _fit_trajectories([key.label("key"), place.label("pk")], undelivered, where, needs, wanted)
         statement = statement.where(key.is_not(None)).group_by(key).having(func.count() >= parameter("rollouts"))
     ordered = place.desc() if order == "freshest" else place.asc()
-    return compiled(statement.where(_undelivered(unit, key)).order_by(ordered).limit(parameter("limit")))
+    return compiled(statement.order_by(ordered).limit(parameter("limit")))
 
 
 @functools.lru_cache(maxsize=128)
@@ -179,5 +184,7 @@ def _members_sql(
     where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
 ) -> tuple[str, dict[str, Any]]:
     """Selects the trajectories of chosen groups."""
-    statement: Select[Any] = _fit_trajectories([_t.c.group_id, _t.c.pk], where, needs, wanted)
-    return compiled(statement.where(_t.c.group_id.in_(_listed("keys"))).order_by(_t.c.pk))
+    statement: Select[Any] = _fit_trajectories(
+        [_t.c.group_id, _t.c.pk], _t.c.group_id.in_(_listed("keys")), where, needs, wanted
+    )
+    return compiled(statement.order_by(_t.c.pk))

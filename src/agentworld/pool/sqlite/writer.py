@@ -222,7 +222,7 @@ class Writer:
     def _checkpoint_if_due(self, closing: bool) -> None:
         if self._dirty_since is None:
             return
-        size = self._wal.stat().st_size if self._wal.exists() else 0
+        size = self._wal_bytes()
         due = closing or size >= CHECKPOINT_BYTES or time.monotonic() - self._dirty_since >= CHECKPOINT_SECONDS
         if not due:
             return
@@ -235,6 +235,12 @@ class Writer:
             # The log holds everything that was committed; the next checkpoint tries again.
             _log.warning("checkpoint of %s failed: %s", self._database.path, error)
         self._dirty_since = None
+
+    def _wal_bytes(self) -> int:
+        try:
+            return self._wal.stat().st_size
+        except FileNotFoundError:
+            return 0
 
 
 def _unexpected(error: Exception) -> Exception:
