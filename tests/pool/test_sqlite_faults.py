@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agentworld.errors import ConflictError, PoolError, PoolFullError
+from agentworld.errors import ConflictError, NotFoundError, PoolError, PoolFullError
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import NewTrajectory
 
@@ -152,3 +152,14 @@ def test_one_page_with_where_looks_at_a_bounded_number_of_rows(sqlite_pool, monk
             if cursor is None:
                 break
         assert (found, pages) == (expected, 4)
+
+
+def test_a_missing_record_does_not_cost_the_connection(sqlite_pool):
+    for _ in range(3):
+        with pytest.raises(NotFoundError):
+            sqlite_pool.get_step("gone")
+    idle = list(sqlite_pool._database._idle)
+    assert len(idle) == 1
+    assert sqlite_pool.list_steps().items == []
+    assert sqlite_pool._database._idle == idle
+    assert not idle[0].in_transaction

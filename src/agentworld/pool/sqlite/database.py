@@ -59,10 +59,15 @@ class Database:
             try:
                 connection.execute("BEGIN")
                 yield connection
-            except BaseException:
+                connection.execute("COMMIT")
+            except sqlite3.Error:
                 self._drop(connection)
                 raise
-            connection.execute("COMMIT")
+            except BaseException:
+                # The caller's own fault, such as a record that is not there; the connection is sound.
+                connection.execute("ROLLBACK")
+                self._return(connection)
+                raise
             self._return(connection)
 
     def close_readers(self) -> None:
