@@ -1,10 +1,11 @@
 """What the gateway costs: latency against a direct call of the same engine, and calls a second.
 
-    python -m benchmarks.gateway [--calls 400] [--concurrency 32] [--tokens engine|token-in]
+    python -m benchmarks.gateway [--calls 400] [--concurrency 32] [--tokens engine|token-in] [--pool sqlite|memory]
 
 The engine is scripted, in a process of its own, and answers at once, so that what is measured is the gateway: identity,
 matching, the record and its commit to SQLite (`synchronous=FULL`). Direct and through-the-gateway calls alternate in
-one run, since a shared machine is not equally fast from one minute to the next.
+one run, since a shared machine is not equally fast from one minute to the next. With `--pool memory` nothing is made
+durable: the difference is what the commits cost.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ async def call(session: aiohttp.ClientSession, url: str, body: bytes) -> float:
 
 def quantile(values: list[float], share: float) -> float:
     """In milliseconds."""
-    return 1000 * sorted(values)[min(len(values) - 1, int(len(values) * share))]
+    return round(1000 * sorted(values)[min(len(values) - 1, int(len(values) * share))], 2)
 
 
 async def measure(engine: str, gateway: str, calls: int, concurrency: int) -> dict[str, Any]:
@@ -84,8 +85,8 @@ async def measure(engine: str, gateway: str, calls: int, concurrency: int) -> di
             result[name] = {
                 "direct_p50_ms": quantile(direct, 0.5),
                 "gateway_p50_ms": quantile(through, 0.5),
-                "added_p50_ms": quantile(through, 0.5) - quantile(direct, 0.5),
-                "added_p99_ms": quantile(through, 0.99) - quantile(direct, 0.99),
+                "added_p50_ms": round(quantile(through, 0.5) - quantile(direct, 0.5), 2),
+                "added_p99_ms": round(quantile(through, 0.99) - quantile(direct, 0.99), 2),
             }
         body = json.dumps({"model": "scripted", "messages": conversation(0)}).encode()
         for name, base in (("engine", engine), ("gateway", gateway + "/t/load-{}")):
@@ -96,7 +97,8 @@ async def measure(engine: str, gateway: str, calls: int, concurrency: int) -> di
 
             begun = time.perf_counter()
             await asyncio.gather(*(worker(number) for number in range(concurrency)))
-            result[f"{name}_calls_per_second"] = concurrency * (calls // 4) / (time.perf_counter() - begun)
+            seconds = time.perf_counter() - begun
+            result[f"{name}_calls_per_second"] = round(concurrency * (calls // 4) / seconds)
     return result
 
 
@@ -106,9 +108,10 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--tokens", choices=["engine", "token-in"], default="engine")
+    parser.add_argument("--pool", choices=["sqlite", "memory"], default="sqlite")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        pool = f"sqlite:///{Path(folder) / 'pool.db'}"
+        pool = f"sqlite:///{Path(folder) / 'pool.db'}" if options.pool == "sqlite" else "memory://"
         processes = []
         try:
             engine, engine_url = start(
@@ -129,7 +132,7 @@ def main() -> None:
                 process.send_signal(signal.SIGINT)
             for process in processes:
                 process.wait(timeout=20)
-    print(json.dumps({"tokens": options.tokens, **result}, indent=2, default=lambda value: round(value, 2)))
+    print(json.dumps({"tokens": options.tokens, "pool": options.pool, **result}, indent=2))
 
 
 if __name__ == "__main__":

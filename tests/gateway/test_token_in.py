@@ -10,7 +10,7 @@ import pytest
 from agentworld.engines.tokenizer import byte_tokenizer
 from agentworld.pool import open_store
 from agentworld.records import Message, Step
-from agentworld.testing import ScriptedReply, ScriptedRequest
+from agentworld.testing import ScriptedReply, ScriptedRequest, WireFaults
 
 from .harness import running
 
@@ -266,3 +266,16 @@ async def test_the_templates_own_rule_can_be_had() -> None:
         second = gateway.steps("t1")[1]
         assert (second.metadata["prompt"], second.fork_reason) == ("rendered", "template")
         assert "why" not in TOKENIZER.decode(second.prompt_ids)
+
+
+async def test_a_quarantined_reply_is_not_built_upon() -> None:
+    broken = ScriptedReply(text="one", faults=WireFaults(id_count=-1))
+    async with running([broken, ScriptedReply(text="two")], tokens="token-in") as gateway:
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        _, body, _ = await gateway.chat({"messages": messages}, "/t/t1")
+        messages += [body["choices"][0]["message"], {"role": "user", "content": "on"}]
+        await gateway.chat({"messages": messages}, "/t/t1")
+        first, second = gateway.steps("t1")
+        assert first.readiness == "excluded"
+        assert second.metadata["prompt"] == "rendered"
+        assert second.excluded_reason is None

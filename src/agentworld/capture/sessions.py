@@ -34,7 +34,7 @@ class Session:
         self.trajectory = trajectory
         self.tips: list[Tip] = []
         self.renderers: dict[str, str] = {}
-        """Step id -> renderer digest, for steps whose prompt the gateway rendered."""
+        """Step id -> renderer digest, for sound steps whose prompt the gateway rendered: those may be built upon."""
         self.repeats: dict[str, dict[int, str]] = {}
         """Body digest -> choice index -> the latest step with that body."""
         self.size = 1024
@@ -70,7 +70,7 @@ class Session:
         )
         self.tips.append(tip)
         renderer = step.metadata.get("renderer")
-        if isinstance(renderer, str):
+        if isinstance(renderer, str) and _is_sound(step):
             self.renderers[step.step_id] = renderer
         self.size += _weight(tip)
         while len(self.tips) > MAX_TIPS:
@@ -96,6 +96,17 @@ class Session:
     def missing(self, step_count: int) -> int:
         """How many of the trajectory's steps this session has not seen."""
         return max(step_count - len(self._known) - self.passed_over, 0)
+
+
+def _is_sound(step: Step) -> bool:
+    """Whether the step's counts agree, as the pool compares them, so that its ids are those of the engine."""
+    prompt, response = len(step.prompt_ids or []), len(step.response_ids or [])
+    usage, logprobs = step.usage, step.response_logprobs
+    return (
+        step.excluded_reason is None
+        and (usage is None or (usage.prompt_tokens, usage.completion_tokens) == (prompt, response))
+        and (logprobs is None or len(logprobs) == response)
+    )
 
 
 def _weight(tip: Tip) -> int:
