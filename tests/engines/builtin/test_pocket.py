@@ -48,7 +48,8 @@ def test_it_has_one_to_three_million_parameters_and_ties_its_embeddings(pocket):
 def test_the_preamble_is_the_renderers(pocket):
     # If the renderer changed its wording, prompts would cost hundreds of tokens without anything else failing.
     assert pocket_tokenizer.TOOLS_HEADER == _TOOLS_HEADER + "\n"
-    assert pocket_tokenizer.TOOLS_FOOTER == _TOOLS_FOOTER
+    before, middle, after = pocket_tokenizer.TOOLS_FOOTER
+    assert f"{before}<tool_call></tool_call>{middle}<tool_call>{after}</tool_call>" == _TOOLS_FOOTER
 
 
 @pytest.mark.parametrize("phrase", pocket_tokenizer.PHRASES)
@@ -59,6 +60,12 @@ def test_fixed_phrases_are_one_token(pocket, phrase):
 def test_digits_and_capitals_stand_alone(pocket):
     assert len(encode(pocket[1], "0123456789")) == 10
     assert len(encode(pocket[1], "ABCXYZ")) == 6
+
+
+def test_phrases_are_no_control_tokens(pocket):
+    # The gateway cuts control tokens in what callers say; phrases must come through whole.
+    added = {token.content for token in pocket[1].added_tokens_decoder.values()}
+    assert added == {*pocket_tokenizer.CONTROL_TOKENS, *pocket_tokenizer.MARKUP_TOKENS}
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ and is read with plain `tokenizers`, so whoever only renders needs no torch.
 What makes prompts short and spelling possible:
 
 - The fixed lines of the tool preamble that Qwen3 renderers write, our tool schemas, the opening of a call
-  and the fixed part of each ready task are whole tokens (`PHRASES`). They are ordinary added tokens:
-  any text that holds them decodes to the same characters.
+  and the fixed part of each ready task are whole tokens (`PHRASES`). They are ordinary entries of
+  the vocabulary: any text that holds them decodes to the same characters.
 - Digits and capitals are always single tokens, so numbers and capitalised words are sequences of symbols that
   a very small model can copy, count and turn around.
 """
@@ -15,6 +15,7 @@ What makes prompts short and spelling possible:
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -30,11 +31,11 @@ TOOLS_HEADER = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
 )
+# What stands between the control tokens of the preamble's last part.
 TOOLS_FOOTER = (
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
-    "within <tool_call></tool_call> XML tags:\n<tool_call>\n"
-    '{"name": <function-name>, "arguments": <args-json-object>}\n'
-    "</tool_call>"
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within ",
+    " XML tags:\n",
+    '\n{"name": <function-name>, "arguments": <args-json-object>}\n',
 )
 CALCULATOR_TOOL = {
     "type": "function",
@@ -74,7 +75,7 @@ CONVERSION_QUESTION = (
 ANSWER = "Answer:"
 PHRASES = (
     TOOLS_HEADER,
-    TOOLS_FOOTER,
+    *TOOLS_FOOTER,
     json.dumps(CALCULATOR_TOOL),
     json.dumps(CONVERTER_TOOL),
     CALCULATOR_CALL,
@@ -84,6 +85,8 @@ PHRASES = (
     ANSWER,
 )
 
+_WORDS = r"\n|[0-9]|[A-Z]| ?[a-z]+| ?[^\sA-Za-z0-9]+|\s"
+_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 _TEXTS = (
     # Role names stand in every turn; said often, they become one token each.
     "\n".join(["system", "user", "assistant", "tool"] * 40),
@@ -102,26 +105,43 @@ _TEXTS = (
 
 
 def train_tokenizer() -> Tokenizer:
-    """Build the vocabulary from the texts above. The same inputs give the same file, byte for byte."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\n|[0-9]|[A-Z]| ?[a-z]+| ?[^\sA-Za-z0-9]+|\s"), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    added = len(CONTROL_TOKENS) + len(MARKUP_TOKENS) + len(PHRASES)
+    """Build the vocabulary from the texts above. The same inputs give the same file, byte for byte.
+
+    Merges come from training. The phrases are further entries of the BPE's vocabulary, cut out whole before it runs
+    and taken as they are (`ignore_merges`): they are text like any other, no control tokens.
+    """
+    learned = Tokenizer(models.BPE())
+    learned.pre_tokenizer = _pre_tokenizer(_WORDS)
+    added = len(CONTROL_TOKENS) + len(MARKUP_TOKENS)
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY_SIZE - added,
+        vocab_size=VOCABULARY_SIZE - added - len(PHRASES),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         min_frequency=1,
         show_progress=False,
     )
-    tokenizer.train_from_iterator([*PHRASES, *_TEXTS, *_TEXTS], trainer=trainer)
+    learned.train_from_iterator([*PHRASES, *_TEXTS, *_TEXTS], trainer=trainer)
+    model = json.loads(learned.to_str())["model"]
+    vocabulary: dict[str, int] = model["vocab"]
+    for phrase in PHRASES:
+        vocabulary[_BYTES.pre_tokenize_str(phrase)[0][0]] = len(vocabulary)
+    merges = [(left, right) for left, right in model["merges"]]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True))
+    longest_first = sorted(PHRASES, key=len, reverse=True)
+    tokenizer.pre_tokenizer = _pre_tokenizer("|".join([*map(_literal, longest_first), _WORDS]))
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROL_TOKENS])
-    tokenizer.add_tokens([AddedToken(name, normalized=False) for name in (*MARKUP_TOKENS, *PHRASES)])
+    tokenizer.add_tokens([AddedToken(name, normalized=False) for name in MARKUP_TOKENS])
     return tokenizer
+
+
+def _pre_tokenizer(pattern: str) -> pre_tokenizers.PreTokenizer:
+    """Cut at the matches of `pattern`, then write bytes as characters."""
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior="isolated"), _BYTES])
+
+
+def _literal(text: str) -> str:
+    """A pattern that matches `text` alone."""
+    return re.escape(text).replace("\\\n", r"\n")
 
 
 def main() -> None:
