@@ -18,7 +18,7 @@ import msgspec
 
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
-from agentworld.dialects.messages_blocks import as_messages, read_message, text_blocks
+from agentworld.dialects.messages_blocks import as_messages, order_results, read_message, text_blocks
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Message, Sampling, Tool
 
@@ -48,6 +48,7 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
     found: list[Message] = _system(fields)
     for position, item in enumerate(given):
         found.extend(read_message(item, f"messages[{position}]"))
+    found = order_results(found)
     if found[-1].role == "assistant":
         raise InvalidRequestError(
             "the last message is the assistant's, which asks for a continuation of it; that is not supported",

@@ -55,6 +55,27 @@ def as_messages(role: str, texts: list[str]) -> list[Message]:
     return [Message(role=role, content=_content(texts))] if texts else []  # type: ignore[arg-type]
 
 
+def order_results(messages: list[Message]) -> list[Message]:
+    """The messages with tool results in the order of their calls.
+
+    Clients that run calls at once send results as they come. The API tells them apart by id, but many chat formats show
+    no ids, and the model would take one result for another.
+    """
+    out: list[Message] = []
+    places: dict[str | None, int] = {}
+    begun = 0
+    for message in messages:
+        if message.role == "assistant":
+            places = {call.id: place for place, call in reversed(list(enumerate(message.tool_calls)))}
+            begun = len(out) + 1
+        elif message.role != "tool":
+            places = {}
+        out.append(message)
+        if message.role == "tool" and places:
+            out[begun:] = sorted(out[begun:], key=lambda result: places.get(result.tool_call_id, len(places)))
+    return out
+
+
 def _content(texts: list[str]) -> str | tuple[TextPart, ...]:
     return texts[0] if len(texts) == 1 else tuple(TextPart(text=text) for text in texts)
 
