@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,8 +201,9 @@ async def test_rewritten_history_renders_anew() -> None:
         assert (second.parent_step_id, second.fork_reason) == (None, "history_rewritten")
 
 
-async def test_a_restarted_gateway_goes_on_from_the_pool() -> None:
-    store = open_store("memory://")
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_a_restarted_gateway_goes_on_from_the_pool(scheme: str, tmp_path: Path) -> None:
+    store = open_store("memory://" if scheme == "memory" else f"sqlite:///{tmp_path}/pool.db")
     messages: list[Any] = [{"role": "user", "content": "go"}]
     async with running("first", tokens="token-in", pool=store) as gateway:
         _, body, _ = await gateway.chat({"messages": messages}, "/t/t1")
