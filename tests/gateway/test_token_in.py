@@ -281,3 +281,25 @@ async def test_a_quarantined_reply_is_not_built_upon() -> None:
         assert first.readiness == "excluded"
         assert second.metadata["prompt"] == "rendered"
         assert second.excluded_reason is None
+
+
+async def test_any_worker_serves_any_turn() -> None:
+    store = open_store("memory://")
+    async with (
+        running(script, tokens="token-in", pool=store) as one,
+        running(script, tokens="token-in", pool=store) as other,
+    ):
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        for turn in range(6):
+            gateway = (one, other)[turn % 2]
+            _, body, _ = await gateway.chat({"messages": messages, "tools": TOOLS}, "/t/t1")
+            messages.append(body["choices"][0]["message"])
+            for call in messages[-1].get("tool_calls") or []:
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": f"seen {turn}"})
+            if messages[-1]["role"] == "assistant":
+                messages.append({"role": "user", "content": f"on {turn}"})
+        for before, step in pairwise(one.steps("t1")):
+            whole = before.prompt_ids + before.response_ids
+            assert step.prompt_ids[: len(whole)] == whole
+            assert step.fork_reason is None
+    store.close()
