@@ -24,6 +24,8 @@ def base_url_variables(base_url: str, api_key: str | None, trajectory_id: str) -
         "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": key,
         "ANTHROPIC_AUTH_TOKEN": key,
+        # Claude Code also asks for titles of sessions and the like, which are no part of the task.
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "AGENTWORLD_TRAJECTORY_ID": trajectory_id,
         "NO_PROXY": direct,
         "no_proxy": direct,

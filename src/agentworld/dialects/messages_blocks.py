@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -159,7 +160,8 @@ def written(value: Any) -> str:
     if isinstance(value, dict) and list(value) == [RAW_ARGUMENTS] and isinstance(value[RAW_ARGUMENTS], str):
         raw: str = value[RAW_ARGUMENTS]
         return raw
-    return msgspec.json.encode({} if value is None else value).decode()
+    # Spaced as the templates of most models write it, so that a reply sent back renders as it was sampled.
+    return json.dumps({} if value is None else value, ensure_ascii=False)
 
 
 def arguments_object(arguments: str) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Anthropic Messages: reply -> response body or stream events, and errors."""
+"""Anthropic Messages: reply -> response body or stream events, and errors.
+
+A reply names the model as the caller did, since Claude Code drops the thinking of replies by other models.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         "id": reply.reply_id,
         "type": "message",
         "role": "assistant",
-        "model": reply.model,
+        "model": request.model or reply.model,
         "content": content,
         **_ending(choice),
         "usage": _usage(reply.usage, reply.prompt_ids),
@@ -106,7 +109,7 @@ class MessagesStream:
 
     def __init__(self, request: Request, reply_id: str, model: str, created: int) -> None:
         self._reply_id = reply_id
-        self._model = model
+        self._model = request.model or model
         self._begun = False
         self._index = 0
         self._open: str | None = None
