@@ -8,7 +8,7 @@ import pytest
 from agentworld.agents import loop as loop_module
 from agentworld.agents.definition import LoopAgent
 from agentworld.agents.loop import play_loop
-from agentworld.agents.ports import AgentFailure, Play
+from agentworld.agents.ports import AgentFailure, Play, ignore
 from agentworld.errors import ContextLengthError, EngineError, EngineUnreachableError, PausedError
 from agentworld.records import FunctionCall, Message, ToolCall
 from agentworld.tasks.base import Observation
@@ -54,7 +54,7 @@ class Started:
     api_key: str | None = None
 
 
-async def play(client, agent=None, environment=None, started=None, **sampling):
+async def play(client, agent=None, environment=None, started=None, notify=ignore, **sampling):
     played = Play()
     await play_loop(
         agent or LoopAgent(),
@@ -65,6 +65,7 @@ async def play(client, agent=None, environment=None, started=None, **sampling):
         model="m",
         sampling=sampling,
         play=played,
+        notify=notify,
     )
     return played
 
@@ -128,8 +129,11 @@ async def test_a_full_context_ends_it_after_the_first_call():
 
 async def test_it_waits_while_the_gateway_is_paused(monkeypatch):
     monkeypatch.setattr(loop_module, "FIRST_PAUSE", 0.001)
-    played = await play(Client(PausedError("paused"), EngineUnreachableError("away"), says("6")))
+    heard = []
+    client = Client(PausedError("paused"), EngineUnreachableError("away"), says("6"))
+    played = await play(client, notify=heard.append)
     assert (played.answer, played.calls) == ("6", 1)
+    assert heard == ["waiting: paused", "waiting: away"]
 
 
 async def test_waiting_ends_with_the_time():

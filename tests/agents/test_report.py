@@ -62,10 +62,13 @@ def test_progress_without_a_terminal_is_lines(monkeypatch):
     now[0] += 6.0
     progress.done(result(reward=None, status="failed"))
     progress.done(result(reward=0.0, steps=3))
+    progress.note("waiting")
+    progress.note("still waiting")
     progress.stop()
     assert stream.getvalue().splitlines() == [
         "mine: 5 rollouts, 2 of them complete already",
         "mine: 4/5 failed 1, reward 1.000, 0.5 steps/s",
+        "mine: waiting",
         "mine: 5/5 failed 1, reward 0.500, 1.0 steps/s",
     ]
 

@@ -67,7 +67,6 @@ def test_paths_start_at_the_file_and_tables_go_over_them(folder):
         ("count = 2", 'split = "heldout"', "no tasks of split heldout"),
         ("count = 2", 'split = "test"', "no split 'test'"),
         ("count = 2", "many = 2", "unknown field `many`"),
-        ('kind = "loop"', 'kind = "loop"\nname = "mine"', "two of the agents are called 'mine'"),
         ('path = "tasks/words.toml"', "path = 3", "path is 3"),
         ('path = "tasks/words.toml"', 'ready = "chess"', "no ready task set is called 'chess'"),
     ],

@@ -4,12 +4,15 @@ import asyncio
 import itertools
 import os
 import sys
+import threading
+from urllib.request import urlopen
 
 import pytest
 
 from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.runner import run_rollouts
 from agentworld.client.aio import AsyncFactory
+from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.records import Message, NewTrajectory, Sampling
 from agentworld.tasks.base import Score, Task
 from agentworld.tasks.environments import Calculator
@@ -222,11 +225,16 @@ async def test_the_same_name_goes_on_where_it_stopped(run, factory, engine):
     assert report.summary().mean_reward == 1.0
 
 
-async def test_a_paused_gateway_is_waited_for(run, factory):
+async def test_a_paused_gateway_is_waited_for(run, factory, engine, url):
     factory.set_paused(True)
-    running = asyncio.create_task(run(LoopAgent(), 2))
-    await until(lambda: factory.list_trajectories(channel="train", where="open", limit=100).items)
-    factory.set_paused(False)
+    try:
+        await until(lambda: b'"paused":true' in urlopen(f"{url}/readyz").read())
+        asked = len(engine.requests)
+        running = asyncio.create_task(run(LoopAgent(), 2, name="paused"))
+        await until(lambda: len(factory.list_trajectories(where="metadata.run == 'paused' and open").items) == 2)
+        assert len(engine.requests) == asked
+    finally:
+        factory.set_paused(False)
     report = await running
     assert (report.failed, report.summary().mean_reward) == (0, 1.0)
 
@@ -246,6 +254,30 @@ async def test_cancelling_abandons_what_is_open(run, factory, engine, tmp_path):
         assert (stored.status, stored.readiness) == ("abandoned", "excluded")
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
+
+
+async def test_names_tell_agents_and_task_sets_apart(run):
+    with pytest.raises(ConfigError, match="two of the agents are called 'loop'"):
+        await run([LoopAgent(), LoopAgent(max_turns=2)])
+
+
+async def test_a_server_that_is_not_there_is_one_error():
+    work = [(Sums(), Sums().tasks(5))]
+    async with AsyncFactory("http://127.0.0.1:1") as client:
+        with pytest.raises(AgentWorldError, match="Nothing answers"):
+            await run_rollouts(client, work, [LoopAgent()], name="nowhere", model="m", resume=False)
+
+
+async def test_slow_checkers_hold_up_nobody_else(run):
+    class Together(Sums):
+        meeting = threading.Barrier(2, timeout=60)
+
+        def check(self, task, answer):
+            self.meeting.wait()
+            return super().check(task, answer)
+
+    report = await run(LoopAgent(), 2, Together())
+    assert report.summary().mean_reward == 1.0, report.common_error()
 
 
 async def test_each_agent_keeps_its_limit(run, engine):

@@ -16,7 +16,7 @@ from agentworld.agents.environment_server import EnvironmentServer
 from agentworld.agents.lines import LineProcess
 from agentworld.agents.loop import play_loop
 from agentworld.agents.plan import Rollout
-from agentworld.agents.ports import AgentFailure, FactoryClient, Play, Started
+from agentworld.agents.ports import AgentFailure, FactoryClient, Notify, Play, Started, ignore
 from agentworld.agents.report import RolloutResult
 from agentworld.errors import AgentWorldError
 from agentworld.records import NewTrajectory, Reward, Sampling, TerminalStatus, Trajectory, digest
@@ -39,6 +39,7 @@ class Stage:
         environments: EnvironmentServer,
         lines: Mapping[str, LineProcess],
         metadata: Mapping[str, Any],
+        notify: Notify = ignore,
     ) -> None:
         self.client = client
         self.run = run
@@ -48,6 +49,7 @@ class Stage:
         self.environments = environments
         self.lines = lines
         self.metadata = metadata
+        self.notify = notify
 
     async def attempt(self, rollout: Rollout) -> RolloutResult:
         """Play once. Whatever goes wrong is in the result; only cancelling gets out."""
@@ -79,7 +81,8 @@ class Stage:
             await self._drive(rollout, started, environment, play)
             if play.answer is None:
                 play.answer = await self._last_reply(started.trajectory_id)
-            score = rollout.task_set.check(rollout.task, play.answer)
+            # A checker may run tests for minutes; the other rollouts go on.
+            score = await asyncio.to_thread(rollout.task_set.check, rollout.task, play.answer)
         finally:
             if environment is not None:
                 environment.close()
@@ -104,6 +107,7 @@ class Stage:
                         model=self.model,
                         sampling=sampling,
                         play=play,
+                        notify=self.notify,
                     )
             except TimeoutError:
                 play.stopped = "timeout"

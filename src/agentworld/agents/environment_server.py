@@ -9,6 +9,7 @@ object or its JSON text, as models send it.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -69,7 +70,7 @@ class EnvironmentServer:
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
         try:
-            content, done = environment.step(action.name, arguments)
+            content, done = await asyncio.to_thread(environment.step, action.name, arguments)
         except Exception as error:  # An environment is somebody's code; the agent hears of its fault.
             return _error(500, f"the environment failed: {type(error).__name__}: {error}")
         return _json({"content": content, "done": done})

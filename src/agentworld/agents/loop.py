@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentworld.agents.definition import LoopAgent
-from agentworld.agents.ports import AgentFailure, FactoryClient, Play, Reply, Started
+from agentworld.agents.ports import AgentFailure, FactoryClient, Notify, Play, Reply, Started, ignore
 from agentworld.errors import AgentWorldError, ContextLengthError, EngineUnreachableError, PausedError
 from agentworld.records import Message
 from agentworld.tasks.base import Environment
@@ -26,6 +26,7 @@ async def play_loop(
     model: str,
     sampling: Mapping[str, Any],
     play: Play,
+    notify: Notify = ignore,
 ) -> None:
     """Run the loop and fill `play` as it goes, so that what was reached by a time-out is known.
 
@@ -36,7 +37,7 @@ async def play_loop(
     play.messages = [*([Message(role="system", content=agent.system)] if agent.system else []), *messages]
     tools = list(environment.tools) if environment is not None else []
     for _ in range(agent.max_turns):
-        reply = await ask(client, started.base_url, started.api_key, play, model, tools, sampling)
+        reply = await ask(client, started.base_url, started.api_key, play, model, tools, sampling, notify)
         if reply is None:
             return
         said = reply.message
@@ -49,7 +50,8 @@ async def play_loop(
             return
         over = False
         for call in said.tool_calls:
-            content, done = environment.step(call.function.name, call.function.arguments)
+            # A tool may take its time; the other rollouts go on.
+            content, done = await asyncio.to_thread(environment.step, call.function.name, call.function.arguments)
             over = over or done
             play.messages.append(Message(role="tool", content=content, tool_call_id=call.id))
         if over:
@@ -65,6 +67,7 @@ async def ask(
     model: str,
     tools: Sequence[Mapping[str, Any]],
     sampling: Mapping[str, Any],
+    notify: Notify = ignore,
 ) -> Reply | None:
     """One model call; waits while the gateway is paused or its engine is away, as long as the caller lets it.
 
@@ -75,7 +78,8 @@ async def ask(
     while True:
         try:
             reply = await client.chat(base_url, api_key, play.messages, model=model, tools=tools, **sampling)
-        except (PausedError, EngineUnreachableError):
+        except (PausedError, EngineUnreachableError) as error:
+            notify(f"waiting: {error.one_line()}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         except ContextLengthError as error:

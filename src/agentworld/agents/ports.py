@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -90,6 +90,13 @@ class Play:
     stopped: str | None = None
     calls: int = 0
     messages: list[Message] = field(default_factory=list)
+
+
+Notify = Callable[[str], None]
+
+
+def ignore(text: str) -> None:
+    """A Notify that nobody listens to."""
 
 
 class AgentFailure(Exception):

@@ -52,6 +52,7 @@ class Printed:
         self._total = self._ended = self._failed = self._steps = self._rewarded = 0
         self._reward = 0.0
         self._began = self._last_line = 0.0
+        self._last_note = -LINE_SECONDS
 
     def start(self, name: str, total: int, skipped: int) -> None:
         """Show the bar or the first line."""
@@ -85,6 +86,16 @@ class Printed:
         elif monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = monotonic()
             self._line(self._counts())
+
+    def note(self, text: str) -> None:
+        """A line above the bar, or between the lines; the same kind of thing at most every LINE_SECONDS."""
+        if monotonic() - self._last_note < LINE_SECONDS:
+            return
+        self._last_note = monotonic()
+        if self._bar is not None:
+            self._bar.console.print(f"{self._name}: {text}", markup=False, highlight=False)
+        else:
+            self._line(f"{self._name}: {text}")
 
     def stop(self) -> None:
         """Close the bar, or print the last line."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentworld.agents.definition import Agent, SamplingTable, agent_from
-from agentworld.agents.ports import FactoryClient
+from agentworld.agents.ports import FactoryClient, Notify, ignore
 from agentworld.agents.progress import RunProgress
 from agentworld.agents.report import RunReport
 from agentworld.agents.runner import run_rollouts
@@ -62,7 +62,12 @@ def read_run(path: str | Path) -> RunConfig:
 
 
 async def run_from_config(
-    client: FactoryClient, config: RunConfig, folder: Path, *, progress: RunProgress | None = None
+    client: FactoryClient,
+    config: RunConfig,
+    folder: Path,
+    *,
+    progress: RunProgress | None = None,
+    notify: Notify = ignore,
 ) -> RunReport:
     """Run a configuration whose paths start at `folder`."""
     return await run_rollouts(
@@ -78,16 +83,16 @@ async def run_from_config(
         sampling=config.sampling,
         resume=config.name is not None,
         progress=progress,
+        notify=notify,
     )
 
 
 def agents_of(config: RunConfig, folder: Path) -> list[Agent]:
-    """The agents, each with a name of its own."""
+    """The agents."""
     agents: list[Agent] = []
     for number, table in enumerate(config.agents):
         source, fields, _ = definition(table, folder, f"agents[{number}]")
         agents.append(agent_from(fields, source))
-    check_different([agent.name for agent in agents], "agents")
     return agents
 
 
@@ -105,7 +110,6 @@ def work_of(config: RunConfig, folder: Path) -> list[tuple[TaskSet, list[Task]]]
         if not tasks:
             raise ConfigError(f"{source}: there are no tasks of split {selection.split}", path="$.split")
         work.append((task_set, tasks))
-    check_different([task_set.name for task_set, _ in work], "task_sets")
     return work
 
 
@@ -122,10 +126,3 @@ def definition(table: Mapping[str, Any], folder: Path, place: str) -> tuple[str,
         raise ConfigError(f"{place}: path is {path!r}, which is no text", path="$.path")
     file = folder / path
     return str(file), {"name": file.stem, **read_toml(file), **fields}, file.parent
-
-
-def check_different(names: list[str], what: str) -> None:
-    """ConfigError where two of `names` are the same: their results could not be told apart."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two of the {what} are called {name!r}", path=f"$.{what}", hint="Set name in one")

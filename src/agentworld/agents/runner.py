@@ -22,9 +22,10 @@ from agentworld.agents.definition import Agent, CommandAgent
 from agentworld.agents.environment_server import EnvironmentServer
 from agentworld.agents.lines import LineProcess
 from agentworld.agents.plan import Rollout, complete_one, known_trajectories, plan_rollouts
-from agentworld.agents.ports import FactoryClient
+from agentworld.agents.ports import FactoryClient, Notify, ignore
 from agentworld.agents.progress import RunProgress, Silent
 from agentworld.agents.report import RolloutResult, RunReport, build_report
+from agentworld.errors import ConfigError
 from agentworld.records import Sampling, Trajectory
 from agentworld.tasks.base import Task, TaskSet
 
@@ -47,6 +48,7 @@ async def run_rollouts(
     metadata: Mapping[str, Any] | None = None,
     resume: bool = True,
     progress: RunProgress | None = None,
+    notify: Notify = ignore,
 ) -> RunReport:
     """Run every agent on every task `rollouts` times.
 
@@ -54,14 +56,19 @@ async def run_rollouts(
     pool holds complete are not done again, and those that an earlier process left open are ended as abandoned.
     `concurrency`: rollouts at one moment over all agents; each agent may have a lower limit. `retries`: further
     attempts for a failed one. `sampling.seed` gives each rollout a seed of its own. Cancelling stops the agents and
-    ends open trajectories as abandoned. AgentWorldError where the server cannot be reached at the start.
+    ends open trajectories as abandoned. `notify` hears why agents wait. AgentWorldError where the server cannot be
+    reached at the start.
     """
     began = time.monotonic()
     progress = progress or Silent()
+    check_different([agent.name for agent in agents], "agents")
+    check_different([task_set.name for task_set, _ in work], "task_sets")
     todo = plan_rollouts(name, work, agents, rollouts)
     results: list[RolloutResult] = []
     if resume:
         todo, results = await leave_out_complete(client, todo)
+    else:
+        await client.list_trajectories(limit=1)  # A server that is not there is one error, not one for each rollout.
     progress.start(name, len(todo) + len(results), len(results))
     lines = {agent.name: LineProcess(agent) for agent in agents if isinstance(agent, CommandAgent) and agent.lines}
     try:
@@ -78,6 +85,7 @@ async def run_rollouts(
                 environments=environments,
                 lines=lines,
                 metadata=metadata or {},
+                notify=notify,
             )
             gate = asyncio.Semaphore(concurrency)
             async with asyncio.TaskGroup() as group:
@@ -88,6 +96,13 @@ async def run_rollouts(
     finally:
         progress.stop()
     return build_report(name, time.monotonic() - began, results)
+
+
+def check_different(names: Sequence[str], what: str) -> None:
+    """ConfigError where two of `names` are the same: their groups could not be told apart."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two of the {what} are called {name!r}", path=f"$.{what}", hint="Set name in one")
 
 
 def limit_of(agent: Agent, concurrency: int) -> int:

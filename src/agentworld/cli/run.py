@@ -70,7 +70,10 @@ async def _run(settings: RunConfig, folder: Path, quiet: bool, api_key: str | No
     with contextlib.suppress(NotImplementedError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     async with AsyncFactory(settings.url or DEFAULT_URL, api_key=api_key) as client:
-        return await run_from_config(client, settings, folder, progress=Silent() if quiet else Printed(sys.stderr))
+        if quiet:
+            return await run_from_config(client, settings, folder, progress=Silent())
+        shown = Printed(sys.stderr)
+        return await run_from_config(client, settings, folder, progress=shown, notify=shown.note)
 
 
 def show(report: RunReport) -> None:
