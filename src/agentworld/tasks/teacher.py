@@ -21,7 +21,7 @@ from agentworld.engines.builtin.pocket_tokenizer import (
 from agentworld.records import digest
 from agentworld.tasks.environments import in_base
 
-DIRECT_SHARE = 0.4
+DIRECT_SHARE = 0.35
 """The share of tasks that the teacher answers at once."""
 
 _SUM = re.compile(re.escape(ARITHMETIC_QUESTION) + r"((?: [+-]? ?\d+)+) =")
