@@ -101,3 +101,26 @@ def test_what_is_wrong_is_one_line(url, address, command, says):
     assert code == 1
     assert says in errors
     assert errors.count("\n") == 1
+
+
+def test_at_a_terminal_ctrl_c_reaches_the_command_once(url, factory):
+    script = (
+        "import signal, sys, time\n"
+        "heard = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: heard.append(1))\n"
+        "print('terminal', sys.stdin.isatty(), flush=True)\n"
+        "while not heard: time.sleep(0.01)\n"
+        "time.sleep(0.3)\n"
+        "sys.exit(10 + len(heard))\n"
+    )
+    at_terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    command = [sys.executable, "-m", "agentworld", "exec", "--url", url, "--", sys.executable, "-c", script]
+    with subprocess.Popen(
+        [sys.executable, "-c", at_terminal, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "terminal True\n"
+        process.stdin.write("\x03")
+        process.stdin.flush()
+        output = process.stdout.read()
+        assert process.wait(timeout=60) == 11
+    assert factory.get_trajectory(trajectory_in(output)).status == "failed"

@@ -89,7 +89,7 @@ def run(url, engine):
         LoopAgent(),
         CommandAgent(command=(*OPENAI, "--lines"), lines=True, name="lines"),
         CommandAgent(command=OPENAI, name="process"),
-        CommandAgent(command=OPENAI, name="stdout", answer="stdout"),
+        CommandAgent(command=OPENAI, name="stdout", answer="stdout", stdin="none"),
     ],
     ids=lambda agent: agent.name,
 )
