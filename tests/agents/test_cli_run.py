@@ -68,6 +68,15 @@ def test_a_run_prints_its_numbers_and_writes_its_report(url, engine, config, tmp
     assert "2 rollouts, 2 of them complete already" in errors
 
 
+def test_a_report_that_cannot_be_written_is_known_before_the_run(url, config, engine, tmp_path):
+    asked = len(engine.requests)
+    code, _, errors = run(
+        url, "-m", "agentworld", "run", str(config), "--report", str(tmp_path / "none" / "report.json")
+    )
+    assert (code, len(engine.requests) - asked) == (1, 0)
+    assert "there is no folder" in errors
+
+
 def test_failed_rollouts_are_one_line_and_the_exit_code(url, engine, config):
     engine.script = ScriptedReply(status=400, error_body={"error": {"message": "out of cheese"}})
     config.write_text(f"retries = 0\n{CONFIG}")

@@ -19,13 +19,13 @@ from agentworld.client.factory import Factory
 from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.records import NewTrajectory, Reward, TerminalStatus
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 KILL_AFTER = 5.0
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
 def exec_(
-    command: Annotated[list[str], typer.Argument(help="The agent's command line, after --.", metavar="-- COMMAND ...")],
+    command: Annotated[list[str], typer.Argument(help="The agent's command line, after --.", metavar="COMMAND")],
     url: Annotated[str, typer.Option(envvar="AGENTWORLD_URL", help="Address of `agentworld serve`.")] = (
         "http://127.0.0.1:8400"
     ),

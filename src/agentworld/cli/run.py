@@ -13,6 +13,7 @@ import typer
 
 from agentworld.cli import output
 from agentworld.cli.source import DEFAULT_URL
+from agentworld.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentworld.agents.report import RunReport, Summary
@@ -42,6 +43,8 @@ def run(
 
     from agentworld.agents.run_config import read_run
 
+    if report is not None and not report.parent.is_dir():
+        raise ConfigError(f"there is no folder {report.parent}", hint="Make it, or give another --report")
     settings = read_run(config)
     # Checkers, environments and task sets of the user are modules beside the configuration.
     sys.path.insert(0, str(config.parent.resolve()))
