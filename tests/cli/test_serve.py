@@ -135,7 +135,7 @@ def test_it_serves_until_a_signal(pool, number):
         os.kill(server.process.pid, number)
         assert server.ended() == 0
         stream.close()
-        assert "Killing" not in server.text
+        assert "cut off" not in server.text
         assert not any(alive(worker) for worker in workers)
         until(lambda: not answers(server.port))
 
@@ -238,3 +238,10 @@ def test_logs_are_json_away_from_a_terminal(pool):
             server.ready()
             records = [json.loads(line) for line in server.lines if line.startswith("{")]
             assert any(record["event"] == "model" and record["model"] == "m" for record in records)
+
+
+def test_requests_that_do_not_end_are_cut_off():
+    code = "import time; from agentworld.api.worker import cut_off_after; cut_off_after(0.05); time.sleep(60)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 1
+    assert "cut off" in done.stdout + done.stderr

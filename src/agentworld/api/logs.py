@@ -53,4 +53,5 @@ def configure(level: Level, *, as_json: bool) -> None:
     server = logging.getLogger("_granian")
     server.handlers.clear()
     server.propagate = True
-    server.setLevel(logging.WARNING)
+    # Its warnings say of a worker that has just ended that it refuses to; errors tell of workers that died.
+    server.setLevel(logging.ERROR)

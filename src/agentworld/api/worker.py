@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import msgspec
+import structlog
 
 from agentworld.api import logs
 from agentworld.api.app import Server, create_app
@@ -20,6 +23,8 @@ from agentworld.pool import open_store
 from agentworld.pool.protocol import Pool
 
 POOL_THREADS = 64
+ENDING = (signal.SIGTERM, signal.SIGINT)
+GRACE = 10.0  # seconds that requests in flight have after the signal that ends the server
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -33,6 +38,9 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 def load(settings: WorkerSettings) -> ASGI:
     """The application of one worker; ends the process with one line where it cannot start."""
+    # A forked worker inherits the main process's handlers, which would swallow a signal that comes during the start.
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
     die_with_parent(settings.main_pid)
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
@@ -76,6 +84,19 @@ class Worker:
 
         def end(number: int, frame: FrameType | None) -> None:
             loop.call_soon_threadsafe(self._app.end_streams)
+            cut_off_after(GRACE)
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ENDING:
             signal.signal(number, end)
+
+
+def cut_off_after(seconds: float) -> None:
+    """End this process after `seconds`, whatever it still does. What was acknowledged is in the pool by then."""
+
+    def cut() -> None:
+        structlog.get_logger("agentworld.api").warning("requests in flight are cut off", after_seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()

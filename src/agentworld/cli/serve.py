@@ -140,7 +140,7 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
     else:
         return
     server.respawn_failed_workers = True
-    logging.getLogger("_granian").setLevel(logging.WARNING)
+    logging.getLogger("_granian").setLevel(logging.ERROR)
     models = ", ".join(f"{model.name} ({model.driver})" for model in settings.models)
     serving = f"models: {models}" if models else "control API only, no models"
     print(f"AgentWorld serves {origin(settings)} - {serving} - pool {settings.pool}", flush=True)
@@ -178,7 +178,8 @@ def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
         # Calls of a model take long; a limit below the number of agents would make them wait for each other.
         backpressure=16_384,
         log_level=LogLevels.critical,
-        workers_kill_timeout=10,
+        # Workers end themselves when their time of grace is over (agentworld.api.worker); this is for one that cannot.
+        workers_kill_timeout=15,
         # A worker that cannot start at all would be started for ever; `announce` turns this on.
         respawn_failed_workers=False,
     )
