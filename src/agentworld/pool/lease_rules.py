@@ -1,12 +1,14 @@
-"""The states of a lease, and which calls each allows.
+"""The states of a lease, and which calls each allows; letters as in docs/architecture.md, where (a) is the lease.
 
-    (a) leased -> acked      ack with the lease's epoch before the deadline; resume with the batch among the applied
-    (b) leased -> released   release; resume with the batch not among the applied
+    (b) leased -> released   release
     (c) leased -> expired    the deadline passes; units go back when the next lease is asked for
-    (d) expired, released -> acked   resume with the batch among the applied: what nobody else holds is acknowledged
+    (d) leased -> released   resume with the batch not among the applied
+    (e) leased -> acked      ack with the lease's epoch before the deadline
+    (f) leased -> acked      resume with the batch among the applied
+    (g) expired, released -> acked   resume with the batch among the applied: what nobody else holds is acknowledged
 
 An epoch is a number per consumer that grows with every lease and every resume. A call with another epoch than the
-lease's own is refused, as is an acknowledgement after (b) or (c).
+lease's own is refused, as is an acknowledgement after (b), (c) or (d).
 """
 
 from __future__ import annotations

@@ -1,0 +1,65 @@
+"""Every setting of every file is documented, with its default."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agentworld.agents.definition import CommandAgent, LoopAgent
+from agentworld.agents.run_config import RunConfig, Selection
+from agentworld.config import ModelSettings, ServeSettings
+from agentworld.records import BatchSpec, Sampling
+from agentworld.tasks.definition import ReadyDefinition
+from agentworld.tasks.jsonl import JsonlDefinition
+from agentworld.trainers.job import PublishTo, TrainJob
+from agentworld.trainers.settings import TrainSettings
+from tests.docs.pages import REFERENCE, codes, section, table_of
+
+PAGE = REFERENCE / "configuration.md"
+TABLES: list[tuple[str, int, Any]] = [
+    ("agentworld serve", 0, ServeSettings),
+    ("agentworld serve", 1, ModelSettings),
+    ("agentworld run", 0, RunConfig),
+    ("Agents", 0, LoopAgent),
+    ("Agents", 1, CommandAgent),
+    ("Task sets", 0, JsonlDefinition),
+    ("agentworld train", 0, TrainJob),
+    ("agentworld train", 1, BatchSpec),
+    ("agentworld train", 2, TrainSettings),
+]
+# What a definition is and what it is called follow from the file.
+IMPLIED = {"kind"}
+FROM_THE_FILE = {"name"}
+
+
+@pytest.mark.parametrize(("heading", "number", "struct"), TABLES, ids=[each[2].__name__ for each in TABLES])
+def test_every_setting_is_documented_with_its_default(heading: str, number: int, struct: Any) -> None:
+    rows = table_of(section(PAGE, heading), number)
+    fields = {field.name: field for field in msgspec.structs.fields(struct)}
+    assert set(rows) == set(fields) - IMPLIED
+    for setting, row in rows.items():
+        field = fields[setting]
+        if setting in FROM_THE_FILE:
+            continue
+        assert (row[1] == "required") == field.required, setting
+        if isinstance(field.default, bool):
+            assert row[1] == str(field.default).lower(), setting
+        elif isinstance(field.default, int | float):
+            assert row[1] == str(field.default), setting
+        elif isinstance(field.default, str):
+            assert row[1].startswith(f"`{field.default}`"), setting
+
+
+@pytest.mark.parametrize(
+    ("heading", "struct"),
+    [
+        ("agentworld run", Selection),
+        ("agentworld run", Sampling),
+        ("Task sets", ReadyDefinition),
+        ("agentworld train", PublishTo),
+    ],
+)
+def test_small_tables_are_named_in_words(heading: str, struct: Any) -> None:
+    words = " ".join(codes(section(PAGE, heading)))
+    for field in struct.__struct_fields__:
+        assert field in words or field in IMPLIED, field

@@ -1,0 +1,92 @@
+"""Fields of `where`, codes of errors and kinds of events: all are documented, and nothing else is."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentworld.pool.lease_rules import LEASE_STATES
+from agentworld.query import FIELDS
+from tests.docs.pages import REFERENCE, SOURCE, codes, section, table_of, tables
+
+
+def test_every_field_of_where_is_documented() -> None:
+    rows = table_of(section(REFERENCE / "where.md", "Fields"))
+    kinds = {"json": "any"}
+    expected = {}
+    for field in FIELDS:
+        subjects = "both" if len(field.subjects) == 2 else field.subjects[0]
+        facts = [subjects, kinds.get(field.kind, field.kind)]
+        if field.plain:
+            expected[field.name] = facts
+        if field.keyed:
+            expected[f"{field.name}.{'NAME' if field.name == 'reward' else 'KEY'}"] = facts
+    assert {name: row[1:3] for name, row in rows.items()} == expected
+
+
+def test_the_page_on_where_tells_its_limits() -> None:
+    from agentworld.pool.sqlite.reads import SCAN_ROWS
+    from agentworld.query.lexer import MAX_LENGTH
+    from agentworld.query.parser import MAX_DEPTH, MAX_NODES
+
+    text = (REFERENCE / "where.md").read_text()
+    for said in (f"{MAX_LENGTH:,} characters", f"{MAX_NODES} conditions", f"{MAX_DEPTH} levels", f"{SCAN_ROWS:,} rows"):
+        assert said in text
+
+
+def classes_with_codes() -> Iterator[Any]:
+    """Every error class of ours that sets a code."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ClassDef) or not node.name.endswith("Error"):
+                continue
+            names = {
+                target.id
+                for item in node.body
+                for target in (item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)])
+                if isinstance(target, ast.Name)
+            }
+            if "code" in names:
+                module = ".".join(("agentworld", *path.relative_to(SOURCE).with_suffix("").parts))
+                yield getattr(importlib.import_module(module), node.name)
+
+
+def test_every_error_code_is_documented_with_its_status() -> None:
+    rows = table_of((REFERENCE / "errors.md").read_text())
+    found = {each.code: str(each.status) for each in (*classes_with_codes(), _base())}
+    assert len(found) > 15
+    assert {code: row[1] for code, row in rows.items()} == found
+
+
+def _base() -> Any:
+    from agentworld.errors import AgentWorldError
+
+    return AgentWorldError
+
+
+def event_kinds(folder: Path) -> set[str]:
+    """The kinds that the code of a store writes."""
+    kinds: set[str] = set()
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if called not in ("add_event", "_event"):
+                continue
+            given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "kind")]
+            for part in (piece for argument in given for piece in ast.walk(argument)):
+                if isinstance(part, ast.JoinedStr):
+                    assert ast.unparse(part).startswith("f'batch.{")
+                    kinds |= {f"batch.{state}" for state in LEASE_STATES}
+                elif isinstance(part, ast.Constant) and isinstance(part.value, str) and "." in part.value.strip("."):
+                    kinds.add(part.value)
+    return kinds
+
+
+def test_every_event_kind_is_documented() -> None:
+    [rows] = tables((REFERENCE / "events.md").read_text())
+    documented = {code for row in rows for code in codes(row[0])}
+    assert documented == event_kinds(SOURCE / "pool" / "sqlite")
+    assert documented == event_kinds(SOURCE / "pool" / "memory")
