@@ -1,0 +1,1 @@
+"""The control API and the server that holds it together with the gateway."""

@@ -80,8 +80,8 @@ class Server:
             return
         path = scope["path"]
         is_llm = path.startswith(LLM_PREFIXES) or path in ("/v1", "/t")
-        is_llm = is_llm or (path == "/" and scope.get("method") == "HEAD")
-        if self._gateway is not None and (is_llm or path in GATEWAY_PROBES):
+        is_probe = path in GATEWAY_PROBES or (path == "/" and scope.get("method") == "HEAD")
+        if self._gateway is not None and (is_llm or is_probe):
             await counted("llm", self._gateway, scope, receive, send)
         elif is_llm and scope["type"] == "http":
             await _no_models(path, send)
