@@ -71,8 +71,9 @@ def exec_(
     )
     if ended.step_count == 0:
         say(
-            f"warning: no call came through the gateway. The command did not use {base_url}:"
-            " it must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, or be told its base URL by an option of its own"
+            f"warning: no call came through the gateway and got a reply. Where the command said nothing of an error, it"
+            f" did not use {base_url}: it must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, or be told its base URL by"
+            " an option of its own"
         )
     return code
 
