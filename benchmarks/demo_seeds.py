@@ -4,8 +4,8 @@
 
 For each task set it prints both success rates of every seed and the mean gain over all seeds. The standard error beside
 it is the larger of two: that of the tasks (each rate's own, added as if the two were independent, though both policies
-do the same tasks) and that of the seeds (spread of the gains over the root of their number). Exit code 1 where a gain is
-not over two standard errors.
+do the same tasks) and that of the seeds (spread of the gains over the root of their number). Exit code 1 where a gain
+is not over two standard errors.
 """
 
 from __future__ import annotations

@@ -47,13 +47,13 @@ def quick_plan(seed: int = 0) -> DemoPlan:
     """Under 2 minutes on 2 cores: enough to see every part work and the reward rise."""
     return DemoPlan(
         seed=seed,
-        teacher_tasks=500,
-        epochs=3,
+        teacher_tasks=600,
+        epochs=5,
         evaluation_tasks=48,
-        iterations=2,
+        iterations=3,
         groups=10,
         black_box_groups=2,
-        rollouts=6,
+        rollouts=8,
     )
 
 
@@ -76,11 +76,10 @@ def improvement(plan: DemoPlan) -> TrainSettings:
     """From the teacher's habits to what pays."""
     return TrainSettings(
         method="grpo",
-        learning_rate=5e-4,
+        learning_rate=1.5e-4,
         weight_decay=0.0,
         rows_per_update=48,
         micro_tokens=4096,
-        warmup=2,
         clip_low=0.2,
         clip_high=0.28,
         seed=plan.seed,
