@@ -11,7 +11,7 @@ TORCH_VERSION ?= 2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-quick test check bench test-faults install clean
+.PHONY: demo demo-quick test check bench test-faults openapi install clean
 
 install: $(VENV)/.installed
 
@@ -38,6 +38,9 @@ check: install
 
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
+
+openapi: install
+	$(BIN)/python -m agentworld.api.openapi > docs/openapi.json
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
