@@ -1,6 +1,7 @@
 """Links lead somewhere, code blocks are what they say, and what the architecture page quotes exists."""
 
 import ast
+import importlib
 import json
 import re
 import tomllib
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import agentworld
 from tests.docs.pages import DOCS, PAGES, ROOT, SOURCE, Block, anchors, blocks, codes, name, section, without_fences
 from tests.test_architecture import LAYERS
 
@@ -32,6 +34,17 @@ def test_links_resolve(page: Path) -> None:
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_parses(block: Block) -> None:
     compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_uses_names_that_are_there(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentworld"):
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                assert hasattr(module, alias.name), alias.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "aw":
+            assert hasattr(agentworld, node.attr), node.attr
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=str)
