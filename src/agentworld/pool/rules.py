@@ -52,8 +52,15 @@ def oldest_policy(known: Policy | None, spoke: Policy | None) -> Policy | None:
 
 
 def staleness(policy: Policy | None, current: Policy | None) -> int | None:
-    """How many versions `policy` lies behind; None where there is none or another run speaks now."""
-    if policy is None or current is None or (policy.model, policy.run) != (current.model, current.run):
+    """How many versions `policy` lies behind; None where there is none or another run speaks now.
+
+    Where no policy of the model was ever published (`current` is None), version 0 of the default run speaks: that is
+    also what the gateway stamps on its steps.
+    """
+    if policy is None:
+        return None
+    current = current or Policy(policy.model)
+    if (policy.model, policy.run) != (current.model, current.run):
         return None
     return current.version - policy.version
 

@@ -38,7 +38,12 @@ FIELDS: tuple[Field, ...] = (
     Field("policy.run", "text", _BOTH, "training run of the policy"),
     Field("policy.version", "number", _BOTH, "version of the policy"),
     Field("version", "number", _BOTH, "short for policy.version"),
-    Field("staleness", "number", _BOTH, "current version minus this one; absent where another run speaks now"),
+    Field(
+        "staleness",
+        "number",
+        _BOTH,
+        "current version (0 until one is published) minus this one; absent where another run speaks now",
+    ),
     Field("dialect", "text", _STEPS, "API of the call: chat, completions, responses, anthropic"),
     Field("step_index", "number", _STEPS, "position in the trajectory, from 0, in commit order"),
     Field("parent_step_id", "text", _STEPS, "the step that this one continues"),

@@ -16,11 +16,14 @@ Readiness = Literal["open", "complete", "ready", "excluded"]
 LogprobSpace = Literal["raw", "temperature", "processed"]
 
 
+DEFAULT_RUN = "default"
+
+
 class Policy(msgspec.Struct, frozen=True):
     """Which weights spoke: `version` counts up within one `run`; going back to older weights starts a new run."""
 
     model: str
-    run: str = "default"
+    run: str = DEFAULT_RUN
     version: int = 0
 
 

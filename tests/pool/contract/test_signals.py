@@ -115,6 +115,18 @@ def test_staleness_counts_within_the_run_that_speaks(pool):
     assert ids(pool.list_steps(where="staleness >= 0")) == []
 
 
+def test_where_nothing_was_published_version_0_of_the_default_run_speaks(pool):
+    for name, policy in (("a", Policy("m")), ("b", Policy("m", "default", 2)), ("c", Policy("m", "r", 0)), ("d", None)):
+        pool.append_steps([step(f"t-{name}", step_id=name, policy=policy)])
+    assert ids(pool.list_steps(where="staleness <= 2")) == ["a", "b"]
+    assert ids(pool.list_steps(where="staleness == 0")) == ["a"]
+    assert ids(pool.list_steps(where="staleness is null")) == ["c", "d"]
+    pool.set_policy(Policy("other", "default", 9))
+    assert ids(pool.list_trajectories(where="staleness == 0")) == ["t-a"]
+    pool.set_policy(Policy("m", "default", 3))
+    assert ids(pool.list_steps(where="staleness <= 2")) == ["b"]
+
+
 def test_pausing_is_shared_state(pool):
     assert pool.gateway_state().paused is False
     for paused in (True, True, False, False, True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, false, func, literal, not_, or_, select
+from sqlalchemy import ColumnElement, and_, case, exists, false, func, literal, not_, or_, select
 
 from agentworld.pool import schema
 from agentworld.pool.sqlite.rows import step_readiness
@@ -22,6 +22,7 @@ from agentworld.query import (
     Not,
     Subject,
 )
+from agentworld.records.step import DEFAULT_RUN
 
 Condition = ColumnElement[bool]
 _s, _t, _p = schema.steps, schema.trajectories, schema.policies
@@ -103,10 +104,11 @@ def _column(field: FieldRef, subject: Subject) -> ColumnElement[Any]:
     if name == "readiness":
         return step_readiness if subject == "steps" else _t.c.readiness
     if name == "staleness":
-        current = select(_p.c.version).where(
-            _p.c.model == table.c.policy_model, _p.c.run == table.c.policy_run, _p.c.current == 1
-        )
-        return current.scalar_subquery() - table.c.policy_version
+        speaks = (_p.c.model == table.c.policy_model, _p.c.current == 1)
+        current = select(_p.c.version).where(*speaks, _p.c.run == table.c.policy_run).scalar_subquery()
+        # As rules.staleness: where no policy of the model was published, version 0 of the default run speaks.
+        unpublished = case((table.c.policy_run == DEFAULT_RUN, 0))
+        return case((exists().where(*speaks), current), else_=unpublished) - table.c.policy_version
     if name in _OF_TRAJECTORY:
         return _t.c[name]
     return table.c[_RENAMED.get(name, name.replace(".", "_"))]
