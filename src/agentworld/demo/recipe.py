@@ -47,7 +47,7 @@ def quick_plan(seed: int = 0) -> DemoPlan:
     """Under 2 minutes on 2 cores: enough to see every part work and the reward rise."""
     return DemoPlan(
         seed=seed,
-        teacher_tasks=600,
+        teacher_tasks=500,
         epochs=5,
         evaluation_tasks=48,
         iterations=3,
