@@ -1,6 +1,7 @@
 """The one definition of each record; msgspec structs that are also the wire format."""
 
 from agentworld.records.batch import Batch, BatchItem, BatchSpec, BatchTrajectory, Order, Unit
+from agentworld.records.depth import MAX_DEPTH, check_depth
 from agentworld.records.ids import check_id, digest, new_id
 from agentworld.records.message import (
     FunctionCall,
@@ -34,6 +35,7 @@ from agentworld.records.trajectory import (
 )
 
 __all__ = [
+    "MAX_DEPTH",
     "Batch",
     "BatchItem",
     "BatchSpec",
@@ -64,6 +66,7 @@ __all__ = [
     "Unit",
     "Usage",
     "VersionSpan",
+    "check_depth",
     "check_id",
     "digest",
     "new_id",

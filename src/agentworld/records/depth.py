@@ -1,0 +1,31 @@
+"""How deep free JSON may nest, so that what was stored can always be read back, whatever reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentworld.errors import InvalidRequestError
+
+MAX_DEPTH = 100
+Container = dict[Any, Any] | list[Any] | tuple[Any, ...]
+
+
+def check_depth(value: object, path: str) -> None:
+    """InvalidRequestError where `value`, free JSON at `path`, nests objects and lists more than 100 deep.
+
+    A text or number has depth 0, `{}` has 1, `{"a": []}` has 2. The walk keeps its own stack, so no depth can exhaust
+    Python's; it goes depth first, so that a value that contains itself ends it too.
+    """
+    if not isinstance(value, (dict, list, tuple)):
+        return
+    waiting: list[tuple[Container, int]] = [(value, 1)]
+    while waiting:
+        container, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidRequestError(
+                f"objects and lists nest more than {MAX_DEPTH} deep",
+                path=path,
+                hint="Flatten the value, or send the deep part as one text",
+            )
+        children = container.values() if isinstance(container, dict) else container
+        waiting.extend((child, depth + 1) for child in children if isinstance(child, (dict, list, tuple)))
