@@ -3,6 +3,10 @@
 set -euo pipefail
 : "${PYTHON:=python3}" "${VENV:=.venv}" "${TORCH_VERSION:=2.13.0}" "${TORCH_INDEX=}"
 
+command -v "$PYTHON" > /dev/null || {
+    echo "there is no Python at $PYTHON; set PYTHON to a Python 3.11 or newer" >&2
+    exit 1
+}
 "$PYTHON" - <<'PY' || exit 1
 import sys
 if sys.version_info < (3, 11):
@@ -24,7 +28,7 @@ pip() {
 }
 
 if ! "$VENV/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
-    echo "torch: looking for package files on this machine"
+    echo "torch: looking for package files on this machine (unpacking them takes up to a minute)"
     if ! "$VENV/bin/python" -m pip install --quiet --no-index --no-deps "torch==$TORCH_VERSION" >> "$log" 2>&1; then
         echo "torch: none here, fetching $TORCH_VERSION from ${TORCH_INDEX:-the default index}"
         if ! pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch==$TORCH_VERSION"; then

@@ -36,7 +36,7 @@ def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, 
     with monkeypatch.context() as patched:
         patched.setattr(stages.Stages, "_publish", interrupted)
         assert invoke(command) == 130
-    assert "goes on from here" in capfd.readouterr().out
+    assert "goes on after the last stage or update" in capfd.readouterr().out
     assert not (out / "metrics.json").exists()
 
     assert invoke(command) == 0

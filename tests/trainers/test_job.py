@@ -55,7 +55,8 @@ def test_the_command_says_what_it_did_and_when_data_runs_out(job, capsys):
     assert invoke(["train", str(job)]) == 1
     captured = capsys.readouterr()
     assert "going on after 2 batches" in captured.out
-    assert "no batch came" in captured.err
+    assert "none came for 0.1 s" in captured.err
+    assert "holds 4 ready trajectories, 2 groups of these with 2 or more" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,41 @@ def test_what_is_wrong_with_a_job_is_one_line(job, capsys, change, says):
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         read_job(tmp_path / "none.toml")
+
+
+def test_a_batch_that_teaches_nothing_says_so(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/pool.db"
+    pool = open_pool(url)
+    fill(pool, {"g": [([step("", [1], [4])], 1.0), ([step("", [1], [6])], 1.0)]})
+    pool.close()
+    path = tmp_path / "train.toml"
+    path.write_text(JOB.format(pool=url, out=tmp_path / "out").replace("batches = 2", "batches = 1"))
+    assert invoke(["train", str(path)]) == 0
+    assert "nothing to learn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [{"vocabulary": "ab" * 16}, {"reply": [70_000]}])
+def test_ids_of_another_vocabulary_are_refused(tmp_path, capsys, more):
+    url = f"sqlite:///{tmp_path}/pool.db"
+    pool = open_pool(url)
+    reply = more.pop("reply", [4])
+    fill(pool, {"g": [([step("", [1], reply, **more)], 1.0), ([step("", [1], [6])], 0.0)]})
+    pool.close()
+    path = tmp_path / "train.toml"
+    path.write_text(JOB.format(pool=url, out=tmp_path / "out"))
+    assert invoke(["train", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "of another vocabulary" in error
+    assert error.count("\n") == 1 or "updates" in error
+
+
+def test_what_would_fail_after_the_training_fails_before_it(job, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    text = job.read_text()
+    job.write_text(text.replace(str(tmp_path / "out"), str(tmp_path / "file" / "out")))
+    assert invoke(["train", str(job)]) == 1
+    assert "cannot be made" in capsys.readouterr().err
+    job.write_text(text + '\n[publish]\nengine = "http://127.0.0.1:1"\nmodel = "pocket"\n')
+    assert invoke(["train", str(job)]) == 1
+    assert "nothing answers at http://127.0.0.1:1" in capsys.readouterr().err
+    assert latest_checkpoint(tmp_path / "out") is None

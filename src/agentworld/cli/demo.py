@@ -57,25 +57,28 @@ def _run(folder: Any, state: Any, console: Any) -> int:
             from agentworld.demo.factory import DemoFactory
             from agentworld.demo.stages import Stages, newest_weights
 
-            console.print("Starting engine, teacher, gateway and pool server", highlight=False)
+            console.print("Starting engine, teacher, gateway and pool server (10 to 20 s)", highlight=False)
             with Services(folder.logs) as services:
-                factory = DemoFactory(folder, services, *newest_weights(folder))
-                Stages(folder, state, factory).run(lambda stage: console.rule(stage, align="left"))
+                try:
+                    factory = DemoFactory(folder, services, *newest_weights(folder))
+                    console.print(f"Gateway {factory.gateway_url}, pool server {factory.pool_url}", highlight=False)
+                    Stages(folder, state, factory).run(lambda stage: console.rule(stage, align="left"))
+                except KeyboardInterrupt:
+                    console.print("\nStopping every process")
+                    raise
         store = open_store(folder.pool_url)
         try:
             metrics = write_results(folder, state, store.stats())
         finally:
             store.close()
     except KeyboardInterrupt:
-        console.print(
-            "\nStopped, and every process with it. The same command again goes on from here.", highlight=False
-        )
+        console.print("Stopped. The same command again goes on after the last stage or update that ended.")
         return 130
     finally:
         signal.signal(signal.SIGTERM, previous)
     print_table(metrics, folder.path, console)
     if time.monotonic() - began > 5:
-        console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
+        console.print(f"This run took {time.monotonic() - began:.0f} s", highlight=False)
     return 0
 
 

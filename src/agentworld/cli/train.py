@@ -19,7 +19,7 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
 
     Each batch is acknowledged after the checkpoint that contains it; the same command again goes on from the newest.
     """
-    from agentworld.trainers.job import open_trainer, read_job, run_job
+    from agentworld.trainers.job import open_trainer, read_job, run_job, why_no_batch
     from agentworld.trainers.progress import Updates
 
     job = read_job(config)
@@ -38,16 +38,18 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
                         f"batch {trainer.record.version}/{job.batches}: {metrics.trajectories} trajectories, "
                         f"{metrics.tokens} tokens, {metrics.updates} updates, loss {metrics.loss:.4f}{reward}, "
                         f"{metrics.seconds:.1f} s"
+                        + ("" if metrics.updates else " (nothing to learn: in each group all rewards are equal)")
                     )
         except KeyboardInterrupt:
             typer.echo(f"agentworld: stopped after {done} batches; the same command goes on", err=True)
             return 130
         finally:
             signal.signal(signal.SIGTERM, previous)
+        reason = why_no_batch(job, pool) if trainer.record.version < job.batches else ""
     if trainer.record.version < job.batches:
         typer.echo(
-            f"agentworld: no batch came for {job.timeout:g} s, {trainer.record.version} of {job.batches} done. "
-            f"Check the batch table against `agentworld trajectories list`",
+            f"agentworld: {trainer.record.version} of {job.batches} batches done, none came for {job.timeout:g} s: "
+            f"{reason}",
             err=True,
         )
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def print_table(metrics: dict[str, Any], folder: Path, console: Console) -> None
     table.add_row("steps", f"{pool['steps']:,}")
     stored, flat = pool["tokens_stored"], pool["tokens_flat"]
     table.add_row("tokens stored", f"{stored:,}")
-    table.add_row("tokens if stored flat", f"{flat:,} ({flat / max(1, stored):.1f} times as many)")
+    table.add_row("tokens if stored flat", f"{flat:,} ({_ratio(flat, stored)})")
     table.add_row("policy version", str(metrics["policy_version"]))
     console.print(table)
 
@@ -63,11 +64,18 @@ def print_table(metrics: dict[str, Any], folder: Path, console: Console) -> None
     table.add_row("together", f"{sum(metrics['seconds'].values()):.1f}")
     console.print(table)
     console.print(f"In {folder}: pool.db, weights/, metrics.json, curve.png, logs/", highlight=False)
+    command = sys.argv[0] if sys.argv[0].endswith("agentworld") else "agentworld"
     console.print(
-        f'Look at it: agentworld trajectories list --pool sqlite:///{folder}/pool.db --where "reward >= 1" --limit 10',
+        f"Look at it: {command} trajectories list --pool sqlite:///{folder}/pool.db --where 'reward >= 1' --limit 10",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _ratio(flat: int, stored: int) -> str:
+    if flat < 1.05 * stored:
+        return "as many: these conversations are shorter than the blocks of 128 that are shared"
+    return f"{flat / max(1, stored):.1f} times as many"
 
 
 def draw_curve(path: Path, curve: list[dict[str, Any]]) -> None:

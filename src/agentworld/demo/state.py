@@ -94,7 +94,7 @@ class DemoFolder:
         if state.plan != plan:
             raise ConflictError(
                 f"{self.path} holds a demo with other settings",
-                hint="Start afresh with --fresh, or keep it and use --out for another folder",
+                hint="Start afresh with --fresh (make demo ARGS=--fresh), or use --out for another folder",
             )
         return state
 

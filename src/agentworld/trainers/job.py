@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,10 +11,10 @@ import msgspec
 
 from agentworld.config import convert, read_toml
 from agentworld.errors import ConfigError
-from agentworld.pool.protocol import Consumer
-from agentworld.records import BatchSpec, Policy
+from agentworld.pool.protocol import Consumer, Page
+from agentworld.records import BatchSpec, Policy, Trajectory
 from agentworld.trainers.checkpoint import CheckpointRecord, latest_checkpoint
-from agentworld.trainers.publish import publish
+from agentworld.trainers.publish import check_engine, publish
 from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
 from agentworld.trainers.settings import TrainSettings
 
@@ -55,6 +56,11 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Source(Protocol):
     """The part of a pool, embedded or over HTTP, that a job needs."""
 
+    def list_trajectories(
+        self, *, where: str | None = None, channel: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[Trajectory]:
+        """See Pool.list_trajectories."""
+
     def consumer(self, name: str) -> Consumer:
         """A named reader."""
 
@@ -82,12 +88,22 @@ def read_job(path: Path) -> TrainJob:
 
 
 def open_trainer(job: TrainJob) -> Trainer:
-    """The trainer of the job, gone on from its newest checkpoint where there is one."""
+    """The trainer of the job, gone on from its newest checkpoint where there is one.
+
+    What would fail only after the training is looked at first: the folder, and the engine to publish to.
+    """
+    folder = Path(job.out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made: {error.strerror}", path="out") from None
+    if job.publish is not None:
+        check_engine(job.publish.engine, job.publish.model)
     from agentworld.engines.builtin.models import open_model
 
     loaded = open_model(job.model, weights=Path(job.weights) if job.weights else None, device=job.device)
     loaded.model.requires_grad_(True)
-    trainer = Trainer(loaded.model, job.settings, Path(job.out), run=job.run)
+    trainer = Trainer(loaded.model, job.settings, folder, run=job.run, vocabulary=loaded.tokenizer.digest.hex())
     trainer.resume()
     return trainer
 
@@ -114,3 +130,37 @@ def run_job(
         progress=progress,
         published=published,
     )
+
+
+def why_no_batch(job: TrainJob, source: Source) -> str:
+    """What the pool holds for the job, against what it asks for; looks at 2,000 trajectories at most."""
+    spec = job.spec
+    ready = _count(source, spec.channel, "ready")
+    said = f"channel {spec.channel} holds {_some(sum(ready.values()), 'ready trajectory', 'ready trajectories')}"
+    if spec.where is not None:
+        ready = _count(source, spec.channel, f"ready and ({spec.where})")
+        said += f", {sum(ready.values())} of them match where"
+    if spec.unit == "group":
+        enough = sum(count >= (spec.rollouts or 1) for group, count in ready.items() if group is not None)
+        said += (
+            f", {_some(enough, 'group', 'groups')} of these with {spec.rollouts} or more; a batch takes {spec.min_size}"
+        )
+    else:
+        said += f"; a batch takes {spec.min_size}"
+    return f"{said}. What consumer {job.consumer!r} has acknowledged does not come again"
+
+
+def _count(source: Source, channel: str, where: str) -> Counter[str | None]:
+    counted: Counter[str | None] = Counter()
+    cursor = None
+    for _ in range(20):
+        page = source.list_trajectories(where=where, channel=channel, cursor=cursor, limit=100)
+        counted.update(trajectory.group_id for trajectory in page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return counted
+
+
+def _some(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from agentworld.config import ModelSettings
 from agentworld.engines.vllm import BuiltinEngine
+from agentworld.errors import ConfigError
 from agentworld.records import Policy
 
 RELOAD_SECONDS = 120.0
@@ -28,6 +29,23 @@ def publish(engine_url: str, weights: Path, policy: Policy, board: PolicyBoard) 
     """
     asyncio.run(_reload(engine_url, weights.resolve(), policy))
     board.set_policy(policy)
+
+
+def check_engine(engine_url: str, model: str) -> None:
+    """EngineUnreachableError where no engine answers, ConfigError where it does not serve `model`."""
+    served = asyncio.run(_models(engine_url, model))
+    if model not in served:
+        raise ConfigError(
+            f"the engine at {engine_url} serves {', '.join(served) or 'no model'}, not {model}", path="publish.model"
+        )
+
+
+async def _models(engine_url: str, model: str) -> list[str]:
+    engine = BuiltinEngine(ModelSettings(name=model, upstream=engine_url, driver="builtin"), RELOAD_SECONDS)
+    try:
+        return [card.name for card in await engine.models()]
+    finally:
+        await engine.close()
 
 
 async def _reload(engine_url: str, weights: Path, policy: Policy) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, InvalidRequestError
 from agentworld.pool.protocol import Consumer
 from agentworld.records import Batch, BatchSpec
+from agentworld.records.step import DEFAULT_RUN
 from agentworld.trainers.checkpoint import (
     CheckpointRecord,
     latest_checkpoint,
@@ -52,10 +53,19 @@ class Trainer:
     """Trains `model` (a transformers causal language model) in place.
 
     `folder`: where checkpoints go; `resume()` loads the newest. `record.applied` holds the ids of the batches that
-    the weights contain.
+    the weights contain. `vocabulary`: the digest of the model's, which steps that name theirs must share.
     """
 
-    def __init__(self, model: Any, settings: TrainSettings, folder: Path, *, version: int = 0, run: str = "default"):
+    def __init__(
+        self,
+        model: Any,
+        settings: TrainSettings,
+        folder: Path,
+        *,
+        version: int = 0,
+        run: str = DEFAULT_RUN,
+        vocabulary: str | None = None,
+    ) -> None:
         import torch
 
         if settings.threads:
@@ -63,6 +73,7 @@ class Trainer:
         self.model = model
         self.settings = settings
         self.folder = folder
+        self.vocabulary = vocabulary
         self.optimizer = build_optimizer(model, settings)
         self.record = CheckpointRecord(updates=0, version=version, run=run, method=settings.method)
 
@@ -80,12 +91,26 @@ class Trainer:
 
     def rows(self, batch: Batch) -> tuple[list[Row], float | None]:
         """The batch as rows that have something to teach, and its mean reward."""
+        self._check_vocabulary(batch)
         if self.settings.method == "sft":
             return imitation_rows(batch), None
         rows, rewards = policy_gradient_rows(
             batch, divide_by_std=self.settings.divide_by_std, step_credit=self.settings.step_credit
         )
         return [row for row in rows if np.any(row.advantages)], float(rewards.mean())
+
+    def _check_vocabulary(self, batch: Batch) -> None:
+        """Refuse ids that are not this model's: trained on, they would be noise."""
+        size = self.model.get_input_embeddings().num_embeddings
+        for item in batch.items:
+            for member in item.trajectories:
+                for step in member.steps:
+                    largest = max([*(step.prompt_ids or [0]), *(step.response_ids or [0])])
+                    if largest >= size or _differ(self.vocabulary, step.vocabulary):
+                        raise InvalidRequestError(
+                            f"step {step.step_id} by {step.model or 'an unnamed model'} has ids of another vocabulary",
+                            hint="Train the model that the data was collected with, or narrow the batch with where",
+                        )
 
     def train_batch(self, batch: Batch, progress: Progress | None = None) -> BatchMetrics:
         """Update the weights on one batch and note it as applied. `progress(done, total, figures)` hears each update.
@@ -221,6 +246,11 @@ def build_optimizer(model: Any, settings: TrainSettings) -> Any:
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),
     )
+
+
+def _differ(mine: str | None, theirs: str | None) -> bool:
+    """Whether both are digests and not the same; `model:NAME` stands where a gateway knew no tokenizer."""
+    return mine is not None and theirs is not None and not theirs.startswith("model:") and mine != theirs
 
 
 def _extending(leased: Any, spec: BatchSpec, progress: Progress | None) -> Progress:
