@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 from agentworld.errors import ConfigError
 
@@ -67,9 +70,44 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def convert(data: Mapping[str, Any], kind: type[T], source: str) -> T:
-    """`data` as a settings struct; ConfigError names the field."""
+    """`data` as a settings struct; ConfigError names the field, and the known ones or the values that it takes."""
     try:
         return msgspec.convert(data, kind, strict=False)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
-        raise ConfigError(f"{source}: {message}", path=where.strip("`") or None) from None
+        path = where.strip("`") or None
+        raise ConfigError(f"{source}: {message}", path=path, hint=_way_out(message, path, kind)) from None
+
+
+def _way_out(message: str, path: str | None, kind: type[Any]) -> str | None:
+    """What to do about a complaint of msgspec: the field that was probably meant, or the values that are known."""
+    if "invalid enum value" in message.lower():
+        place = _type_at(kind, path)
+        known = place.values if isinstance(place, msgspec.inspect.LiteralType) else None
+        return f"Use {', '.join(map(str, known))}" if known else None
+    unknown = re.search(r"unknown field `(.+)`", message)
+    place = _type_at(kind, path)
+    if unknown is None or not isinstance(place, msgspec.inspect.StructType):
+        return None
+    names = [field.encode_name for field in place.fields]
+    near = difflib.get_close_matches(unknown[1], names, n=1)
+    return f"Did you mean {near[0]}?" if near else f"Known fields: {', '.join(names)}"
+
+
+def _type_at(kind: type[Any], path: str | None) -> msgspec.inspect.Type:
+    """The type that a path of msgspec's such as `$.models[0].driver` leads to; of several, the one that is not None."""
+    here = _chosen(msgspec.inspect.type_info(kind))
+    for name in re.findall(r"\.(\w+)|\[(?:\d+|\.\.\.)\]", path or ""):
+        if isinstance(here, msgspec.inspect.StructType):
+            here = next((_chosen(field.type) for field in here.fields if field.encode_name == name), here)
+        elif isinstance(here, msgspec.inspect.DictType):
+            here = _chosen(here.value_type)
+        elif isinstance(here, msgspec.inspect.VarTupleType | msgspec.inspect.ListType):
+            here = _chosen(here.item_type)
+    return here
+
+
+def _chosen(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    if not isinstance(kind, msgspec.inspect.UnionType):
+        return kind
+    return next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))

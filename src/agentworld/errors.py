@@ -20,12 +20,16 @@ class AgentWorldError(Exception):
         self.path = path
         self.hint = hint
 
+    def __str__(self) -> str:
+        """As `one_line`, so that a traceback says what to do."""
+        return self.one_line()
+
     def to_dict(self) -> dict[str, Any]:
         """The control API's error body: ``{"error": {"code", "message", "path", "hint"}}``."""
         return {"error": {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}}
 
     def one_line(self) -> str:
-        """The error as the command line prints it."""
+        """The error as the command line prints it: message, place, what to do."""
         where = f" (at {self.path})" if self.path else ""
         what_to_do = f". {self.hint}" if self.hint else ""
         return f"{self.message}{where}{what_to_do}"

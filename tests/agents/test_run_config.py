@@ -84,3 +84,29 @@ def test_what_is_wrong_is_named(folder, old, new, says):
 def test_a_run_needs_agents_and_task_sets(folder, missing):
     with pytest.raises(AgentWorldError, match=f"there are no {missing}"):
         read(folder, 'model = "m"\nagents = [{}]\ntask_sets = [{}]\n'.replace(f"{missing} = [{{}}]", f"{missing} = []"))
+
+
+def test_a_set_of_the_run_s_own_file_needs_no_name(folder):
+    config = read(folder, GOOD.replace('path = "tasks/words.toml"', 'file = "tasks/words.jsonl"\nheldout = 0.0'))
+    ((task_set, tasks),) = work_of(config, folder)
+    assert (task_set.name, tasks[0].task_set) == ("words", "words")
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "hint"),
+    [
+        ('file = "words.jsonl"', "is a task set, not", "[[task_sets]]"),
+        ('kind = "loop"', "is an agent, not", "[[agents]]"),
+        (
+            'pool = "x"\nmodel = "m"\n[settings]\nmethod = "sft"',
+            "is the configuration of a training",
+            "agentworld train",
+        ),
+        ('[[models]]\nname = "m"', "is the configuration of a server", "agentworld serve --config"),
+    ],
+)
+def test_another_kind_of_file_is_recognized(folder, text, says, hint):
+    with pytest.raises(AgentWorldError) as caught:
+        read(folder, text)
+    assert says in caught.value.message
+    assert hint in caught.value.hint

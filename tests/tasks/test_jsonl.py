@@ -139,3 +139,22 @@ def test_other_kinds_of_definitions(folder):
 def test_what_a_definition_lacks_is_said(fields, message):
     with pytest.raises(ConfigError, match=message):
         task_set_from(fields, "my.toml")
+
+
+def test_without_a_name_a_set_has_its_file_s(folder):
+    assert task_set_from({"file": "capitals.jsonl"}, "task_sets[0]", folder).name == "capitals"
+    assert task_set_from({"file": "capitals.jsonl", "name": "cities"}, "task_sets[0]", folder).name == "cities"
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_an_empty_file_is_named_with_what_belongs_into_it(folder, text):
+    (folder / "capitals.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=r"capitals\.jsonl is empty .*Write a task a line: .*prompt"):
+        make(folder).tasks()
+
+
+@pytest.mark.parametrize("line", ["What is this?", "[1]"])
+def test_a_line_that_is_no_object_says_what_is_expected(folder, line):
+    write(folder, ROWS[0], line)
+    with pytest.raises(ConfigError, match=r"\(at .*capitals\.jsonl:2\)\. Each line is one object: .*reference"):
+        make(folder).tasks()

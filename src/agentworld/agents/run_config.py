@@ -49,7 +49,9 @@ class Selection(msgspec.Struct, frozen=True):
 
 def read_run(path: str | Path) -> RunConfig:
     """The configuration in a TOML file; ConfigError names the field and what to do."""
-    config = convert(read_toml(path), RunConfig, str(path))
+    data = read_toml(path)
+    refuse_other_kinds(path, data)
+    config = convert(data, RunConfig, str(path))
     for field, lowest in (("rollouts", 1), ("concurrency", 1), ("retries", 0)):
         if getattr(config, field) < lowest:
             raise ConfigError(f"{path}: {field} must be at least {lowest}", path=f"$.{field}")
@@ -59,6 +61,21 @@ def read_run(path: str | Path) -> RunConfig:
     if config.name is not None:
         check_id(config.name, "$.name")
     return config
+
+
+def refuse_other_kinds(path: str | Path, data: Mapping[str, Any]) -> None:
+    """ConfigError where the file is another kind of ours, told by fields that a run has not."""
+    if any(name in data for name in ("agents", "task_sets")):
+        return
+    kinds = {
+        "a task set": ({"ready", "file", "python"}, f'Name it in a run\'s file: [[task_sets]] path = "{path}"'),
+        "an agent": ({"kind", "command"}, f'Name it in a run\'s file: [[agents]] path = "{path}"'),
+        "the configuration of a training": ({"settings", "batch", "batches"}, f"Use `agentworld train {path}`"),
+        "the configuration of a server": ({"models", "upstream"}, f"Use `agentworld serve --config {path}`"),
+    }
+    for kind, (fields, hint) in kinds.items():
+        if not fields.isdisjoint(data):
+            raise ConfigError(f"{path} is {kind}, not the configuration of a run", hint=hint)
 
 
 async def run_from_config(

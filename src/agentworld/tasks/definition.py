@@ -33,7 +33,8 @@ def read_task_set(path: str | Path) -> TaskSet:
 def task_set_from(fields: Mapping[str, Any], source: str = "task set", folder: Path | None = None) -> TaskSet:
     """The task set of a table: `ready` names a ready one, `file` a JSONL file, `python` a "module:function".
 
-    `source`: named in errors. `folder`: where relative paths start (default: the working directory).
+    `source`: named in errors. `folder`: where relative paths start (default: the working directory). Without `name`, a
+    set of a JSONL file has the file's.
     """
     kinds = [name for name in ("ready", "file", "python") if name in fields]
     if len(kinds) != 1:
@@ -45,7 +46,8 @@ def task_set_from(fields: Mapping[str, Any], source: str = "task set", folder: P
         return ready_task_set(convert(fields, ReadyDefinition, source).ready)
     if kinds == ["python"]:
         return _own(fields, source)
-    definition = convert(fields, JsonlDefinition, source)
+    named = fields if fields.get("name") is not None else {**fields, "name": Path(str(fields["file"])).stem}
+    definition = convert(named, JsonlDefinition, source)
     make = _function(definition.environment, source) if definition.environment else None
     return JsonlTaskSet(definition, folder or Path(), make)
 

@@ -18,6 +18,7 @@ from agentworld.records import Message, digest
 from agentworld.rewards.answers import AnswerPlace, Comparison, comparison, extract_answer
 from agentworld.tasks.base import Environment, Score, Split, Task
 
+EXAMPLE = '{"prompt": "2 + 2?", "reference": "4"}'
 MakeEnvironment = Callable[[Task], Environment | None]
 
 
@@ -89,8 +90,16 @@ class JsonlTaskSet:
     def _lines(self) -> Iterator[Task]:
         try:
             text = self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.path} cannot be read: {error}", path="file") from None
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path} cannot be read: {error.strerror}",
+                path="file",
+                hint=f"Paths start at the folder of the definition, {self.path.parent.absolute()}",
+            ) from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"{self.path} is not UTF-8: {error.reason}", path="file", hint="Save it as UTF-8"
+            ) from None
         seen: dict[str, int] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip():
@@ -100,15 +109,17 @@ class JsonlTaskSet:
                 raise ConfigError(f"the task of line {seen[task.task_id]} stands again", path=f"{self.path}:{number}")
             seen[task.task_id] = number
             yield task
+        if not seen:
+            raise ConfigError(f"{self.path} is empty", path="file", hint=f"Write a task a line: {EXAMPLE}")
 
     def _task(self, line: str, place: str) -> Task:
         definition = self.definition
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"not JSON: {error}", path=place) from None
+            raise ConfigError(f"not JSON: {error}", path=place, hint=f"Each line is one object: {EXAMPLE}") from None
         if not isinstance(row, dict):
-            raise ConfigError("not a JSON object", path=place)
+            raise ConfigError("not a JSON object", path=place, hint=f"Each line is one object: {EXAMPLE}")
         if definition.reference_field not in row:
             raise ConfigError(f"no field {definition.reference_field!r}", path=place, hint="Or set reference_field")
         messages = self._messages(row, place)
