@@ -124,6 +124,16 @@ def test_what_is_wrong_is_one_line(url, config, address, text, says):
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", [[], ["--name", "lost"]])
+def test_an_engine_is_not_taken_for_a_server(engine, config, name):
+    lines = [f'{{"prompt": "say {number}", "reference": "{number}"}}\n' for number in range(20)]
+    (config.parent / "words.jsonl").write_text("".join(lines))
+    code, _, errors = run(engine.url, "-m", "agentworld", "run", str(config), "-q", *name)
+    assert code == 1
+    assert errors.startswith(f"agentworld: {engine.url} is no AgentWorld server")
+    assert errors.count("\n") == 1
+
+
 def test_the_quickstart(url, engine):
     engine.script = "Paris"
     code, output, errors = run(url, str(EXAMPLES / "quickstart.py"))

@@ -7,7 +7,7 @@ from agentworld.api.app import create_app
 from agentworld.client import AsyncFactory, aio
 from agentworld.client.connection import ServerUnreachableError
 from agentworld.config import ModelSettings, ServeSettings
-from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundError
+from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import NewTrajectory, Policy, Reward
 from agentworld.testing import ScriptedEngine, ScriptedReply
@@ -93,3 +93,10 @@ async def test_nothing_there(monkeypatch):
     async with AsyncFactory(f"http://127.0.0.1:{port}") as factory:
         with pytest.raises(ServerUnreachableError):
             await factory.stats()
+
+
+async def test_what_is_no_server_of_ours_is_said():
+    with ScriptedEngine("four") as engine:
+        async with AsyncFactory(engine.url) as factory:
+            with pytest.raises(ConfigError, match=r"is no AgentWorld server: it answered 404 .*agentworld serve"):
+                await factory.list_trajectories(group_id="g")

@@ -1,8 +1,15 @@
 import pytest
 
-from agentworld.client import Factory
+from agentworld.client import Factory, calls
 from agentworld.config import ModelSettings
-from agentworld.errors import AgentWorldError, ConflictError, InvalidRequestError, NotFoundError, StaleLeaseError
+from agentworld.errors import (
+    AgentWorldError,
+    ConfigError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    StaleLeaseError,
+)
 from agentworld.factory import connect, open_pool
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Reward, Step
@@ -191,3 +198,20 @@ def test_open_pool_is_a_pool():
     with open_pool("memory://") as pool:
         assert isinstance(pool, Pool)
         assert isinstance(pool.store, MemoryPool)
+
+
+def test_what_is_no_server_of_ours_is_said():
+    said = r"is no AgentWorld server: it answered 404 .*agentworld serve"
+    with (
+        ScriptedEngine("four") as engine,
+        connect(engine.url) as factory,
+        pytest.raises(ConfigError, match=said),
+    ):
+        factory.start_trajectory(NewTrajectory())
+    with pytest.raises(ConfigError, match="cannot be read"):
+        calls.stats().read(b"<html>hello</html>", "http://127.0.0.1:1")
+
+
+def test_a_record_that_is_missing_stays_a_record_that_is_missing(server):
+    with connect(server.url) as factory, pytest.raises(NotFoundError, match="no trajectory 'none'"):
+        factory.get_trajectory("none")

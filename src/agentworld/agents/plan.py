@@ -74,7 +74,15 @@ async def known_trajectories(
             if cursor is None:
                 return
 
-    await asyncio.gather(*(look(group_id) for group_id in group_ids))
+    lookups = [asyncio.create_task(look(group_id)) for group_id in group_ids]
+    try:
+        await asyncio.gather(*lookups)
+    except BaseException:
+        # The others would go on asking, over connections that the caller is about to close.
+        for lookup in lookups:
+            lookup.cancel()
+        await asyncio.gather(*lookups, return_exceptions=True)
+        raise
     return found
 
 

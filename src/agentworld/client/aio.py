@@ -145,8 +145,8 @@ class AsyncFactory:
         url = f"{self.url}{call.path}"
         reply = await self._request(call.method, url, call.body, self._headers, self._timeout, retry=call.idempotent)
         if reply.status >= 300:
-            raise wire.error_from(reply.status, reply.body, url)
-        return call.read(reply.body)
+            raise wire.control_error(reply.status, reply.body, self.url, call.path)
+        return call.read(reply.body, self.url)
 
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: dict[str, str], timeout: float, *, retry: bool

@@ -38,9 +38,13 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     body: bytes | None = None
     idempotent: bool = True
 
-    def read(self, body: bytes) -> T:
-        """The reply's record."""
-        return msgspec.json.decode(body, type=self.reply)
+    def read(self, body: bytes, origin: str) -> T:
+        """The reply's record; ConfigError where the body is none, so that the server at `origin` is not ours."""
+        try:
+            return msgspec.json.decode(body, type=self.reply)
+        except msgspec.MsgspecError as error:
+            place = self.path.partition("?")[0]
+            raise wire.not_agentworld(origin, f"its answer to {place} cannot be read ({error})") from None
 
 
 def _id(value: str) -> str:

@@ -44,12 +44,12 @@ class Factory:
 
     def _send(self, call: calls.Call[T]) -> T:
         body = self._body(call)
-        return call.read(body)
+        return call.read(body, self.url)
 
     def _body(self, call: calls.Call[Any]) -> bytes:
         reply = self._connection.request(call.method, call.path, call.body, retry=call.idempotent)
         if reply.status >= 300:
-            raise wire.error_from(reply.status, reply.body, f"{self.url}{call.path}")
+            raise wire.control_error(reply.status, reply.body, self.url, call.path)
         return reply.body
 
     # --- trajectories -----------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Factory:
         """See Pool."""
         call = calls.lease(spec, consumer)
         body = self._body(call)
-        return call.read(body) if body else None
+        return call.read(body, self.url) if body else None
 
     def ack(self, batch_id: str, epoch: int) -> None:
         """See Pool."""

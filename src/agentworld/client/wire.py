@@ -11,6 +11,7 @@ import msgspec
 
 from agentworld.errors import (
     AgentWorldError,
+    ConfigError,
     ConflictError,
     ForbiddenError,
     InvalidRequestError,
@@ -187,6 +188,8 @@ def _by_code(base: type[AgentWorldError]) -> dict[str, type[AgentWorldError]]:
     return found
 
 
+# What a server that is not ours says to a route of ours.
+_NO_SUCH_ROUTE = frozenset({404, 405, 501})
 _BY_STATUS: dict[int, type[AgentWorldError]] = {
     400: InvalidRequestError,
     401: UnauthorizedError,
@@ -212,6 +215,26 @@ def error_from(status: int, body: bytes, url: str) -> AgentWorldError:
     path = fields.get("path") or fields.get("param")
     hint = fields.get("hint")
     return kind(message, path=path if isinstance(path, str) else None, hint=hint if isinstance(hint, str) else None)
+
+
+def control_error(status: int, body: bytes, origin: str, path: str) -> AgentWorldError:
+    """As `error_from` for a call of the control API at `origin`; says so where no server of ours answers there."""
+    if status in _NO_SUCH_ROUTE or status < 400:
+        try:
+            ours = {"code", "message", "path", "hint"} <= msgspec.json.decode(body)["error"].keys()
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+            ours = False
+        if not ours:
+            return not_agentworld(origin, f"it answered {status} to {path.partition('?')[0]}")
+    return error_from(status, body, f"{origin}{path}")
+
+
+def not_agentworld(origin: str, reason: str) -> ConfigError:
+    """The error for an address where something else answers, such as an engine."""
+    return ConfigError(
+        f"{origin} is no AgentWorld server: {reason}",
+        hint="Give the address that `agentworld serve` prints; an engine is named to it, with --upstream",
+    )
 
 
 def chat_reply(body: bytes) -> ChatReply:
