@@ -1,11 +1,15 @@
 """trajectories, reward and pool: on a pool's file and on a server."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
 from agentworld.factory import open_pool
-from agentworld.records import Message
+from agentworld.records import Exchange, Message, new_id
 from tests.api.serving import Serving
 
 
@@ -84,6 +88,114 @@ def test_show(cli, where):
         json.loads(line) for line in cli("trajectories", "show", trajectory_id, *where, "--json")[1].splitlines()
     ]
     assert [record.get("step_id") for record in records] == [None, "s1"]
+
+
+ON_TERMINAL = """
+import fcntl, os, pty, struct, sys, termios
+width = int(sys.argv[1])
+pid, master = pty.fork()
+if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
+out = b""
+while True:
+    try:
+        piece = os.read(master, 65536)
+    except OSError:
+        break
+    if not piece:
+        break
+    out += piece
+os.waitpid(pid, 0)
+sys.stdout.buffer.write(out)
+"""
+
+
+def at_terminal(width, *arguments):
+    """What a command prints at a terminal of this width, without colours, line by line."""
+    command = [sys.executable, "-c", ON_TERMINAL, str(width), sys.executable, "-m", "agentworld", *arguments]
+    environment = {**os.environ, "TERM": "xterm"}
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR"):
+        environment.pop(name, None)
+    out = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
+    return re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+
+
+LONG_ID = new_id("trj")
+
+
+@pytest.fixture
+def wide_pool(pool):
+    with open_pool(pool) as opened:
+        task = {"task_set": "capitals-of-the-world", "task_id": "x" * 60}
+        with opened.trajectory(trajectory_id=LONG_ID, task=task, group="g" * 60, agent="a-loop") as run:
+            run.step(prompt_ids=[1], response_ids=[2], policy_version=3)
+            run.reward(0.25)
+    return pool
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_ids(wide_pool):
+    lines = at_terminal(80, "trajectories", "list", "--pool", wide_pool)
+    assert lines[0].split() == ["trajectory", "status", "reward", "steps", "tokens", "agent"]
+    assert lines[2].split() == [LONG_ID, "finished", "0.25", "1", "2", "a-loop"]
+    assert "Left out for want of room: group, policy, task, created; --wide shows them." in lines[-1]
+    # Even the few columns do not fit: then the lines are too long, not the ids cut.
+    assert at_terminal(30, "trajectories", "list", "--pool", wide_pool)[2].split()[0] == LONG_ID
+
+
+@pytest.mark.parametrize(("width", "options"), [(400, ()), (80, ("--wide",))])
+def test_a_wide_terminal_gets_every_column(wide_pool, width, options):
+    lines = at_terminal(width, "trajectories", "list", "--pool", wide_pool, *options)
+    assert lines[0].split()[-4:] == ["created", "task", "policy", "group"]
+    assert lines[2].split()[-1] == "g" * 60
+
+
+def test_away_from_a_terminal_nothing_is_cut(cli, wide_pool):
+    code, out, err = cli("trajectories", "list", "--pool", wide_pool)
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 3
+    for whole in (LONG_ID, "x" * 60, "g" * 60):
+        assert whole in out.splitlines()[2]
+
+
+def failed_call(number, trajectory_id="t2"):
+    error = {"code": "engine_unreachable", "status": 503, "message": f"no engine {number}\x1b", "hint": "Start it"}
+    return Exchange(
+        exchange_id=f"exc_{number}", trajectory_id=trajectory_id, dialect="chat", model="m", requested_model="m",
+        messages=[Message(role="user", content="hello")], created_at=1_700_000_000.0 + number, error=error,
+    )  # fmt: skip
+
+
+def test_show_says_why_calls_failed(cli, pool):
+    with open_pool(pool) as opened:
+        fill(opened)
+        for number in range(2):
+            opened.append_exchange(failed_call(number))
+    with Serving(open_pool(pool)) as server:
+        for where in (("--pool", pool), ("--url", server.url)):
+            code, out, err = cli("trajectories", "show", "t2", *where)
+            assert (code, err) == (0, "")
+            assert "2 calls failed:" in out
+            assert re.search(r"503 +engine_unreachable +no engine 1\\x1b\. Start it", out)
+            records = [json.loads(line) for line in cli("trajectories", "show", "t2", *where, "--json")[1].splitlines()]
+            assert [record.get("exchange_id") for record in records] == [None, "exc_0", "exc_1"]
+            assert records[2]["error"]["message"] == "no engine 1\x1b"
+
+
+def test_show_of_many_failures_has_the_last(cli, pool):
+    with open_pool(pool) as opened:
+        fill(opened)
+        for number in range(25):
+            opened.append_exchange(failed_call(number))
+    _, out, err = cli("trajectories", "show", "t2", "--pool", pool)
+    assert "25 calls failed:" in out
+    assert "no engine 24" in out
+    assert "no engine 4" not in out
+    assert "the last 20" in err
+
+
+def test_show_of_a_trajectory_without_calls_says_so(cli, where):
+    assert "No call of a model is on record." in cli("trajectories", "show", "t2", *where)[1]
 
 
 def test_reward_set(cli, where, refused):

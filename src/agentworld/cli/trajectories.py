@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,11 +13,16 @@ from agentworld.cli.source import PoolOption, UrlOption, source
 if TYPE_CHECKING:
     from agentworld.client.factory import Factory
     from agentworld.factory import EmbeddedPool
-    from agentworld.records import Step, Trajectory
+    from agentworld.records import Exchange, Step, Trajectory
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="List trajectories, or show one.")
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON record a line.")]
 PAGE = 200
+COLUMNS = ("trajectory", "status", "reward", "steps", "tokens", "agent", "created", "task", "policy", "group")
+SPARE_COLUMNS = ("group", "policy", "task", "created", "agent")
+LONGEST_TASK = 80
+# How many failed calls `show` prints; those before are counted.
+SHOWN_FAILURES = 20
 
 
 @app.command("list")
@@ -28,6 +34,7 @@ def list_(
     channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first; otherwise newest.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Every column, however narrow the terminal.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List trajectories, newest first."""
@@ -40,8 +47,12 @@ def list_(
     if not found:
         typer.echo("No trajectories match." if where or group or channel else "There are no trajectories yet.")
         return
-    columns = ("trajectory", "status", "reward", "steps", "tokens", "policy", "agent", "group", "task", "created")
-    output.table(columns, [_row(each) for each in found], right=("reward", "steps", "tokens"), whole=("trajectory",))
+    rows = [_row(each) for each in found]
+    left_out = output.table(
+        COLUMNS, rows, right=("reward", "steps", "tokens"), whole=COLUMNS, spare=SPARE_COLUMNS, wide=wide
+    )
+    if left_out:
+        typer.echo(f"Left out for want of room: {', '.join(left_out)}; --wide shows them.", err=True)
     if more:
         typer.echo(f"There are more; --limit {limit * 5} shows them.", err=True)
 
@@ -81,11 +92,11 @@ def _row(each: Trajectory) -> tuple[Any, ...]:
         output.number(each.reward),
         each.step_count,
         each.prompt_tokens + each.response_tokens,
-        policy,
         each.agent or "",
-        each.group_id or "",
-        output.clip(_task(each), 40),
         output.moment(each.created_at),
+        output.clip(_task(each), LONGEST_TASK) if sys.stdout.isatty() else _task(each),
+        policy,
+        each.group_id or "",
     )
 
 
@@ -106,7 +117,7 @@ def show(
     width: Annotated[int, typer.Option(min=8, help="Characters of each message in the tree.")] = 60,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one trajectory: what it is about, its rewards, its steps and their tree.
+    """Show one trajectory: what it is about, its rewards, its steps and their tree, and the calls that failed.
 
     In the tree, brackets stand around what the model sampled; a branch is indented, with the reason for the fork.
     """
@@ -115,17 +126,22 @@ def show(
     with source(pool, url) as opened:
         trajectory = opened.get_trajectory(trajectory_id)
         found, more = _steps(opened, trajectory_id, steps)
+        failures = failed_calls(opened, trajectory_id)
     if as_json:
-        output.emit_json(trajectory)
-        for step in found:
-            output.emit_json(step)
+        for record in (trajectory, *found, *failures):
+            output.emit_json(record)
         return
     _print_head(trajectory)
     if found:
         columns = ("#", "step", "parent", "prompt", "reply", "reward", "finish", "tokens from", "policy", "notes")
         rows = [_step_row(step) for step in found]
-        output.table(columns, rows, right=("#", "prompt", "reply", "reward"), whole=("step",))
+        spare = ("parent", "policy", "tokens from")
+        output.table(columns, rows, right=("#", "prompt", "reply", "reward"), whole=("step",), spare=spare)
         typer.echo(output.lines(render_tree(found, width)))
+    if failures:
+        _print_failures(failures)
+    elif not found:
+        typer.echo("No call of a model is on record.")
     if more:
         typer.echo(f"There are more steps; --steps {trajectory.step_count} shows all.", err=True)
 
@@ -144,6 +160,30 @@ def _steps(opened: EmbeddedPool | Factory, trajectory_id: str, limit: int) -> tu
     return found, cursor is not None
 
 
+def failed_calls(opened: EmbeddedPool | Factory, trajectory_id: str) -> list[Exchange]:
+    """The calls of a trajectory that ended with an error, oldest first, of its first 1000 calls."""
+    return [exchange for exchange in opened.list_exchanges(trajectory_id, limit=1000) if exchange.error is not None]
+
+
+def _print_failures(failures: list[Exchange]) -> None:
+    """The newest of the calls that failed: when, and with what."""
+    typer.echo(f"{len(failures)} call{'' if len(failures) == 1 else 's'} failed:")
+    columns = ("at", "status", "code", "error")
+    rows = []
+    for exchange in failures[-SHOWN_FAILURES:]:
+        error = exchange.error or {}
+        at = output.moment(exchange.created_at)
+        rows.append((at, error.get("status") or "-", error.get("code") or "-", said_by(error)))
+    output.table(columns, rows, right=("status",), whole=columns[:3])
+    if len(failures) > SHOWN_FAILURES:
+        typer.echo(f"These are the last {SHOWN_FAILURES}; --json shows all.", err=True)
+
+
+def said_by(error: dict[str, Any]) -> str:
+    """The message of a recorded error, with its hint."""
+    return ". ".join(str(error[name]) for name in ("message", "hint") if error.get(name))
+
+
 def _print_head(trajectory: Trajectory) -> None:
     tokens = f"{trajectory.prompt_tokens} prompt + {trajectory.response_tokens} reply"
     rewards = ", ".join(f"{name} {output.number(value)}" for name, value in trajectory.rewards.items()) or "none"
@@ -155,6 +195,7 @@ def _print_head(trajectory: Trajectory) -> None:
         ("channel", trajectory.channel),
         ("group", trajectory.group_id or "-"),
         ("task", output.clip(output.plain(str(trajectory.task)), 200) if trajectory.task else "-"),
+        ("metadata", output.clip(str(trajectory.metadata), 200) if trajectory.metadata else "-"),
         ("created", output.moment(trajectory.created_at)),
         ("completed", output.moment(trajectory.completed_at) or "-"),
         ("tokens", f"{tokens}, in {trajectory.step_count} steps"),
