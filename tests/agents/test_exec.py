@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from agentworld.testing import ScriptedReply
+
 ASK = (
     "import os, json, urllib.request as u\n"
     "body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': 'hello'}]}).encode()\n"
@@ -60,6 +62,27 @@ def test_no_call_is_a_warning_that_says_why(url):
     assert "OPENAI_BASE_URL" in errors
 
 
+def test_calls_that_failed_are_counted_with_the_last_error(url, engine, factory):
+    engine.script = ScriptedReply(status=400, error_body={"error": {"message": "out of cheese"}})
+    code, _, errors = run(url, "--", sys.executable, "-c", ASK)
+    assert code == 1
+    assert re.search(r"warning: 1 call failed, and none got a reply\. The last: 400 .*out of cheese", errors)
+    assert "no call came" not in errors
+    failures = factory.list_exchanges(trajectory_in(errors))
+    assert [each.error["status"] for each in failures] == [400]
+
+
+def test_ctrl_c_during_the_reward_ends_the_trajectory(url, factory):
+    process = start(url, "--reward-cmd", "echo judging >&2; exec sleep 600", "--", "true")
+    said = process.stderr.readline()
+    assert said == "judging\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"{trajectory_in(errors)} abandoned" in errors
+    assert factory.get_trajectory(trajectory_in(errors)).status == "abandoned"
+
+
 def test_a_useless_reward_is_a_warning(url, factory):
     code, _, errors = run(url, "--reward-cmd", "echo great", "--", sys.executable, "-c", ASK)
     found = factory.get_trajectory(trajectory_in(errors))
@@ -85,7 +108,8 @@ def test_signals_reach_the_command(url, factory):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 5
-    assert factory.get_trajectory(trajectory_in(errors)).status == "failed"
+    assert factory.get_trajectory(trajectory_in(errors)).status == "abandoned"
+    assert f"{trajectory_in(errors)} abandoned, 0 steps" in errors
 
 
 @pytest.mark.parametrize(
@@ -123,4 +147,5 @@ def test_at_a_terminal_ctrl_c_reaches_the_command_once(url, factory):
         process.stdin.flush()
         output = process.stdout.read()
         assert process.wait(timeout=60) == 11
-    assert factory.get_trajectory(trajectory_in(output)).status == "failed"
+    assert factory.get_trajectory(trajectory_in(output)).status == "abandoned"
+    assert f"{trajectory_in(output)} abandoned, 0 steps" in output

@@ -9,15 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from agentworld.agents.reward_command import CommandReward, run_reward_command
 from agentworld.agents.variables import base_url_variables
+from agentworld.cli import output
+from agentworld.cli.trajectories import failed_calls, said_by
 from agentworld.client.factory import Factory
 from agentworld.errors import AgentWorldError, ConfigError
-from agentworld.records import NewTrajectory, Reward, TerminalStatus
+from agentworld.records import NewTrajectory, Reward, TerminalStatus, Trajectory
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 KILL_AFTER = 5.0
@@ -41,7 +43,8 @@ def exec_(
 ) -> int:
     """Run one agent command as one trajectory.
 
-    Sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their keys for the command; its exit code is this command's.
+    Sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their keys for the command; its exit code is this command's. Where it
+    fails after Ctrl-C, the trajectory is abandoned.
     """
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}", hint="Give the agent's command line after --")
@@ -51,31 +54,48 @@ def exec_(
         NewTrajectory(group_id=group, agent=name, channel=channel, metadata={"command": command})
     )
     trajectory_id, base_url = started.trajectory_id, started.base_url
+    status: TerminalStatus
+    reward: float | None = None
     try:
         if base_url is None:
             raise ConfigError(f"{url} serves no model", hint="Start `agentworld serve` with --upstream and --model")
         variables = base_url_variables(base_url, started.api_key, trajectory_id)
-        code, timed_out = run_child(command, {**os.environ, **variables}, timeout)
+        code, timed_out, interrupted = run_child(command, {**os.environ, **variables}, timeout)
+        if timed_out:
+            status = "truncated"
+        else:
+            status = "finished" if code == 0 else ("abandoned" if interrupted else "failed")
+        if reward_cmd is not None and status in ("finished", "truncated"):
+            reward = put_reward(factory, trajectory_id, reward_cmd)
+    except KeyboardInterrupt:
+        code, status = 130, "abandoned"
     except BaseException:
         factory.complete_trajectory(trajectory_id, "failed")
         raise
-    status: TerminalStatus = "truncated" if timed_out else ("finished" if code == 0 else "failed")
-    reward: float | None = None
-    if reward_cmd is not None and status != "failed":
-        reward = put_reward(factory, trajectory_id, reward_cmd)
     ended = factory.complete_trajectory(trajectory_id, status)
     rewarded = f", reward {reward:g}" if reward is not None else ""
     say(
         f"{trajectory_id} {status}, {ended.step_count} step{'' if ended.step_count == 1 else 's'}{rewarded}."
         f" Look at it: agentworld trajectories show {trajectory_id} --url {url}"
     )
-    if ended.step_count == 0:
+    tell_of_calls(factory, ended, base_url)
+    return code
+
+
+def tell_of_calls(factory: Factory, ended: Trajectory, base_url: str | None) -> None:
+    """A warning where calls failed, with the last one's error, or where none came at all."""
+    failures = failed_calls(factory, ended.trajectory_id)
+    if failures:
+        error = failures[-1].error or {}
+        calls = f"{len(failures)} call{'' if len(failures) == 1 else 's'}"
+        none = "" if ended.step_count else ", and none got a reply"
+        say(f"warning: {calls} failed{none}. The last: {error.get('status', '')} {output.plain(said_by(error))}")
+    elif ended.step_count == 0:
         say(
             f"warning: no call came through the gateway and got a reply. Where the command said nothing of an error, it"
             f" did not use {base_url}: it must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, or be told its base URL by"
             " an option of its own"
         )
-    return code
 
 
 def put_reward(factory: Factory, trajectory_id: str, reward_cmd: str) -> float | None:
@@ -97,8 +117,16 @@ def say(text: str) -> None:
     print(f"agentworld: {text}", file=sys.stderr, flush=True)
 
 
-def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None) -> tuple[int, bool]:
-    """Run with our stdio and wait; returns the exit code as a shell gives it, and whether the time ran out.
+class Ended(NamedTuple):
+    """How a child ended: its exit code as a shell gives it, whether its time ran out, whether we were told to stop."""
+
+    code: int
+    timed_out: bool
+    interrupted: bool
+
+
+def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None) -> Ended:
+    """Run with our stdio and wait.
 
     At a terminal the child stays in our process group, so that it can use the terminal; elsewhere it gets its own,
     which is ended as a whole.
@@ -108,7 +136,7 @@ def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None
         child = subprocess.Popen(command, env=env, process_group=None if at_terminal else 0)
     except OSError as error:
         raise ConfigError(f"cannot run {command[0]!r}: {error.strerror}") from None
-    with forwarding(child, at_terminal):
+    with forwarding(child, at_terminal) as heard:
         try:
             code = child.wait(timeout)
             timed_out = False
@@ -122,7 +150,7 @@ def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None
                 code = child.wait()
     if not at_terminal:
         send(child, signal.SIGKILL, at_terminal)
-    return (128 - code if code < 0 else code), timed_out
+    return Ended(128 - code if code < 0 else code, timed_out, bool(heard))
 
 
 def send(child: subprocess.Popen[bytes], number: int, at_terminal: bool) -> None:
@@ -137,17 +165,22 @@ def send(child: subprocess.Popen[bytes], number: int, at_terminal: bool) -> None
 
 
 @contextmanager
-def forwarding(child: subprocess.Popen[bytes], at_terminal: bool) -> Iterator[None]:
-    """Hand signals on to the child while it runs. A terminal sends its Ctrl-C to the child by itself."""
+def forwarding(child: subprocess.Popen[bytes], at_terminal: bool) -> Iterator[list[int]]:
+    """Hand signals on to the child while it runs; gives the list of those that came.
+
+    A terminal sends its Ctrl-C to the child by itself.
+    """
+    heard: list[int] = []
 
     def hand_on(number: int, frame: object) -> None:
+        heard.append(number)
         if not (at_terminal and number == signal.SIGINT):
             send(child, number, at_terminal)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, hand_on) for number in numbers}
     try:
-        yield
+        yield heard
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
