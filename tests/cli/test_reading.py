@@ -1,8 +1,10 @@
 """trajectories, reward and pool: on a pool's file and on a server."""
 
+import contextlib
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 
@@ -221,6 +223,59 @@ def test_pool_migrate(cli, pool, refused):
     assert "There is no pool" in refused("pool", "migrate", "--pool", pool)
     open_pool(pool).close()
     assert cli("pool", "migrate", "--pool", pool)[0] == 0
+
+
+READING = [("trajectories", "list"), ("trajectories", "show", "t"), ("pool", "stats"), ("pool", "migrate")]
+
+
+@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize("made_by", ["touch", "sqlite"])
+def test_reading_makes_no_pool_of_an_empty_file(refused, tmp_path, command, made_by):
+    path = tmp_path / "empty.db"
+    path.touch()
+    if made_by == "sqlite":
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM")
+    before = path.read_bytes()
+    assert "is empty, no pool" in refused(*command, "--pool", f"sqlite:///{path}")
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["empty.db"]
+
+
+def test_reading_does_not_migrate(cli, refused, pool, tmp_path):
+    open_pool(pool).close()
+    path = tmp_path / "pool.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    before = path.read_bytes()
+    assert f"agentworld pool migrate --pool {pool}" in refused("trajectories", "list", "--pool", pool)
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_something_else_is_left_alone(refused, tmp_path):
+    path = tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE mine (x)")
+    before = path.read_bytes()
+    assert "is a SQLite database, but no pool" in refused("pool", "stats", "--pool", f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_pool_in_use_is_read(cli, pool):
+    with open_pool(pool) as opened:
+        fill(opened)
+        assert len(listed(cli, "--pool", pool)) == 2
+
+
+@pytest.mark.parametrize("option", ["--pool", "--url"])
+def test_an_empty_option_is_an_error(refused, option):
+    assert f"{option} is empty" in refused("trajectories", "list", option, "")
+
+
+@pytest.mark.parametrize("url", ["postgres://127.0.0.1/db", "pool.db", "sqlite://pool.db"])
+def test_a_url_that_is_no_pool_s_says_which_are(refused, url):
+    line = refused("trajectories", "list", "--pool", url)
+    assert "sqlite:///" in line or "Three slashes" in line
 
 
 def test_what_is_not_there_is_said(refused, cli, where, tmp_path):

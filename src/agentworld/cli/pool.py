@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentworld.cli import output
-from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, open_existing, source
+from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Counters and migrations of a pool.")
 
@@ -39,7 +39,8 @@ def stats(
 @app.command()
 def migrate(pool: PoolOption = None) -> None:
     """Bring the pool's schema to this version's."""
+    check_given("--pool", pool)
     url = pool or DEFAULT_POOL
     # Opening a store migrates it.
-    open_existing(url).close()
+    open_existing(url, migrate=True).close()
     typer.echo(f"{url} has the schema of this version")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentworld.errors import ConfigError, NotFoundError
+from agentworld.errors import ConfigError, NotFoundError, PoolError
 
 if TYPE_CHECKING:
     from agentworld.client.factory import Factory
@@ -31,14 +32,57 @@ def pool_file(url: str) -> Path | None:
     return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
 
 
-def open_existing(url: str) -> EmbeddedPool:
-    """The pool at `url`; NotFoundError where its file is missing, as reading would otherwise make an empty one."""
+def stored_schema(path: Path) -> str | None:
+    """The schema version of a pool's file, without a write to it or beside it: None where no pool is in it yet.
+
+    Files in use, and those that only opening can judge (no database, another program's), count as up to date.
+    """
+    from agentworld.pool.schema import SCHEMA_VERSION
+
+    if path.stat().st_size == 0:
+        return None
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        return SCHEMA_VERSION
+    try:
+        # `immutable` leaves out locks and the files of the write-ahead log, which is empty here.
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
+            names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not names:
+                return None
+            return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+    except (sqlite3.Error, TypeError):
+        return SCHEMA_VERSION
+
+
+def open_existing(url: str, *, migrate: bool = False) -> EmbeddedPool:
+    """The pool at `url`, for commands that must not make or, unless `migrate`, change one: NotFoundError where its file
+    is missing or holds no pool, PoolError where its schema is an older one.
+    """
     from agentworld.factory import open_pool
+    from agentworld.pool.schema import SCHEMA_VERSION
 
     path = pool_file(url)
-    if path is not None and not path.exists():
-        raise NotFoundError(f"There is no pool at {path}", hint="Give another --pool, or --url for a running server")
+    if path is not None and not url.endswith("/") and not path.is_dir():
+        if not path.exists():
+            raise NotFoundError(
+                f"There is no pool at {path}", hint="Give another --pool, or --url for a running server"
+            )
+        schema = stored_schema(path)
+        if schema is None:
+            raise NotFoundError(f"{path} is empty, no pool", hint="`agentworld serve` makes one of it")
+        if schema < SCHEMA_VERSION and not migrate:
+            raise PoolError(
+                f"{path} has the schema {schema} of an older version, this one needs {SCHEMA_VERSION}",
+                hint=f"Bring it up to date with `agentworld pool migrate --pool {url}`",
+            )
     return open_pool(url)
+
+
+def check_given(option: str, value: str | None) -> None:
+    """ConfigError for an empty value, which a variable that is not set leaves behind."""
+    if value is not None and not value.strip():
+        raise ConfigError(f"{option} is empty", hint="Give a value, or leave the option and its variable out")
 
 
 @contextmanager
@@ -49,6 +93,8 @@ def source(pool: str | None, url: str | None) -> Iterator[EmbeddedPool | Factory
     """
     from agentworld.client.factory import Factory
 
+    check_given("--pool", pool)
+    check_given("--url", url)
     if pool and url:
         raise ConfigError("--pool and --url exclude each other", hint="Give the one that you mean")
     if pool is None and url is None:
