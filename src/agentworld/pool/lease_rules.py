@@ -5,7 +5,8 @@
     (d) leased -> released   resume with the batch not among the applied
     (e) leased -> acked      ack with the lease's epoch before the deadline
     (f) leased -> acked      resume with the batch among the applied
-    (g) expired, released -> acked   resume with the batch among the applied: what nobody else holds is acknowledged
+    (g) expired, released -> acked   resume with the batch among the applied: all that is not acknowledged yet, is, even
+                                     where a later lease of the same consumer had taken it, since (d) comes first
 
 An epoch is a number per consumer that grows with every lease and every resume. A call with another epoch than the
 lease's own is refused, as is an acknowledgement after (b), (c) or (d).

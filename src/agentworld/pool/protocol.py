@@ -199,8 +199,9 @@ class Pool(Protocol):
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
         """After a restart: acknowledge this consumer's batches in `applied`, release its other leased ones.
 
-        Returns {"acknowledged": [...], "released": [...], "unknown": [...]}. An applied batch whose lease ran out is
-        acknowledged too as long as its units are not leased or acknowledged elsewhere, so that no unit trains twice.
+        Returns {"acknowledged": [...], "released": [...], "unknown": [...]}. Releasing comes first, so that the units
+        of an applied batch are acknowledged even where its lease ran out and this consumer had leased them again: no
+        unit of the checkpoint is handed to it once more.
         """
 
     def consumer(self, name: str) -> Consumer:

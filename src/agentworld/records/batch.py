@@ -26,7 +26,8 @@ METHOD_UNITS: dict[str, Unit] = {
 class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """One kind of batch.
 
-    `groups` x `rollouts` for units of groups: that many whole groups of at least `rollouts` trajectories each.
+    `groups` x `rollouts` for units of groups: that many groups of at least `rollouts` ready trajectories each. A group
+    is delivered once, with those that are ready then: with `rollouts` below its size, later ones are not delivered.
     `size` for units of steps or trajectories. `min_size`: a smaller batch is handed out only down to this (default:
     the full number). `where` filters trajectories (units trajectory and group) or steps. `lease_seconds`: how long the
     consumer has before the batch goes back.

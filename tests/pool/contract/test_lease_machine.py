@@ -40,6 +40,9 @@ class LeaseMachine(RuleBasedStateMachine):
         self.units = {consumer: {} for consumer in CONSUMERS}
         self.leases = []  # dicts: batch, deadline, state
         self.epochs = dict.fromkeys(CONSUMERS, 0)
+        self.trained = {consumer: set() for consumer in CONSUMERS}  # units that were acknowledged or in a checkpoint
+        for _ in range(3):  # So that most calls have something to act on.
+            self.add_group(True)
 
     def teardown(self):
         if hasattr(self, "pool"):
@@ -66,6 +69,7 @@ class LeaseMachine(RuleBasedStateMachine):
             assert batch is None
             return
         assert [item.key for item in batch.items] == free
+        assert self.trained[consumer].isdisjoint(free)
         assert batch.epoch > self.epochs[consumer]
         self.epochs[consumer] = batch.epoch
         for key in free:
@@ -76,6 +80,18 @@ class LeaseMachine(RuleBasedStateMachine):
     def wait(self, seconds):
         self.clock.now += seconds
 
+    @precondition(lambda self: any(map(self.is_live, self.leases)))
+    @rule(data=st.data(), dies=st.booleans())
+    def overrun(self, data, dies):
+        """A trainer needs longer than its lease, its consumer leases what is there again, and it may die after all."""
+        slow = data.draw(st.sampled_from([lease for lease in self.leases if self.is_live(lease)]))
+        consumer = slow["batch"].consumer
+        self.clock.now = slow["deadline"]
+        self.lease(consumer, 3, 1)
+        if dies:
+            self.resume(consumer, [slow])
+            self.lease(consumer, 3, 1)
+
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), wrong_epoch=st.booleans())
     def ack(self, data, wrong_epoch):
@@ -85,6 +101,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.expect(allowed, self.pool.ack, batch.batch_id, batch.epoch + wrong_epoch)
         if allowed and lease["state"] == "leased":
             self.end(lease, "acked")
+            self.trained[batch.consumer].update(item.key for item in batch.items)
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
@@ -108,15 +125,22 @@ class LeaseMachine(RuleBasedStateMachine):
     def restart(self, consumer, data):
         mine = [lease for lease in self.leases if lease["batch"].consumer == consumer]
         applied = data.draw(st.lists(st.sampled_from(mine), unique_by=id)) if mine else []
+        self.resume(consumer, applied)
+
+    def resume(self, consumer, applied):
+        mine = [lease for lease in self.leases if lease["batch"].consumer == consumer]
         result = self.pool.resume(consumer, [lease["batch"].batch_id for lease in applied])
         assert result["acknowledged"] == [lease["batch"].batch_id for lease in applied]
         assert result["unknown"] == []
+        released = [lease for lease in mine if lease["state"] == "leased" and lease not in applied]
+        assert result["released"] == [lease["batch"].batch_id for lease in released]
+        for lease in released:
+            self.end(lease, "released")
         for lease in applied:
             if lease["state"] != "acked":
                 self.end(lease, "acked")
-        for lease in mine:
-            if lease["state"] == "leased":
-                self.end(lease, "released")
+            # What the checkpoint holds has trained, however often it was leased since: it must not come again.
+            self.trained[consumer].update(item.key for item in lease["batch"].items)
 
     @invariant()
     def nothing_is_held_twice(self):

@@ -41,6 +41,22 @@ def test_a_half_full_group_blocks_nobody(pool):
     assert [entry.trajectory.trajectory_id for entry in batch.items[0].trajectories] == ["half-0", "late"]
 
 
+def test_a_group_is_delivered_once_with_what_is_ready(pool):
+    for number in range(3):
+        pool.create_trajectory(NewTrajectory(trajectory_id=f"g-{number}", group_id="g", group_size=3))
+        pool.append_steps([step(f"g-{number}")])
+    pool.complete_trajectory("g-0", "finished", 1.0)
+    assert pool.lease(GRPO, "c") is None
+    pool.complete_trajectory("g-1", "finished", 0.0)
+    batch = pool.lease(GRPO, "c")
+    assert [entry.trajectory.trajectory_id for entry in batch.items[0].trajectories] == ["g-0", "g-1"]
+    pool.ack(batch.batch_id, batch.epoch)
+    pool.complete_trajectory("g-2", "finished", 0.5)
+    assert pool.lease(GRPO, "c") is None
+    whole = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=3), "d")
+    assert len(whole.items[0].trajectories) == 3
+
+
 def test_an_unrewarded_rollout_does_not_count(pool):
     group(pool, "g", [1.0, None])
     assert pool.lease(GRPO, "c") is None
@@ -153,6 +169,22 @@ def test_an_applied_batch_whose_lease_ran_out_is_not_trained_twice(pool, clock):
     assert pool.lease(BatchSpec(method="grpo", groups=5, rollouts=2), "c") is None
     assert pool.resume("c", [batch.batch_id])["acknowledged"] == [batch.batch_id]
     assert pool.lease(GRPO, "c") is None
+
+
+def test_an_applied_batch_that_its_consumer_leased_again_is_not_trained_twice(pool, clock):
+    group(pool, "a", [1.0, 0.0])
+    group(pool, "b", [1.0, 0.0])
+    applied = pool.lease(GRPO, "c")
+    clock.now += 100
+    again, other = (pool.lease(GRPO, "c") for _ in range(2))
+    assert [keys(batch) for batch in (applied, again, other)] == [["a"], ["a"], ["b"]]
+    # The trainer dies after it saved the checkpoint with the first batch.
+    assert pool.resume("c", [applied.batch_id]) == {
+        "acknowledged": [applied.batch_id],
+        "released": [again.batch_id, other.batch_id],
+        "unknown": [],
+    }
+    assert [keys(batch) for batch in (pool.lease(GRPO, "c"), pool.lease(GRPO, "c"))] == [["b"], None]
 
 
 def test_an_applied_batch_does_not_take_units_from_their_new_holder(pool, clock):

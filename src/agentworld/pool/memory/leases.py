@@ -93,18 +93,20 @@ class Leases:
         """See Pool."""
         result = empty_resumption()
         self._next_epoch(consumer)
-        for batch_id in dict.fromkeys(applied):
-            lease = self._batches.get(batch_id)
-            if lease is None or lease.consumer != consumer:
-                result["unknown"].append(batch_id)
-                continue
-            if lease.state != "acked":
-                self._end(lease, "acked")
-            result["acknowledged"].append(batch_id)
+        named = dict.fromkeys(applied)
+        # Released first: what an applied batch lost to a later one of this consumer is then free to acknowledge.
         for lease in self._batches.values():
-            if lease.consumer == consumer and lease.state == "leased":
+            if lease.consumer == consumer and lease.state == "leased" and lease.batch_id not in named:
                 self._end(lease, "released")
                 result["released"].append(lease.batch_id)
+        for batch_id in named:
+            found = self._batches.get(batch_id)
+            if found is None or found.consumer != consumer:
+                result["unknown"].append(batch_id)
+                continue
+            if found.state != "acked":
+                self._end(found, "acked")
+            result["acknowledged"].append(batch_id)
         return result
 
     def counts(self) -> dict[str, int]:

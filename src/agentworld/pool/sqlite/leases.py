@@ -130,11 +130,17 @@ class Leases:
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
         """See Pool."""
         check_id(consumer, "consumer")
+        named = dict.fromkeys(applied)
 
         def operation(txn: Transaction) -> dict[str, list[str]]:
             result = empty_resumption()
             txn.execute(_NEXT_EPOCH, {"name": consumer}).fetchall()
-            for batch_id in dict.fromkeys(applied):
+            # Released first: what an applied batch lost to a later one of this consumer is then free to acknowledge.
+            for row in txn.execute(_HELD, {"consumer": consumer}).fetchall():
+                if row["batch_id"] not in named:
+                    _end(txn, row, "released")
+                    result["released"].append(row["batch_id"])
+            for batch_id in named:
                 row = txn.one(_FIND, {"id": batch_id})
                 if row is None or row["consumer"] != consumer:
                     result["unknown"].append(batch_id)
@@ -142,9 +148,6 @@ class Leases:
                 if row["state"] != "acked":
                     _end(txn, row, "acked")
                 result["acknowledged"].append(batch_id)
-            for row in txn.execute(_HELD, {"consumer": consumer}).fetchall():
-                _end(txn, row, "released")
-                result["released"].append(row["batch_id"])
             return result
 
         return self._writer.submit(operation).result()
