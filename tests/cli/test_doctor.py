@@ -1,7 +1,15 @@
+import contextlib
 import socket
+import sqlite3
+from unittest.mock import ANY
 
 import pytest
 
+from agentworld.cli import engine_checks
+from agentworld.cli.findings import bad
+from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
+from agentworld.engines.tokenizer import byte_tokenizer, load_tokenizer
+from agentworld.errors import ConfigError, EngineError, PoolError
 from agentworld.factory import open_pool
 from agentworld.testing import ScriptedEngine, ScriptedReply, WireFaults
 from tests.api.serving import Serving
@@ -71,6 +79,111 @@ def test_an_engine_without_ids(cli, port):
     assert code == 1
     assert "no ids" in lines_of(out, "tokens")[0]
     assert "--tokens token-in" in lines_of(out, "tokens")[0]
+
+
+def doctor_of(cli, engine, port, *more):
+    arguments = ("--upstream", engine.url, "--model", engine.model, "--port", port)
+    code, out, err = cli("doctor", *arguments, *more)
+    assert err == ""
+    return code, out
+
+
+@pytest.mark.parametrize("driver", ["builtin", "vllm"])
+def test_a_tokenizer_of_another_model_is_noticed(cli, port, driver):
+    with ScriptedEngine("four", tokenizer=byte_tokenizer()) as engine:
+        code, out = doctor_of(cli, engine, port, "--driver", driver, "--tokenizer", str(POCKET_TOKENIZER_PATH))
+    assert code == 1
+    line = lines_of(out, "tokenizer")[0]
+    assert line.startswith("FIX")
+    assert "is not that of the engine" in line
+    assert "give the folder or tokenizer.json" in line
+
+
+@pytest.mark.parametrize("driver", ["builtin", "vllm"])
+def test_the_right_tokenizer_is_fine(cli, port, driver):
+    with ScriptedEngine("four", tokenizer=load_tokenizer("pocket")) as engine:
+        code, out = doctor_of(cli, engine, port, "--driver", driver, "--tokenizer", str(POCKET_TOKENIZER_PATH))
+    assert code == 0, out
+    assert "its vocabulary is the engine's" in lines_of(out, "tokenizer")[0]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "state", "said"),
+    [("pocket", "ok", "renders the same prompt"), ("byte", "FIX", "cannot read the ids of the engine's prompt")],
+)
+def test_without_a_digest_the_prompts_are_compared(cli, port, monkeypatch, theirs, state, said):
+    async def none(model, engine):
+        return None
+
+    monkeypatch.setattr(engine_checks, "_engine_digest", none)
+    with ScriptedEngine("four", tokenizer=load_tokenizer(theirs)) as engine:
+        code, out = doctor_of(cli, engine, port, "--tokenizer", str(POCKET_TOKENIZER_PATH))
+    assert code == (state == "FIX")
+    line = lines_of(out, "tokenizer")[0]
+    assert line.startswith(state)
+    assert said in line
+
+
+def test_another_rendering_of_the_same_vocabulary_is_no_fault():
+    text = f"<sys>Be kind.</sys>{engine_checks.PROBE_TEXT}"
+    assert engine_checks.compare_prompts(text, False, "fix").state == "info"
+    assert engine_checks.compare_prompts("qwertz", False, "fix") == ("bad", "tokenizer", ANY, "fix")
+
+
+AUTO_TOOLS = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+
+
+@pytest.mark.parametrize(
+    ("driver", "message", "state", "fix"),
+    [
+        ("vllm", AUTO_TOOLS, "FIX", "--enable-auto-tool-choice --tool-call-parser NAME"),
+        ("vllm", "this model's chat template has no place for tools", "-", "serve a model whose template has them"),
+        ("builtin", "this model's chat template has no place for tools", "-", "serve a model whose template has them"),
+    ],
+)
+def test_the_advice_on_tools_fits_the_engine(cli, port, driver, message, state, fix):
+    def script(request):
+        if request.tools:
+            return ScriptedReply(status=400, error_body={"error": {"message": message, "code": 400}})
+        return "four"
+
+    with ScriptedEngine(script) as engine:
+        code, out = doctor_of(cli, engine, port, "--driver", driver)
+    assert code == (state == "FIX")
+    (line,) = lines_of(out, "tool calls")
+    assert line.startswith(state)
+    assert line.rstrip().endswith(fix)
+
+
+@pytest.mark.parametrize("error", [EngineError("out of cheese"), ConfigError("no", path="port"), PoolError("no")])
+def test_what_is_to_be_mended_always_says_how(error):
+    assert bad("x", error).fix
+    assert bad("x", type(error)("no", hint="Do this")).fix == "Do this"
+
+
+def test_an_engine_that_fails_is_to_be_mended_with_a_place_to_look(cli, port):
+    with ScriptedEngine(lambda request: ScriptedReply(status=500, error_body={"error": "broken"})) as engine:
+        code, out = doctor_of(cli, engine, port, "--driver", "builtin")
+    assert code == 1
+    (line,) = lines_of(out, f"model {engine.model}")
+    assert line.startswith("FIX")
+    assert "log" in line
+
+
+def test_an_empty_file_and_an_older_schema_are_left_as_they_are(cli, tmp_path, port):
+    path = tmp_path / "pool.db"
+    path.touch()
+    code, out, _ = cli("doctor", "--pool", f"sqlite:///{path}", "--port", port)
+    assert code == 0
+    assert "is empty" in lines_of(out, "pool")[0]
+    assert path.stat().st_size == 0
+    path.unlink()
+    open_pool(f"sqlite:///{path}").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    before = path.read_bytes()
+    assert "agentworld pool migrate" in cli("doctor", "--pool", f"sqlite:///{path}", "--port", port)[1]
+    assert path.read_bytes() == before
 
 
 def test_wrong_settings_are_one_of_the_findings(cli):

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from agentworld.cli import output
+from agentworld.cli.engine_checks import check_models
+from agentworld.cli.findings import Finding, bad
 from agentworld.cli.serve import reserve_port, settings_from
-from agentworld.cli.source import pool_file
+from agentworld.cli.source import pool_file, stored_schema
 from agentworld.errors import AgentWorldError, ConfigError
 
 if TYPE_CHECKING:
-    from agentworld.config import ModelSettings, ServeSettings
-    from agentworld.gateway.models import ServedModel
+    from agentworld.config import ServeSettings
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 # What each extra needs, by one module of it.
-EXTRAS = {"engine": "torch", "train": "matplotlib", "tasks": "reasoning_gym", "postgres": "psycopg"}
+EXTRAS = {
+    "engine": "torch",
+    "train": "matplotlib",
+    "agents": "openai",
+    "tasks": "reasoning_gym",
+    "postgres": "psycopg",
+}
 CLIENTS = ("claude", "codex", "opencode")
 LOW_DISK = 1 << 30  # bytes
-PROBE_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look",
-        "description": "Look at a place.",
-        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
-    },
-}
-
-
-class Finding(NamedTuple):
-    """One line of the report. `state`: ok, info (nothing is wrong, something is absent) or bad."""
-
-    state: str
-    subject: str
-    result: str
-    fix: str = ""
 
 
 @app.command()
@@ -55,7 +43,7 @@ def doctor(
     driver: Annotated[str | None, typer.Option(envvar="AGENTWORLD_DRIVER", help="Kind of engine.")] = None,
     model: Annotated[str | None, typer.Option(envvar="AGENTWORLD_MODEL", help="Model that the engine serves.")] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(envvar="AGENTWORLD_TOKENIZER", help="Folder or tokenizer.json of the model.")
+        str | None, typer.Option(envvar="AGENTWORLD_TOKENIZER", help="Folder, tokenizer.json or name of the tokenizer.")
     ] = None,
     tokens: Annotated[str | None, typer.Option(envvar="AGENTWORLD_TOKENS", help="How ids are to be had.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="AGENTWORLD_CONFIG", help="File of `agentworld serve`.")] = None,
@@ -63,7 +51,7 @@ def doctor(
 ) -> int:
     """Check Python, extras, pool, port and engines as `agentworld serve` with the same options would find them.
 
-    Ends with code 1 where something needs mending. To the engine it sends two calls of a few tokens.
+    Ends with code 1 where something needs mending. To each engine it sends two calls of one token.
     """
     from agentworld.api import logs
 
@@ -74,7 +62,7 @@ def doctor(
         key = os.environ.get("AGENTWORLD_UPSTREAM_API_KEY")
         settings = settings_from(config, {"pool": pool, "port": port}, described, key)
     except AgentWorldError as error:
-        findings.append(_bad("settings", error))
+        findings.append(bad("settings", error))
     else:
         findings += [*check_pool(settings.pool), *check_port(settings), *check_models(settings)]
     findings += check_clients()
@@ -83,10 +71,6 @@ def doctor(
     wrong = sum(each.state == "bad" for each in findings)
     typer.echo("Nothing needs mending." if not wrong else f"{wrong} of {len(findings)} need mending.")
     return 1 if wrong else 0
-
-
-def _bad(subject: str, error: AgentWorldError) -> Finding:
-    return Finding("bad", subject, error.message, error.hint or "")
 
 
 def check_python() -> Iterator[Finding]:
@@ -102,8 +86,9 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_pool(url: str) -> Iterator[Finding]:
-    """Whether the pool opens, and whether it can grow. A pool that is not there is not made."""
+    """Whether the pool opens, and whether it can grow. A pool that is not there is not made, an old one not changed."""
     from agentworld.pool import open_store
+    from agentworld.pool.schema import SCHEMA_VERSION
 
     path = pool_file(url)
     if path is not None:
@@ -120,6 +105,18 @@ def check_pool(url: str) -> Iterator[Finding]:
         if not path.exists():
             yield Finding("ok", "pool", f"{path} will be made by `agentworld serve`")
             return
+        schema = stored_schema(path) if path.is_file() else SCHEMA_VERSION
+        if schema is None:
+            yield Finding("ok", "pool", f"{path} is empty; `agentworld serve` makes a pool of it")
+            return
+        if schema < SCHEMA_VERSION:
+            yield Finding(
+                "info",
+                "pool",
+                f"{path} has the schema {schema} of an older version",
+                f"`agentworld serve` brings it up to date, or: agentworld pool migrate --pool {url}",
+            )
+            return
     try:
         store = open_store(url)
         try:
@@ -127,7 +124,7 @@ def check_pool(url: str) -> Iterator[Finding]:
         finally:
             store.close()
     except AgentWorldError as error:
-        yield _bad("pool", error)
+        yield bad("pool", error)
         return
     held = sum(counters.trajectories.values())
     yield Finding("ok", "pool", f"{url} holds {held} trajectories, {counters.steps} steps")
@@ -144,7 +141,7 @@ def check_port(settings: ServeSettings) -> Iterator[Finding]:
             with Factory(f"http://{settings.host}:{settings.port}", timeout=5.0) as factory:
                 factory.stats()
         except AgentWorldError:
-            yield _bad("port", taken)
+            yield bad("port", taken)
         else:
             yield Finding("ok", "port", f"a server answers on {settings.port}")
     else:
@@ -155,84 +152,3 @@ def check_clients() -> Iterator[Finding]:
     """Known agents on this machine; none is needed."""
     found = [name for name in CLIENTS if shutil.which(name)]
     yield Finding("ok" if found else "info", "agents", ", ".join(found) or f"none of {', '.join(CLIENTS)} on the PATH")
-
-
-def check_models(settings: ServeSettings) -> Iterator[Finding]:
-    """Each model: whether its engine answers and serves it, and where the ids of its steps come from."""
-    if not settings.models:
-        yield Finding("info", "engine", "no model is named", "add --upstream URL --model NAME to check an engine")
-    for model in settings.models:
-        yield from asyncio.run(_check_model(model))
-
-
-async def _check_model(model: ModelSettings) -> list[Finding]:
-    from agentworld.engines.base import open_engine
-    from agentworld.gateway.models import ServedModel
-
-    engine = None
-    try:
-        engine = open_engine(model, 60.0)
-        served = ServedModel(model, engine)
-        names = [card.name for card in await engine.models()]
-        if names and model.name not in names:
-            return [
-                Finding(
-                    "bad", f"model {model.name}", f"the engine serves {', '.join(names[:5])}", f"--model {names[0]}"
-                )
-            ]
-        findings = [Finding("ok", f"model {model.name}", f"{model.driver} at {model.upstream}")]
-        return [*findings, *await _probe(model, served)]
-    except AgentWorldError as error:
-        return [_bad(f"model {model.name}", error)]
-    finally:
-        if engine is not None:
-            await engine.close()
-
-
-async def _probe(model: ModelSettings, served: ServedModel) -> list[Finding]:
-    """Two short calls: whether ids and log-probabilities come back, and whether tools are understood."""
-    from agentworld.dialects.exchange import Delta, Request
-    from agentworld.engines.base import explicit
-    from agentworld.records import Message, Sampling
-
-    asked = Sampling(max_tokens=1, temperature=1.0)
-    sampling = explicit(asked) if served.mode != "none" else asked
-    request = Request(
-        dialect="chat", model=model.name, messages=(Message(role="user", content="Hi"),), sampling=sampling
-    )
-    pieces: list[Delta] = []
-    if served.token_in is not None:
-        prompt = served.token_in.tokenizer.encode("Hi")
-        async with served.engine.generate(prompt, request, sampling) as deltas:
-            pieces = [piece async for piece in deltas]
-    else:
-        async with served.engine.chat(request) as deltas:
-            pieces = [piece async for piece in deltas]
-    ids = any(piece.ids for piece in pieces)
-    logprobs = any(piece.logprobs for piece in pieces)
-    findings = [_tokens_finding(model, served, ids, logprobs)]
-    if served.token_in is None:
-        tools = msgspec.structs.replace(request, tools=(PROBE_TOOL,))
-        try:
-            async with served.engine.chat(tools) as deltas:
-                async for _ in deltas:
-                    pass
-            findings.append(Finding("ok", "tool calls", "the engine takes tools"))
-        except AgentWorldError as error:
-            fix = "start vLLM with --enable-auto-tool-choice --tool-call-parser NAME"
-            findings.append(Finding("bad", "tool calls", error.message, fix))
-    return findings
-
-
-def _tokens_finding(model: ModelSettings, served: ServedModel, ids: bool, logprobs: bool) -> Finding:
-    if served.mode == "none":
-        fix = "for training, serve the model by an engine that gives ids, or set --tokens and --tokenizer"
-        return Finding("info", "tokens", f"text only: {served.reason}", fix)
-    if ids and logprobs:
-        return Finding("ok", "tokens", f"{served.mode}: {served.reason}; ids and log-probabilities come back")
-    missing = " and ".join(name for name, there in (("ids", ids), ("log-probabilities", logprobs)) if not there)
-    if served.mode == "token-in":
-        fix = "an engine of this driver should return them; check its version"
-    else:
-        fix = "use an engine that returns them (vLLM 0.10.2 or newer), or --tokens token-in --tokenizer PATH"
-    return Finding("bad", "tokens", f"{served.mode}, but no {missing} came back from {model.upstream}", fix)

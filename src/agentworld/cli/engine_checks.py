@@ -1,0 +1,190 @@
+"""What `agentworld doctor` finds out about models: engine, tokenizer, ids, tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from agentworld.cli.findings import Finding, bad
+from agentworld.errors import AgentWorldError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from agentworld.config import ModelSettings, ServeSettings
+    from agentworld.dialects.exchange import Delta, Request
+    from agentworld.engines.base import Engine
+    from agentworld.gateway.models import ServedModel
+    from agentworld.gateway.token_in import TokenIn
+
+PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Look at a place.",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
+    },
+}
+# Words of several kinds, so that ids of one vocabulary hardly spell it in another.
+PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs; naïve café, 你好, def f(x): return x ** 2"
+
+
+def check_models(settings: ServeSettings) -> Iterator[Finding]:
+    """Each model: whether its engine answers and serves it, and where the ids of its steps come from."""
+    if not settings.models:
+        yield Finding("info", "engine", "no model is named", "add --upstream URL --model NAME to check an engine")
+    for model in settings.models:
+        yield from asyncio.run(_check_model(model))
+
+
+async def _check_model(model: ModelSettings) -> list[Finding]:
+    from agentworld.engines.base import open_engine
+    from agentworld.gateway.models import ServedModel
+
+    engine = None
+    subject = f"model {model.name}"
+    try:
+        engine = open_engine(model, 60.0)
+        served = ServedModel(model, engine)
+        names = [card.name for card in await engine.models()]
+        if names and model.name not in names:
+            return [Finding("bad", subject, f"the engine serves {', '.join(names[:5])}", f"--model {names[0]}")]
+        findings = [Finding("ok", subject, f"{model.driver} at {model.upstream}")]
+        if served.token_in is not None:
+            findings.append(await check_tokenizer(model, engine, served.token_in))
+            if findings[-1].state == "bad":
+                return findings
+        return [*findings, *await _probe(model, served)]
+    except AgentWorldError as error:
+        return [bad(subject, error)]
+    finally:
+        if engine is not None:
+            await engine.close()
+
+
+async def check_tokenizer(model: ModelSettings, engine: Engine, token_in: TokenIn) -> Finding:
+    """Whether the tokenizer is the model's: by the engine's own digest, else by the prompt that it renders."""
+    fix = "give the folder or tokenizer.json of the model that the engine serves (for `agentworld engine`, its --model)"
+    digest = await _engine_digest(model, engine)
+    if digest is not None:
+        if digest == token_in.vocabulary:
+            return Finding("ok", "tokenizer", "its vocabulary is the engine's")
+        return Finding("bad", "tokenizer", f"the vocabulary of {model.tokenizer} is not that of the engine", fix)
+    request = probe(model, PROBE_TEXT)
+    try:
+        pieces = await _all_of(engine.chat(request))
+    except AgentWorldError as error:
+        return Finding("info", "tokenizer", f"cannot be compared: {error.message}", "check that it is the model's")
+    theirs = next((piece.prompt_ids for piece in pieces if piece.prompt_ids), None)
+    if theirs is None:
+        return Finding(
+            "info", "tokenizer", "cannot be compared: the engine gives no ids of prompts", "check it by hand"
+        )
+    ours = list(token_in.rendering({}).renderer.render_ids(_plain(PROBE_TEXT), add_generation_prompt=True))
+    return compare_prompts(token_in.tokenizer.decode(theirs), ours == theirs, fix)
+
+
+def compare_prompts(text: str, same: bool, fix: str) -> Finding:
+    """What the engine's prompt says: `text`, its ids read by our tokenizer; `same`, whether ours has the same ids."""
+    if same:
+        return Finding("ok", "tokenizer", "renders the same prompt as the engine")
+    if PROBE_TEXT in text:
+        return Finding(
+            "info",
+            "tokenizer",
+            "reads the engine's prompt, but the engine's template renders it otherwise",
+            "nothing, if the renderer is the one that you mean (see renderer in the configuration)",
+        )
+    return Finding("bad", "tokenizer", "cannot read the ids of the engine's prompt", fix)
+
+
+async def _engine_digest(model: ModelSettings, engine: Engine) -> str | None:
+    """`vocabulary_digest` of the model in /v1/models, which `agentworld engine` has."""
+    from agentworld.engines.vllm import VllmEngine
+
+    if not isinstance(engine, VllmEngine):
+        return None
+    body = await engine.connection.get("/v1/models")
+    for card in body.get("data") or []:
+        if isinstance(card, dict) and card.get("id") == model.name:
+            digest = card.get("vocabulary_digest")
+            return digest if isinstance(digest, str) else None
+    return None
+
+
+def probe(model: ModelSettings, text: str, tools: Sequence[dict[str, Any]] = ()) -> Request:
+    """A call for one token."""
+    from agentworld.dialects.exchange import Request
+    from agentworld.engines.base import explicit
+    from agentworld.records import Message, Sampling
+
+    return Request(
+        dialect="chat",
+        model=model.name,
+        messages=(Message(role="user", content=text),),
+        sampling=explicit(Sampling(max_tokens=1, temperature=1.0)),
+        tools=tuple(tools),
+    )
+
+
+def _plain(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+async def _all_of(call: AbstractAsyncContextManager[AsyncIterator[Delta]]) -> list[Delta]:
+    async with call as deltas:
+        return [piece async for piece in deltas]
+
+
+async def _probe(model: ModelSettings, served: ServedModel) -> list[Finding]:
+    """Short calls: whether ids and log-probabilities come back, and whether tools are understood."""
+    from agentworld.records import Sampling
+
+    request = probe(model, "Hi")
+    if served.mode == "none":
+        request = msgspec.structs.replace(request, sampling=Sampling(max_tokens=1, temperature=1.0))
+    if served.token_in is not None:
+        prompt = served.token_in.tokenizer.encode("Hi")
+        pieces = await _all_of(served.engine.generate(prompt, request, request.sampling))
+    else:
+        pieces = await _all_of(served.engine.chat(request))
+    ids = any(piece.ids for piece in pieces)
+    logprobs = any(piece.logprobs for piece in pieces)
+    findings = [tokens_finding(model, served, ids, logprobs)]
+    if served.token_in is None:
+        try:
+            await _all_of(served.engine.chat(msgspec.structs.replace(request, tools=(PROBE_TOOL,))))
+            findings.append(Finding("ok", "tool calls", "the engine takes tools"))
+        except AgentWorldError as error:
+            findings.append(tools_finding(model, error))
+    return findings
+
+
+def tools_finding(model: ModelSettings, error: AgentWorldError) -> Finding:
+    """What a refusal of tools means. A model that knows none is no fault: agents without tools work."""
+    said = error.message.lower()
+    if model.driver == "vllm" and ("tool-call-parser" in said or "auto-tool-choice" in said or "tool choice" in said):
+        fix = "start vLLM with --enable-auto-tool-choice --tool-call-parser NAME"
+        return Finding("bad", "tool calls", error.message, fix)
+    if isinstance(error, InvalidRequestError):
+        return Finding(
+            "info", "tool calls", error.message, "for agents with tools, serve a model whose template has them"
+        )
+    return bad("tool calls", error)
+
+
+def tokens_finding(model: ModelSettings, served: ServedModel, ids: bool, logprobs: bool) -> Finding:
+    """Whether what came back is enough to train on."""
+    if served.mode == "none":
+        fix = "for training, serve the model by an engine that gives ids, or set --tokens and --tokenizer"
+        return Finding("info", "tokens", f"text only: {served.reason}", fix)
+    if ids and logprobs:
+        return Finding("ok", "tokens", f"{served.mode}: {served.reason}; ids and log-probabilities come back")
+    missing = " and ".join(name for name, there in (("ids", ids), ("log-probabilities", logprobs)) if not there)
+    if served.mode == "token-in":
+        fix = "an engine of this driver should return them; check its version"
+    else:
+        fix = "use an engine that returns them (vLLM 0.10.2 or newer), or --tokens token-in --tokenizer PATH"
+    return Finding("bad", "tokens", f"{served.mode}, but no {missing} came back from {model.upstream}", fix)
