@@ -15,15 +15,17 @@ import msgspec.inspect
 from agentworld.errors import ConfigError
 
 T = TypeVar("T")
-DriverName = Literal["vllm", "sglang", "llamacpp", "openai", "anthropic", "builtin"]
+DriverName = Literal["vllm", "builtin", "openai"]
 TokenMode = Literal["auto", "engine", "token-in", "none"]
+# Tokenizers that are opened by name.
+TOKENIZERS = ("pocket", "byte", "smollm2")
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One model on the gateway: where it answers and how its tokens are had.
 
     `api_key` is sent to the upstream only. `channel` overrides the channel of steps by this model (for judges,
-    teachers). `tokenizer`: a folder or tokenizer.json, needed by token-in.
+    teachers). `tokenizer`: a folder, a tokenizer.json or one of TOKENIZERS, needed by token-in.
     """
 
     name: str

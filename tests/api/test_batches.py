@@ -1,3 +1,7 @@
+from agentworld.pool.memory import MemoryPool
+from tests.api.serving import Serving
+
+
 def fill(server, count):
     for number in range(count):
         step = {"step_id": f"s{number}", "trajectory_id": f"t{number}", "prompt_ids": [1], "response_ids": [2]}
@@ -30,6 +34,22 @@ def test_a_released_batch_comes_again(server):
     second = server.post("/api/v1/batches/lease", {"consumer": "c"})[1]
     assert [item["key"] for item in second["items"]] == [item["key"] for item in first["items"]]
     assert second["items"][0]["delivery_count"] == 2
+
+
+def test_a_batch_that_cannot_be_sent_is_given_back():
+    class Surrogate(MemoryPool):
+        """Hands out a batch with a text that no JSON can hold."""
+
+        def lease(self, spec, consumer):
+            batch = super().lease(spec, consumer)
+            batch.metadata = {"a": chr(0xD800)}
+            return batch
+
+    with Serving(Surrogate()) as server:
+        fill(server, 1)
+        status, reply = server.post("/api/v1/batches/lease", {"consumer": "c"})
+        assert (status, reply["error"]["code"]) == (500, "internal_error")
+        assert server.get("/api/v1/stats")[1]["batches"] == {"released": 1}
 
 
 def test_a_restarted_consumer_settles_its_leases(server):

@@ -1,5 +1,9 @@
+import json
+
 import pytest
 
+from agentworld.api.app import create_app
+from agentworld.config import ServeSettings
 from agentworld.errors import PoolFullError
 from agentworld.pool.memory import MemoryPool
 from tests.api.serving import Serving
@@ -23,6 +27,13 @@ def is_an_error(body):
         ("GET", "/api/v1/steps?order=sideways", 400, "invalid_request"),
         ("GET", "/api/v1/steps?wher=reward", 400, "invalid_request"),
         ("GET", "/api/v1/steps?cursor=xyz", 400, "invalid_query"),
+        ("GET", "/api/v1/steps?limit=1e2", 400, "invalid_request"),
+        ("GET", "/api/v1/steps?limit=%D9%A3", 400, "invalid_request"),
+        ("GET", "/api/v1/steps?limit=1&limit=2", 400, "invalid_request"),
+        ("GET", f"/api/v1/events?after={2**63}", 400, "invalid_request"),
+        ("GET", f"/api/v1/dead-letters?after={2**63}", 400, "invalid_request"),
+        ("GET", f"/api/v1/dead-letters?after={'9' * 5000}", 400, "invalid_request"),
+        ("GET", "/api/v1/dead-letters?limit=-4", 400, "invalid_request"),
         ("POST", "/api/v1/trajectories", 400, "invalid_request"),
         ("POST", "/api/v1/policy", 400, "invalid_request"),
     ],
@@ -33,6 +44,73 @@ def test_every_error_has_one_shape(server, method, path, status, code):
     assert got == status
     assert is_an_error(reply)
     assert reply["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "where"),
+    [
+        ("trajectories", {"rollout_index": 2**63}, "$.rollout_index"),
+        ("trajectories", {"group_size": 2**64}, "$.group_size"),
+        ("trajectories", {"attempt": 2**70}, "$.attempt"),
+        ("policy", {"model": "m", "version": 2**63}, "$.version"),
+        ("policy", {"model": "m", "version": -(2**63) - 1}, "$.version"),
+        ("batches/b/ack", {"epoch": 2**63}, "$.epoch"),
+        ("batches/lease", {"seed": 2**64}, "$.seed"),
+    ],
+)
+def test_whole_numbers_over_64_bits_are_refused_where_they_are(server, path, body, where):
+    status, reply = server.post(f"/api/v1/{path}", body)
+    assert (status, reply["error"]["path"]) == (400, where)
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [200, 900])
+def test_free_json_that_nests_too_deeply_is_refused_where_it_is(server, depth):
+    server.post("/api/v1/trajectories", {"trajectory_id": "t1"})
+    deep = {"a": nested(depth)}
+    for path, body, where in (
+        ("trajectories", {"metadata": deep}, "$.metadata"),
+        ("trajectories", {"task": deep}, "$.task"),
+        ("rewards", {"trajectory_id": "t1", "value": 1, "details": deep}, "$.details"),
+        ("rewards", [{"trajectory_id": "t1", "value": 1, "details": deep}], "$[0].details"),
+    ):
+        status, reply = server.post(f"/api/v1/{path}", body)
+        assert (status, reply["error"]["path"]) == (400, where)
+
+
+@pytest.mark.parametrize("path", ["trajectories", "rewards", "policy", "steps", "batches/lease"])
+def test_what_no_parser_can_follow_is_refused(server, path):
+    for body in (b"[" * 100_000, b'{"a":' * 100_000, b'{"rewards": ' + b"[" * 5000 + b"]" * 5000 + b"}"):
+        status, _, reply = server.send("POST", f"/api/v1/{path}", body)
+        assert status == 400
+        assert is_an_error(reply)
+
+
+async def test_a_body_that_breaks_off_is_the_callers_fault():
+    pool = MemoryPool()
+    sent, messages = [], [{"type": "http.request", "body": b'{"steps', "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "path": "/api/v1/steps", "raw_path": b"/api/v1/steps",
+        "query_string": b"", "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2),
+        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"100")],
+    }  # fmt: skip
+    await create_app(ServeSettings(), pool)(scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert json.loads(sent[1]["body"])["error"]["message"] == "The body broke off before its end"
+    pool.close()
 
 
 def test_wrong_query_parameters_are_named(server):

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 STEP = {
     "step_id": "s1",
     "trajectory_id": "t1",
@@ -69,6 +71,37 @@ def test_a_lone_surrogate_or_a_broken_byte_fails_its_own_record_only(server):
         assert outcomes(reply)[0] == "rejected"
         assert outcomes(reply)[1] in ("stored", "duplicate")
     assert [item["step_id"] for item in server.get("/api/v1/steps")[1]["items"]] == ["s1"]
+
+
+@pytest.mark.parametrize("depth", [150, 950, 5000])
+def test_a_record_that_nests_too_deeply_fails_alone(server, depth):
+    deep = json.dumps({**STEP, "step_id": "s2", "labels": {"a": "DEEP"}}).replace('"DEEP"', "[" * depth + "]" * depth)
+    # Brackets within texts do not count.
+    fine = json.dumps({**STEP, "step_id": "s3", "agent": '[{"\\' * 500})
+    records = ", ".join((json.dumps(STEP), deep, deep.replace("s2", "s4"), fine))
+    body = '{"steps": [' + records + "]}"
+    status, _, reply = server.send("POST", "/api/v1/steps", body.encode())
+    assert status == 200
+    assert outcomes(reply) == ["stored", "rejected", "rejected", "stored"]
+    assert [result["step_id"] for result in reply["results"]] == ["s1", "s2", "s4", "s3"]
+    assert "$.steps[1]" in reply["results"][1]["reason"]
+    assert server.get("/api/v1/steps/s3")[1]["agent"] == '[{"\\' * 500
+
+
+def test_a_deep_record_beside_a_broken_one_fails_no_third(server):
+    deep = b'{"step_id": "s2", "trajectory_id": "t1", "labels": {"a": %s}}' % (b"[" * 5000 + b"]" * 5000)
+    broken = b'{"step_id": "s3", "trajectory_id": "t1", "agent": "\xff"}'
+    body = b'{"steps": [%s, %s, %s]}' % (deep, broken, json.dumps(STEP).encode())
+    status, _, reply = server.send("POST", "/api/v1/steps", body)
+    assert status == 200
+    assert outcomes(reply) == ["rejected", "rejected", "stored"]
+
+
+def test_a_number_over_64_bits_fails_its_own_record_only(server):
+    wide = [{**STEP, "step_id": "s2", "choice_index": 2**63}, {**STEP, "step_id": "s3", "policy_version": 2**63}]
+    reply = server.post("/api/v1/steps", {"steps": [*wide, STEP]})[1]
+    assert outcomes(reply) == ["rejected", "rejected", "stored"]
+    assert "$.steps[0].choice_index" in reply["results"][0]["reason"]
 
 
 def test_a_policy_and_another_policy_version_are_refused(server):

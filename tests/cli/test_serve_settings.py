@@ -1,9 +1,15 @@
+import asyncio
 import socket
+from typing import get_args
 
 import pytest
 
 from agentworld.cli import serve as serving
-from agentworld.config import ModelSettings
+from agentworld.config import TOKENIZERS, DriverName, ModelSettings
+from agentworld.engines.base import open_engine
+from agentworld.engines.builtin import models
+from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
+from agentworld.engines.tokenizer import load_tokenizer
 
 ENGINE = "http://127.0.0.1:8000"
 
@@ -71,6 +77,25 @@ def test_options_change_the_model_of_the_file(settings, tmp_path, monkeypatch):
     assert [model.name for model in both] == ["a", "b"]
 
 
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_tokenizer_can_be_named(settings, monkeypatch, name):
+    (model,) = settings("--upstream", ENGINE, "--model", "m", "--tokenizer", name).models
+    assert model.tokenizer == name
+    monkeypatch.setattr(models, "smollm2_directory", lambda: POCKET_TOKENIZER_PATH)
+    assert load_tokenizer(name).vocab_size > 256
+
+
+def test_a_tokenizer_of_the_home_folder_is_found(settings, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert settings("--upstream", ENGINE, "--model", "m", "--tokenizer", "~/tokenizer.json").models
+
+
+def test_every_driver_that_is_offered_can_be_opened():
+    for driver in get_args(DriverName):
+        asyncio.run(open_engine(ModelSettings(name="m", upstream=ENGINE, driver=driver), 1.0).close())
+
+
 def test_localhost_is_an_address(settings):
     assert settings("--host", "localhost").host == "127.0.0.1"
     assert settings("--host", "::1").host == "::1"
@@ -82,7 +107,8 @@ def test_localhost_is_an_address(settings):
         (["--upstream", ENGINE], "Add --model NAME"),
         (["--model", "m"], "Add --upstream URL"),
         (["--model", "m", "--upstream", "127.0.0.1:8000"], "not the address of an engine"),
-        (["--model", "m", "--upstream", ENGINE, "--driver", "vlm"], "Use vllm, sglang"),
+        (["--model", "m", "--upstream", ENGINE, "--driver", "vlm"], "Use vllm, builtin, openai"),
+        (["--model", "m", "--upstream", ENGINE, "--driver", "sglang"], "Use vllm, builtin, openai"),
         (["--model", "m", "--upstream", ENGINE, "--tokens", "some"], "Use auto, engine"),
         (["--model", "m", "--upstream", ENGINE, "--tokenizer", "/none"], "tokenizer /none does not exist"),
         (["--host", "0.0.0.0"], "without keys"),

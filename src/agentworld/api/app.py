@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
-from litestar import Litestar, Request
+import structlog
+from litestar import Litestar
 from litestar.datastructures import State
 
 from agentworld.api import batches, docs, events, health, metrics, signals, trajectories
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.metrics import counted
+from agentworld.api.origins import OriginGuard
+from agentworld.api.parameters import check_parameters
 from agentworld.config import ServeSettings
-from agentworld.errors import InvalidRequestError, NotFoundError
+from agentworld.dialects.dialect import dialect_at
+from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundError
 from agentworld.pool.protocol import Pool
 
 LLM_PREFIXES = ("/v1/", "/t/")
 # The gateway reports on its engines too, so where there is one its own probes answer.
 GATEWAY_PROBES = ("/healthz", "/readyz")
-_NOT_PARAMETERS = {"state", "request", "body"}
+_BODIES = ("POST", "PUT", "PATCH")
+
+logger = structlog.get_logger("agentworld.api")
 
 ROUTES: list[Any] = [
     *trajectories.ROUTES,
@@ -34,18 +41,6 @@ ROUTES: list[Any] = [
 ]
 
 
-async def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
-    """A misspelt filter would change what a listing means, so it is an error."""
-    known = set(request.route_handler.parsed_fn_signature.parameters) - _NOT_PARAMETERS
-    for name in request.query_params:
-        if name not in known:
-            raise InvalidRequestError(
-                f"There is no parameter {name!r} here",
-                path=f"?{name}",
-                hint=f"Known: {', '.join(sorted(known))}" if known else "This route takes none",
-            )
-
-
 def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
     """The control API alone."""
     closing = asyncio.Event()
@@ -53,7 +48,7 @@ def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
         ROUTES,
         state=State({"settings": settings, "pool": pool, "closing": closing, "routes": ROUTES}),
         exception_handlers={Exception: respond},
-        before_request=refuse_unknown_parameters,
+        before_request=check_parameters,
         openapi_config=None,
         request_max_body_size=settings.max_body_bytes,
         logging_config=None,
@@ -63,9 +58,10 @@ def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
 class Server:
     """Routes by path; starts and stops both applications."""
 
-    def __init__(self, control: Litestar, gateway: ASGI | None) -> None:
+    def __init__(self, control: Litestar, gateway: ASGI | None, guard: OriginGuard) -> None:
         self._control: ASGI = control
         self._gateway = gateway
+        self._guard = guard
         self._closing: asyncio.Event = control.state.closing
         self._lifespans = [Lifespan(app) for app in (gateway, control) if app is not None]
 
@@ -78,15 +74,54 @@ class Server:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
+        if scope["type"] == "http":
+            is_llm = _is_llm(scope["path"])
+            serve = self._llm if is_llm or self._is_probe(scope) else self._api
+            await counted("llm" if serve == self._llm else "control", serve, scope, receive, send)
+
+    def _is_probe(self, scope: Scope) -> bool:
         path = scope["path"]
-        is_llm = path.startswith(LLM_PREFIXES) or path in ("/v1", "/t")
-        is_probe = path in GATEWAY_PROBES or (path == "/" and scope.get("method") == "HEAD")
-        if self._gateway is not None and (is_llm or is_probe):
-            await counted("llm", self._gateway, scope, receive, send)
-        elif is_llm and scope["type"] == "http":
-            await _no_models(path, send)
-        elif scope["type"] == "http":
-            await counted("control", self._control, scope, receive, send)
+        return self._gateway is not None and (path in GATEWAY_PROBES or (path == "/" and scope["method"] == "HEAD"))
+
+    async def _llm(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fault = self._guard.fault(scope)
+        if fault is not None:
+            await _reply(scope, send, fault)
+        elif self._gateway is None:
+            await _reply(
+                scope,
+                send,
+                NotFoundError(
+                    f"This server has no models, so there is no {scope['path'][:200]}",
+                    hint="Start the gateway with `agentworld serve --upstream URL --model NAME` on the same pool",
+                ),
+            )
+        else:
+            await self._gateway(scope, receive, send)
+
+    async def _api(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fault = self._guard.fault(scope)
+        if fault is not None:
+            await _reply(scope, send, fault)
+            return
+        begun = False
+
+        async def watch(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._control(scope, _whole(receive) if scope["method"] in _BODIES else receive, watch)
+        except Exception as error:
+            # The framework fails outside its handlers on some requests that it cannot read.
+            if begun:
+                raise
+            places = "".join(traceback.format_tb(error.__traceback__))
+            logger.error("request failed", route=scope["path"][:200], error=type(error).__name__, places=places)
+            await _reply(
+                scope, send, AgentWorldError("The server failed on this request", hint="Its log has the details")
+            )
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -107,18 +142,37 @@ class Server:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _no_models(path: str, send: Send) -> None:
-    error = NotFoundError(
-        f"This server has no models, so there is no {path}",
-        hint="Start the gateway with `agentworld serve --upstream URL --model NAME` on the same pool",
-    )
-    # Both the fields of the control API and those that clients of OpenAI and Anthropic look for.
-    fields = {**error.to_dict()["error"], "type": "not_found_error", "param": None}
-    body = msgspec.json.encode({"type": "error", "error": fields})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+def _is_llm(path: str) -> bool:
+    return path.startswith(LLM_PREFIXES) or path in ("/v1", "/t")
+
+
+def _whole(receive: Receive) -> Receive:
+    """`receive` that tells of a body that breaks off; handlers would otherwise be told of a fault of ours."""
+    complete = False
+
+    async def receive_whole() -> MutableMapping[str, Any]:
+        nonlocal complete
+        message = await receive()
+        if message["type"] == "http.request":
+            complete = not message.get("more_body", False)
+        elif not complete:
+            raise InvalidRequestError("The body broke off before its end", path="$")
+        return message
+
+    return receive_whole
+
+
+async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
+    """Answer with an error; on LLM routes also with the fields that clients of OpenAI and Anthropic look for."""
+    body = error.to_dict()
+    if _is_llm(scope["path"]):
+        theirs = dialect_at(scope["path"]).error_body(error)
+        body = {**theirs, "error": {**theirs["error"], **body["error"]}}
+    content = b"" if scope["method"] == "HEAD" else msgspec.json.encode(body)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     start: MutableMapping[str, Any] = {"type": "http.response.start", "status": error.status, "headers": headers}
     await send(start)
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": content})
 
 
 def create_app(settings: ServeSettings, pool: Pool) -> Server:
@@ -128,4 +182,4 @@ def create_app(settings: ServeSettings, pool: Pool) -> Server:
         from agentworld.gateway.app import create_gateway
 
         gateway = create_gateway(settings, pool)
-    return Server(create_control(settings, pool), gateway)
+    return Server(create_control(settings, pool), gateway, OriginGuard(settings))

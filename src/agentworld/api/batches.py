@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from litestar import Response, post
 from litestar.datastructures import State
 from litestar.params import FromPath, RawBody
@@ -25,7 +28,15 @@ def lease(state: State, body: RawBody) -> Response[Batch | None]:
     sent = decode(body, LeaseRequest)
     spec = BatchSpec(**{name: getattr(sent, name) for name in BatchSpec.__struct_fields__})
     batch: Batch | None = state.pool.lease(spec, sent.consumer)
-    return Response(batch, status_code=200 if batch is not None else 204)
+    if batch is None:
+        return Response(None, status_code=204)
+    try:
+        content: Any = msgspec.json.encode(batch)
+    except Exception:
+        # Nobody learns of this lease, so nobody could end it before its time runs out.
+        state.pool.release(batch.batch_id, batch.epoch)
+        raise
+    return Response(content, status_code=200, media_type="application/json")
 
 
 @post(f"{API}/batches/{{batch_id:str}}/ack", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})

@@ -5,18 +5,23 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import secrets
 from typing import TypeVar
 
 import msgspec
 
+from agentworld.api.values import check_values
 from agentworld.client.wire import SubmittedStep, finish_step
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import AppendResult
-from agentworld.records import Reward, Step
+from agentworld.records import MAX_DEPTH, Reward, Step
 
 T = TypeVar("T")
 
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
+_TOO_DEEP = "This is nested too deeply"
+# Strings and brackets. A string that never ends goes to the end of the text, so that each byte is looked at once.
+_NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
 
 class RewardRequest(Reward, kw_only=True, forbid_unknown_fields=True):
@@ -34,24 +39,30 @@ class _RewardRecords(msgspec.Struct, forbid_unknown_fields=True):
 def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
     """`body` as a record; InvalidRequestError with the path, which begins with `prefix` instead of `$`."""
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
+        record = msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as error:
         message, path = _split(error, prefix)
         raise InvalidRequestError(message, path=path, hint=_nearest(message, kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"This is not JSON: {error}", path=prefix) from None
     except RecursionError:
-        raise InvalidRequestError("This is nested too deeply", path=prefix) from None
+        raise InvalidRequestError(_TOO_DEEP, path=prefix) from None
+    if isinstance(record, msgspec.Struct):
+        check_values(record, prefix)
+    return record
 
 
 def decode_steps(body: bytes) -> tuple[list[Step], list[AppendResult | None]]:
     """The steps that can be read, and for each record sent None, or the result of one that cannot."""
-    records = _split_records(body)
+    records, cut = _split_records(body)
     steps: list[Step] = []
     results: list[AppendResult | None] = []
     for index, record in enumerate(records):
+        path = f"$.steps[{index}]"
         try:
-            steps.append(finish_step(decode(bytes(record), SubmittedStep, f"$.steps[{index}]"), f"$.steps[{index}]"))
+            if cut is not None and cut in bytes(record):
+                raise InvalidRequestError(_TOO_DEEP, path=path)
+            steps.append(finish_step(decode(bytes(record), SubmittedStep, path), path))
             results.append(None)
         except InvalidRequestError as error:
             # One bad record does not fail its batch.
@@ -72,6 +83,7 @@ def decode_rewards(body: bytes) -> list[Reward]:
         rewards = [decode(body, RewardRequest)]
         where = "$"
     for index, reward in enumerate(rewards):
+        check_values(reward, where.format(index))
         if (reward.trajectory_id is None) == (reward.step_id is None):
             raise InvalidRequestError(
                 "A reward needs either trajectory_id or step_id",
@@ -81,27 +93,57 @@ def decode_rewards(body: bytes) -> list[Reward]:
     return [msgspec.structs.replace(Reward(value=0.0), **msgspec.structs.asdict(reward)) for reward in rewards]
 
 
-def _split_records(body: bytes) -> list[msgspec.Raw]:
+def _split_records(body: bytes) -> tuple[list[msgspec.Raw], bytes | None]:
+    """The records, and what stands in them for values that nest too deeply (None where none does)."""
     try:
-        return decode(body, _StepRecords).steps
-    except InvalidRequestError as error:
-        if not error.message.startswith("This is not JSON"):
-            raise
+        return _split_strictly(body), None
+    except RecursionError:
+        # The parser cannot pass over a deep value, so it is taken out: it fails its own record only.
+        cut = b'"%s"' % secrets.token_hex(16).encode()
+        return _split_strictly(_cut_deep(body, cut)), cut
+
+
+def _split_strictly(body: bytes) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(body or b"{}", type=_StepRecords).steps
+    except msgspec.ValidationError as error:
+        message, path = _split(error, "$")
+        raise InvalidRequestError(message, path=path, hint=_nearest(message, _StepRecords)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        refusal = InvalidRequestError(f"This is not JSON: {error}", path="$")
         # A lone surrogate or a broken byte in one record: the lenient parser finds the records, the strict one then
         # refuses that record alone.
         try:
             lenient = json.loads(body.decode("utf-8", "surrogateescape"))
-        except (ValueError, RecursionError):
-            raise error from None
+        except ValueError:
+            raise refusal from None
         if not isinstance(lenient, dict) or set(lenient) != {"steps"} or not isinstance(lenient["steps"], list):
-            raise
+            raise refusal from None
         return [msgspec.Raw(json.dumps(record).encode()) for record in lenient["steps"]]
+
+
+def _cut_deep(body: bytes, cut: bytes) -> bytes:
+    """`body` with `cut` in place of every value that nests deeper than any record may."""
+    kept: list[bytes] = []
+    depth = start = 0
+    for found in _NESTING.finditer(body):
+        mark = found.group()
+        if mark in b"[{":
+            depth += 1
+            if depth == 2 * MAX_DEPTH:
+                kept += (body[start : found.start()], cut)
+        elif mark in b"]}":
+            if depth == 2 * MAX_DEPTH:
+                start = found.end()
+            depth -= 1
+    # What never ends stays cut off; the parser says so.
+    return b"".join(kept) if depth >= 2 * MAX_DEPTH else b"".join((*kept, body[start:]))
 
 
 def _keys(body: bytes) -> set[str]:
     try:
         return set(msgspec.json.decode(body, type=dict[str, msgspec.Raw]))
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return set()  # decoding it as a reward says what is wrong
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, get
+from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 from litestar.response import Stream
@@ -25,7 +26,7 @@ KEEP_ALIVE = 15.0
 PAGE = 500
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Events a page, at most")]
-After = Annotated[int, QueryParameter(ge=0, description="Events with a sequence over this")]
+After = Annotated[int, QueryParameter(ge=0, description="What has a sequence over this")]
 
 
 @get(f"{API}/events")
@@ -37,7 +38,7 @@ async def events(
     """
     accept = request.headers.get("accept", "")
     if "application/json" in accept and "text/event-stream" not in accept:
-        found = await asyncio.to_thread(state.pool.events, after, limit)
+        found = await sync_to_thread(state.pool.events, after, limit)
         return Response(EventsReply(found, found[-1].sequence if found else after))
     start = _last_event_id(request.headers.get("last-event-id"), after)
     stream: Any = Stream(
@@ -64,7 +65,7 @@ async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterato
     silent = 0.0
     yield b": agentworld events\n"
     while not closing.is_set():
-        found = await asyncio.to_thread(pool.events, after, PAGE)
+        found = await sync_to_thread(pool.events, after, PAGE)
         if found:
             after = found[-1].sequence
             wait, silent = FIRST_WAIT, 0.0

@@ -29,7 +29,7 @@ def translate(request: Request[Any, Any, Any], error: Exception) -> AgentWorldEr
     """The error of ours that says what `error` says."""
     if isinstance(error, AgentWorldError):
         return error
-    where = f"{request.method} {request.url.path}"
+    where = f"{request.method} {request.scope['path'][:200]}"
     if isinstance(error, ValidationException):
         first = next(iter(error.extra or []), None)
         fields = first if isinstance(first, dict) else {}

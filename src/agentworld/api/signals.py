@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import get, post
 from litestar.datastructures import State
-from litestar.params import FromQuery, RawBody
+from litestar.params import QueryParameter, RawBody
 
 from agentworld.api.bodies import RewardRequest, decode, decode_rewards
+from agentworld.api.events import After
 from agentworld.client.wire import API, RewardsReply, RewardsRequest
 from agentworld.pool.protocol import DeadLetter, GatewayState, PoolStats
 from agentworld.records import Policy
+
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Dead letters a page, at most")]
 
 
 class PolicyRequest(Policy, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +74,7 @@ def stats(state: State) -> PoolStats:
 
 
 @get(f"{API}/dead-letters", sync_to_thread=True)
-def dead_letters(state: State, after: FromQuery[int] = 0, limit: FromQuery[int] = 100) -> list[DeadLetter]:
+def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> list[DeadLetter]:
     """Steps that could not be stored, and why."""
     letters: list[DeadLetter] = state.pool.dead_letters(after, limit)
     return letters

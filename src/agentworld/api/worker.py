@@ -12,6 +12,7 @@ from types import FrameType
 
 import msgspec
 import structlog
+from litestar.concurrency import set_asyncio_executor
 
 from agentworld.api import logs
 from agentworld.api.app import Server, create_app
@@ -22,7 +23,8 @@ from agentworld.errors import AgentWorldError
 from agentworld.pool import open_store
 from agentworld.pool.protocol import Pool
 
-POOL_THREADS = 64
+# Threads that wait for the pool: for the LLM routes, and for the control API, whose slow reads must not hold those up.
+POOL_THREADS = CONTROL_THREADS = 64
 ENDING = (signal.SIGTERM, signal.SIGINT)
 GRACE = 10.0  # seconds that requests in flight have after the signal that ends the server
 
@@ -45,10 +47,16 @@ def load(settings: WorkerSettings) -> ASGI:
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
         pool = open_store(settings.serve.pool)
+        separate_threads()
         return Worker(create_app(settings.serve, pool), pool)
     except AgentWorldError as error:
         print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         sys.exit(1)
+
+
+def separate_threads() -> None:
+    """Have the framework run the handlers of the control API in threads of their own, not in those of the loop."""
+    set_asyncio_executor(ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="control"))
 
 
 class Worker:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from agentworld.config import DriverName, ServeSettings, TokenMode, convert, read_toml
+from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, convert, read_toml
 from agentworld.errors import ConfigError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -88,9 +88,10 @@ def checked(settings: ServeSettings) -> ServeSettings:
     for model in settings.models:
         if not model.upstream.startswith(("http://", "https://")):
             raise ConfigError(f"{model.upstream!r} is not the address of an engine", hint="Begin it with http://")
-        if model.tokenizer is not None and not Path(model.tokenizer).exists():
+        if model.tokenizer not in (None, *TOKENIZERS) and not Path(model.tokenizer).expanduser().exists():
             raise ConfigError(
-                f"tokenizer {model.tokenizer} does not exist", hint="Give a folder with tokenizer.json, or that file"
+                f"tokenizer {model.tokenizer} does not exist",
+                hint=f"Give a folder with tokenizer.json, that file, or one of {', '.join(TOKENIZERS)}",
             )
     return msgspec.structs.replace(settings, host=host)
 
@@ -223,7 +224,10 @@ def serve(
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(envvar="AGENTWORLD_TOKENIZER", help="Folder or tokenizer.json of the model, for token-in."),
+        typer.Option(
+            envvar="AGENTWORLD_TOKENIZER",
+            help=f"For token-in: folder or tokenizer.json of the model, or {', '.join(TOKENIZERS)}.",
+        ),
     ] = None,
     tokens: Annotated[
         str | None,

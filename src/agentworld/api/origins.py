@@ -1,0 +1,83 @@
+"""Who may call a server on a loopback address: programs on this machine, but no page of another site in a browser.
+
+A browser runs pages of any site on this machine, and they can reach loopback addresses. With every request that could
+change something it names the page's site in `Origin`, also where the body is a form or text, for which it asks no
+permission first. In `Host` it names the address that it believes to call, which a page can only bend to a name of its
+own (DNS rebinding). Programs send no `Origin`. So no content type has to be asked for, and `curl -d` works.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from agentworld.api.lifespan import Scope
+from agentworld.config import ServeSettings
+from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError
+
+_AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+
+
+class OriginGuard:
+    """The rule for one server. `gateway_url`'s host is the server's own name too, as behind a proxy."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._guarded = is_loopback(settings.host)
+        own = urlsplit(settings.gateway_url).hostname if settings.gateway_url else None
+        self._own = {own.lower()} if own else set()
+
+    def fault(self, scope: Scope) -> AgentWorldError | None:
+        """What is wrong with the request's Host or Origin; None where it may pass."""
+        hosts = _headers(scope, b"host")
+        names = [host_name(each) for each in hosts]
+        if len(names) > 1 or None in names:
+            return InvalidRequestError("The Host header is no host with a port from 0 to 65535", path="Host")
+        if not self._guarded:
+            return None
+        for name in names:
+            if not self._is_own(name):
+                return ForbiddenError(
+                    f"This server does not answer as {name!r}",
+                    path="Host",
+                    hint="Call it as 127.0.0.1 or localhost; behind a proxy, set gateway_url to the address outside",
+                )
+        for origin in _headers(scope, b"origin"):
+            if not self._is_own(_origin_host(origin)):
+                return ForbiddenError(
+                    f"Pages of {origin[:100]!r} may not call this server",
+                    path="Origin",
+                    hint="Programs send no Origin; for a page outside this machine, set gateway_url to its address",
+                )
+        return None
+
+    def _is_own(self, name: str | None) -> bool:
+        return name is not None and (name in self._own or is_loopback(name))
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host name or address (without brackets) means this machine only."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(authority: str) -> str | None:
+    """`HOST[:PORT]` without port and brackets, in lower case; None where it is none."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None or int(found.group(2) or 0) > 65_535:
+        return None
+    return found.group(1).strip("[]").rstrip(".").lower() or None
+
+
+def _origin_host(origin: str) -> str | None:
+    scheme, separator, authority = origin.partition("://")
+    # `null` is a page without a site: a sandboxed frame, a file.
+    return host_name(authority) if separator and scheme.lower() in ("http", "https") else None
+
+
+def _headers(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for name, value in scope.get("headers") or () if name.lower() == wanted]

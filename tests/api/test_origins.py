@@ -1,0 +1,101 @@
+"""Pages of other sites in a browser on this machine must not drive a server on a loopback address."""
+
+import pytest
+
+from agentworld.api.origins import OriginGuard
+from agentworld.config import ModelSettings, ServeSettings
+from agentworld.testing import ScriptedEngine
+from tests.api.serving import Serving
+
+EVIL = {"Host": "evil.example", "Origin": "https://evil.example", "Content-Type": "text/plain"}
+LLM = ("/v1/chat/completions", "/v1/messages", "/t/x/v1/chat/completions")
+CHAT = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
+
+
+@pytest.fixture
+def gateway():
+    with ScriptedEngine(lambda request: "four", model="m") as engine:
+        model = ModelSettings(name="m", upstream=engine.url, driver="builtin", tokens="engine")
+        with Serving(models=(model,)) as running:
+            yield running
+
+
+@pytest.mark.parametrize("wrong", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}, EVIL])
+def test_a_page_of_another_site_cannot_pause_the_gateway(server, wrong):
+    status, _, reply = server.send("POST", "/api/v1/gateway/pause", b"{}", wrong)
+    assert (status, reply["error"]["code"]) == (403, "forbidden")
+    assert set(reply["error"]) == {"code", "message", "path", "hint"}
+    assert server.get("/api/v1/policy")[1]["paused"] is False
+
+
+@pytest.mark.parametrize("path", LLM)
+def test_nor_can_it_call_a_model(gateway, path):
+    for headers in ({"Host": "evil.example:8400"}, {"Origin": "null"}, EVIL):
+        status, _, reply = gateway.send("POST", path, CHAT, headers)
+        assert (status, reply["error"]["code"]) == (403, "forbidden")
+        kinds = {"/v1/messages": "permission_error"}
+        assert reply["error"]["type"] == kinds.get(path, "invalid_request_error")
+    assert gateway.get("/api/v1/stats")[1]["exchanges"] == 0
+
+
+def test_nor_can_it_read(gateway):
+    for path in ("/api/v1/steps", "/healthz", "/v1/models", "/metrics", "/api/docs"):
+        assert gateway.send("GET", path, headers={"Host": "evil.example"})[0] == 403, path
+
+
+def test_programs_need_no_content_type_and_no_origin(server):
+    # As `curl -d` sends it.
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert server.send("POST", "/api/v1/gateway/pause", b"{}", form)[0] == 200
+    assert server.send("POST", "/api/v1/gateway/resume", b"{}")[0] == 200
+
+
+@pytest.mark.parametrize("port", ["99999", "x", "-1", ""])
+def test_a_port_that_is_none_is_refused_in_our_shape(gateway, port):
+    for path in ("/api/v1/stats", "/v1/models"):
+        status, _, reply = gateway.send("GET", path, headers={"Host": f"127.0.0.1:{port}"})
+        assert (status, reply["error"]["code"], reply["error"]["path"]) == (400, "invalid_request", "Host")
+
+
+def fault(settings, *headers):
+    scope = {"type": "http", "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers]}
+    return OriginGuard(settings).fault(scope)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8400", "127.9.9.9:1", "localhost", "LocalHost.:8400", "[::1]", "[::1]:8400"]
+)
+def test_every_name_of_this_machine_may_be_used(host):
+    settings = ServeSettings()
+    assert fault(settings, ("host", host)) is None
+    assert fault(settings, ("host", host), ("origin", f"http://{host}")) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "192.0.2.1", "0.0.0.0", "[2001:db8::1]", "1"],
+)
+def test_no_other_name_may_be_used(host):
+    assert fault(ServeSettings(), ("host", host)).status == 403
+    assert fault(ServeSettings(), ("host", "127.0.0.1"), ("origin", f"http://{host}")).status == 403
+
+
+@pytest.mark.parametrize("origin", ["null", "", "file://", "http://127.0.0.1@evil.example", "x://localhost"])
+def test_an_origin_that_is_no_page_of_this_machine_is_refused(origin):
+    assert fault(ServeSettings(), ("host", "localhost"), ("origin", origin)).status == 403
+
+
+def test_two_hosts_are_refused_and_none_is_not():
+    assert fault(ServeSettings(), ("host", "localhost"), ("host", "localhost")).status == 400
+    assert fault(ServeSettings()) is None
+
+
+def test_the_address_outside_is_the_servers_own():
+    settings = ServeSettings(gateway_url="https://Gateway.example/")
+    assert fault(settings, ("host", "gateway.example"), ("origin", "https://gateway.example")) is None
+    assert fault(settings, ("host", "localhost:8400")) is None
+    assert fault(settings, ("host", "evil.example")).status == 403
+
+
+def test_a_server_inside_another_program_that_listens_elsewhere_answers_to_any_name():
+    assert fault(ServeSettings(host="0.0.0.0"), ("host", "factory.example")) is None
