@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
-from agentworld.errors import AgentWorldError, PoolError, PoolFullError
+from agentworld.errors import AgentWorldError, InvalidRequestError, PoolError, PoolFullError
 from agentworld.pool.schema import SCHEMA_VERSION
-from agentworld.pool.sqlite.lock import FileLock
+from agentworld.pool.sqlite.lock import LOCK_SECONDS, FileLock
 
+BINDING_ERRORS = (
+    OverflowError,
+    UnicodeEncodeError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    sqlite3.DataError,
+)
 _IDLE_READERS = 8
 _BUSY_MILLISECONDS = 10_000
 
 
 class Database:
-    """One pool file. Reading connections are kept for reuse and used by one thread at a time."""
+    """One pool file. Reading connections are kept for reuse and used by one thread at a time.
 
-    def __init__(self, path: Path) -> None:
+    `lock_seconds`: how long a write waits for the file lock at most. The file must stay where it is: once another file
+    or none is at its path, reads and writes are PoolErrors, since what they would touch is lost to everybody else.
+    """
+
+    def __init__(self, path: Path, lock_seconds: float = LOCK_SECONDS) -> None:
         self.path = path.absolute()
-        self.lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        self.lock = FileLock(self.path.with_name(self.path.name + ".lock"), lock_seconds)
         self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
         self._closed = False
         try:
             with self.lock, translated(self.path):
                 self._prepare()
+                self._identity = self._identify()
         except BaseException:
             self.lock.close()
             raise
 
-    def connect(self) -> sqlite3.Connection:
-        """A connection in autocommit mode: transactions are begun by hand."""
+    def connect(self, mode: Literal["rwc", "rw", "ro"] = "rw") -> sqlite3.Connection:
+        """A connection in autocommit mode: transactions are begun by hand.
+
+        Of the modes of SQLite's URIs only `rwc` makes a file that is not there.
+        """
         connection = sqlite3.connect(
-            self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=0
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            timeout=0,
         )
         connection.row_factory = sqlite3.Row
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}")
@@ -46,22 +68,40 @@ class Database:
         return connection
 
     @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """The file lock, for writing to the file that is at the path; PoolError where that is not the opened one."""
+        self.check_in_place()  # Before the lock too, which would make its file anew in a folder that was cleared.
+        with self.lock:
+            self.check_in_place()
+            yield
+
+    def check_in_place(self) -> None:
+        """PoolError where the path does not lead to the file that was opened."""
+        with translated(self.path):
+            there = self._identify()
+        if there != self._identity:
+            raise PoolError(
+                f"the pool file {self.path} was removed or replaced while it was open",
+                hint="Put it back, or restart the server to go on with what is there now",
+            )
+
+    @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection inside one short read transaction, so that several queries see one state."""
+        self.check_in_place()
         with self._guard:
             if self._closed:
                 raise PoolError("the pool is closed", hint="Open it again")
             connection = self._idle.pop() if self._idle else None
         with translated(self.path):
             if connection is None:
-                connection = self.connect()
-                connection.execute("PRAGMA query_only = ON")
+                connection = self.connect("ro")
             try:
                 connection.execute("BEGIN")
                 yield connection
                 connection.execute("COMMIT")
             except sqlite3.Error:
-                self._drop(connection)
+                connection.close()
                 raise
             except BaseException:
                 # The caller's own fault, such as a record that is not there; the connection is sound.
@@ -83,25 +123,19 @@ class Database:
             if not self._closed and len(self._idle) < _IDLE_READERS:
                 self._idle.append(connection)
                 return
-        self._drop(connection)
+        # A connection that may only read makes no checkpoint as it closes, so it needs no lock.
+        connection.close()
 
-    def _drop(self, connection: sqlite3.Connection) -> None:
-        # The last connection of all checkpoints as it closes, which needs the lock.
-        with self.lock_for_close():
-            connection.close()
-
-    @contextlib.contextmanager
-    def lock_for_close(self) -> Iterator[None]:
-        """The file lock through a descriptor of its own, since the writer may hold the shared one."""
-        lock = FileLock(self.lock.path)
+    def _identify(self) -> tuple[int, int] | None:
+        """Which file is at the path."""
         try:
-            with lock:
-                yield
-        finally:
-            lock.close()
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return there.st_dev, there.st_ino
 
     def _prepare(self) -> None:
-        connection = self.connect()
+        connection = self.connect("rwc")
         try:
             version = self._version(connection)
             if version != SCHEMA_VERSION:
@@ -134,14 +168,31 @@ def translated(path: Path) -> Iterator[None]:
     """SQLite's and the system's errors as ours."""
     try:
         yield
-    except AgentWorldError:
-        raise
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, *BINDING_ERRORS) as error:
         raise as_pool_error(error, path) from error
 
 
+def as_binding_error(error: Exception) -> InvalidRequestError | None:
+    """The error of a caller whose value SQLite cannot hold, such as a number beyond 64 bits; None for any other."""
+    if not isinstance(error, BINDING_ERRORS):
+        return None
+    # The driver raises these two for misuse of a connection too, which is no caller's fault.
+    general = isinstance(error, (sqlite3.InterfaceError, sqlite3.ProgrammingError))
+    if general and not str(error).startswith("Error binding"):
+        return None
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidRequestError(
+            "text with a lone surrogate cannot be stored or searched", hint="Decode the text as UTF-8"
+        )
+    return InvalidRequestError(f"a value cannot be stored or searched: {error}", hint="Send a smaller or simpler value")
+
+
 def as_pool_error(error: Exception, path: Path) -> AgentWorldError:
-    """What a fault of the file means and what to do."""
+    """What a fault of the file, or of a value sent to it, means and what to do; errors of ours as they are."""
+    if isinstance(error, AgentWorldError):
+        return error
+    if (ours := as_binding_error(error)) is not None:
+        return ours
     code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno == 28):
         return PoolFullError(

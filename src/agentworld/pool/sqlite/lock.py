@@ -1,35 +1,46 @@
 """The advisory lock beside the database file.
 
 Every write transaction and every checkpoint of every process runs under it. SQLite's own busy wait is unfair to late
-comers and, before SQLite 3.51.3, a checkpoint could race with a commit; one lock closes both. The kernel frees it
-when its holder dies.
+comers and, before SQLite 3.51.3, a checkpoint could race with a commit; one lock closes both. The kernel queues those
+who wait, and frees the lock when its holder dies.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
 from agentworld.errors import PoolError
 
+LOCK_SECONDS = 30.0
+
 
 class FileLock:
-    """An exclusive lock on PATH, one holder among all processes and threads with their own FileLock."""
+    """An exclusive lock on PATH, one holder among all processes and threads with their own FileLock.
 
-    def __init__(self, path: Path) -> None:
+    Used by one thread at a time. PoolError where it is not free within `seconds`. A lock file that was removed or
+    replaced is opened anew, so that processes that start later meet the same lock.
+    """
+
+    def __init__(self, path: Path, seconds: float = LOCK_SECONDS) -> None:
         self.path = path
-        try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise PoolError(
-                f"the lock file {path} cannot be opened: {error.strerror}", hint="Make its folder writable"
-            ) from None
+        self._seconds = seconds
+        self._waiting: _Waiting | None = None
+        self._descriptor = self._open()
 
     def __enter__(self) -> FileLock:
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        return self
+        deadline = time.monotonic() + self._seconds
+        while True:
+            self._acquire(deadline)
+            if self._is_in_place():
+                return self
+            # Whoever comes now opens another file, so what is held here keeps nobody out.
+            lost, self._descriptor = self._descriptor, self._open()
+            os.close(lost)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -37,5 +48,95 @@ class FileLock:
     def close(self) -> None:
         """Let go of the file; again is no error."""
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        if self._waiting is not None:
+            self._waiting.abandon()  # The thread that waits closes it.
+        elif descriptor >= 0:
             os.close(descriptor)
+
+    def _acquire(self, deadline: float) -> None:
+        if self._waiting is not None and not self._is_in_place():
+            fresh = self._open()
+            self._waiting.abandon()
+            self._waiting, self._descriptor = None, fresh
+        if self._waiting is None or not self._waiting.want_again():
+            self._waiting = None
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                self._waiting = _Waiting(self._descriptor)
+        if not self._waiting.get(deadline - time.monotonic()):
+            raise PoolError(
+                f"the lock file {self.path} was held by another process for {self._seconds:g} s; nothing was written",
+                hint=f"Continue or end its holder, which may be stopped: `lsof {self.path}` names who has it open",
+            )
+        self._waiting = None
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PoolError(
+                f"the lock file {self.path} cannot be opened: {error.strerror}", hint="Make its folder writable"
+            ) from None
+
+    def _is_in_place(self) -> bool:
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        own = os.fstat(self._descriptor)
+        return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+
+
+class _Waiting:
+    """A thread that waits in the kernel's queue, since flock itself waits without limit.
+
+    After a wait that took too long the thread stays where it is, and the next attempt waits for the same one: its place
+    in the queue is kept, and threads do not pile up. What it gets while nobody wants it, it lets go of at once.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._guard = threading.Lock()
+        self._ended = threading.Event()
+        self._wanted = True
+        self._close = False
+        self._error: OSError | None = None
+        threading.Thread(target=self._wait, name="agentworld-pool-lock", daemon=True).start()
+
+    def get(self, seconds: float) -> bool:
+        """Whether the lock is held now; False where it was not to be had in time."""
+        self._ended.wait(seconds)
+        with self._guard:
+            if not self._ended.is_set():
+                self._wanted = False
+                return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def want_again(self) -> bool:
+        """Whether the thread still waits, and what it gets is now for the caller."""
+        with self._guard:
+            self._wanted = not self._ended.is_set()
+            return self._wanted
+
+    def abandon(self) -> None:
+        """Close the descriptor, once the thread has ended."""
+        with self._guard:
+            self._wanted, self._close = False, True
+            if self._ended.is_set():
+                os.close(self._descriptor)
+
+    def _wait(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            self._error = error
+        with self._guard:
+            if self._close:
+                os.close(self._descriptor)
+            elif not self._wanted:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self._ended.set()

@@ -21,6 +21,7 @@ from agentworld.pool.sqlite import signals, trajectories
 from agentworld.pool.sqlite.append import Appender, PreparedExchange, prepare_all
 from agentworld.pool.sqlite.database import Database
 from agentworld.pool.sqlite.leases import Leases
+from agentworld.pool.sqlite.lock import LOCK_SECONDS
 from agentworld.pool.sqlite.reads import STEP, page_of_rows, read_steps
 from agentworld.pool.sqlite.rows import from_json, trajectory_from
 from agentworld.pool.sqlite.statements import parameter, sql
@@ -55,16 +56,18 @@ _LAST_EVENT = sql(select(func.coalesce(func.max(_e.pk), 0)))
 
 
 class SqlitePool(Store):
-    """A pool in one SQLite file. `clock` gives seconds since the epoch.
+    """A pool in one SQLite file. `clock` gives seconds since the epoch; `lock_seconds`: the longest wait for the lock.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a file lock that
     all processes share; reads are short transactions on connections of their own.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.time, lock_seconds: float = LOCK_SECONDS
+    ) -> None:
         self.path = path.absolute()
         self.url = f"sqlite:///{self.path}"
-        self._database = Database(path)
+        self._database = Database(path, lock_seconds)
         self._writer = Writer(self._database, clock)
         self._appender = Appender()
         self._leases = Leases(self._database, self._writer, clock)

@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from agentworld.errors import AgentWorldError, PoolError
 from agentworld.pool import schema
-from agentworld.pool.sqlite.database import Database, as_pool_error
+from agentworld.pool.sqlite.database import BINDING_ERRORS, Database, as_binding_error, as_pool_error
 from agentworld.pool.sqlite.statements import sql
 
 T = TypeVar("T")
@@ -49,12 +49,17 @@ class Transaction:
         self._undo: list[Callable[[], None]] = []
 
     def execute(self, statement: str, parameters: dict[str, Any] | tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """Run one statement."""
-        return self.connection.execute(statement, parameters)
+        """Run one statement; InvalidRequestError where SQLite cannot hold a parameter."""
+        try:
+            return self.connection.execute(statement, parameters)
+        except BINDING_ERRORS as error:
+            if (ours := as_binding_error(error)) is None:
+                raise
+            raise ours from None
 
     def one(self, statement: str, parameters: dict[str, Any] | tuple[Any, ...] = ()) -> sqlite3.Row | None:
         """The first row, or None."""
-        row: sqlite3.Row | None = self.connection.execute(statement, parameters).fetchone()
+        row: sqlite3.Row | None = self.execute(statement, parameters).fetchone()
         return row
 
     def count(self, name: str, change: int = 1) -> None:
@@ -166,10 +171,9 @@ class Writer:
             batch, ended = self._gather()
             if batch:
                 self._write(batch)
-            self._checkpoint_if_due(ended)
-        # The last connection of all checkpoints as it closes, so it closes under the lock.
-        with self._database.lock:
-            self._connection.close()
+            if not ended and self._is_checkpoint_due():
+                self._checkpoint(self._wal_bytes() >= TRUNCATE_BYTES)
+        self._close()
 
     def _gather(self) -> tuple[list[_Pending[Any]], bool]:
         """What is queued now; waits for the first, or until a checkpoint is due."""
@@ -190,15 +194,15 @@ class Writer:
 
     def _write(self, batch: list[_Pending[Any]]) -> None:
         try:
-            with self._database.lock:
+            with self._database.exclusive():
                 self._transact(batch)
+            if self._dirty_since is None:
+                self._dirty_since = time.monotonic()
         except BaseException as error:
             # Nothing of the transaction is kept, so everyone in it must hear.
             fault = as_pool_error(error, self._database.path) if isinstance(error, Exception) else error
             for pending in batch:
                 pending.error = fault
-        if self._dirty_since is None:
-            self._dirty_since = time.monotonic()
         for pending in batch:
             pending.finish()
 
@@ -210,8 +214,10 @@ class Writer:
             for pending in batch:
                 try:
                     pending.outcome = transaction.run(pending.operation)
-                except (sqlite3.Error, OSError):
-                    raise
+                except (sqlite3.Error, OSError, *BINDING_ERRORS) as error:
+                    if (ours := as_binding_error(error)) is None:
+                        raise
+                    pending.error = ours
                 except Exception as error:
                     pending.error = error if isinstance(error, AgentWorldError) else _unexpected(error)
             transaction.commit()
@@ -219,22 +225,34 @@ class Writer:
             transaction.rollback()
             raise
 
-    def _checkpoint_if_due(self, closing: bool) -> None:
+    def _is_checkpoint_due(self) -> bool:
         if self._dirty_since is None:
-            return
-        size = self._wal_bytes()
-        due = closing or size >= CHECKPOINT_BYTES or time.monotonic() - self._dirty_since >= CHECKPOINT_SECONDS
-        if not due:
-            return
+            return False
+        waited = time.monotonic() - self._dirty_since
+        return waited >= CHECKPOINT_SECONDS or self._wal_bytes() >= CHECKPOINT_BYTES
+
+    def _checkpoint(self, truncate: bool) -> None:
         # Truncating waits for readers, so it is kept for a log that passive checkpoints could not reset.
-        mode = "TRUNCATE" if size >= TRUNCATE_BYTES else "PASSIVE"
+        mode = "TRUNCATE" if truncate else "PASSIVE"
         try:
-            with self._database.lock:
+            with self._database.exclusive():
                 self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, PoolError) as error:
             # The log holds everything that was committed; the next checkpoint tries again.
             _log.warning("checkpoint of %s failed: %s", self._database.path, error)
         self._dirty_since = None
+
+    def _close(self) -> None:
+        try:
+            # The last connection of all checkpoints as it closes, so it closes under the lock.
+            with self._database.exclusive():
+                if self._dirty_since is not None:
+                    self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._connection.close()
+        except (sqlite3.Error, PoolError) as error:
+            # Whoever holds the lock has the file open, so this is not the last one; what is no pool is left alone.
+            _log.warning("%s closes without a checkpoint: %s", self._database.path, error)
+            self._connection.close()
 
     def _wal_bytes(self) -> int:
         try:

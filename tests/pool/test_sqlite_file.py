@@ -1,0 +1,187 @@
+"""The pool's file and its lock file while others remove, replace or hold them."""
+
+import contextlib
+import shutil
+import threading
+
+import pytest
+
+from agentworld.errors import InvalidRequestError, PoolError
+from agentworld.pool.sqlite import SqlitePool
+from agentworld.pool.sqlite.lock import FileLock
+
+from .samples import ids, step
+
+FILES = ("pool.db", "pool.db-wal", "pool.db-shm", "pool.db.lock")
+
+
+def remove(folder, *names):
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
+def waiting_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "agentworld-pool-lock"]
+
+
+@pytest.fixture
+def hasty(tmp_path, empty_file):
+    """A pool that does not wait long for its lock."""
+    pool = SqlitePool(shutil.copy(empty_file, tmp_path / "pool.db"), lock_seconds=0.05)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def lock_path(hasty):
+    return hasty.path.with_name("pool.db.lock")
+
+
+def test_a_pool_whose_file_is_gone_says_so_and_makes_no_other(tmp_path):
+    pool = SqlitePool(tmp_path / "pool.db")
+    pool.append_steps([step("t", step_id="a")])
+    remove(tmp_path, *FILES)
+    for call in (lambda: pool.append_steps([step("t")]), pool.gateway_state, lambda: pool.get_step("a"), pool.stats):
+        with pytest.raises(PoolError, match="removed or replaced") as caught:
+            call()
+        assert "restart" in caught.value.hint
+    pool.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_in_the_pools_place_is_not_touched(tmp_path):
+    pool = SqlitePool(tmp_path / "pool.db")
+    pool.append_steps([step("t", step_id="old")])
+    remove(tmp_path, *FILES)
+    other = SqlitePool(tmp_path / "pool.db")
+    other.append_steps([step("t", step_id="new")])
+    with pytest.raises(PoolError, match="removed or replaced"):
+        pool.append_steps([step("t", step_id="lost")])
+    with pytest.raises(PoolError, match="removed or replaced"):
+        pool.list_steps()
+    pool.close()
+    other.append_steps([step("t", step_id="newer")])
+    assert ids(other.list_steps()) == ["new", "newer"]
+    other.close()
+    again = SqlitePool(tmp_path / "pool.db")
+    assert ids(again.list_steps()) == ["new", "newer"]
+    again.close()
+
+
+def test_a_file_that_was_moved_away_and_back_is_the_same_pool(tmp_path):
+    pool = SqlitePool(tmp_path / "pool.db")
+    (tmp_path / "pool.db").rename(tmp_path / "aside.db")
+    with pytest.raises(PoolError, match="removed or replaced"):
+        pool.append_steps([step("t", step_id="a")])
+    (tmp_path / "aside.db").rename(tmp_path / "pool.db")
+    assert pool.append_steps([step("t", step_id="a")])[0].outcome == "stored"
+    assert ids(pool.list_steps()) == ["a"]
+    pool.close()
+
+
+def test_a_name_with_the_signs_of_a_uri_is_a_name(tmp_path):
+    path = tmp_path / "50%?mode=memory#1.db"
+    pool = SqlitePool(path)
+    pool.append_steps([step("t", step_id="a")])
+    assert ids(pool.list_steps()) == ["a"]
+    pool.close()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [path.name, f"{path.name}.lock"]
+
+
+def test_a_lock_that_is_held_for_too_long_is_named_and_the_pool_goes_on_after(hasty, lock_path):
+    with FileLock(lock_path):
+        for _ in range(3):
+            with pytest.raises(PoolError) as caught:
+                hasty.append_steps([step("t", step_id="a")])
+            assert str(lock_path) in caught.value.message
+            assert "lsof" in caught.value.hint
+        assert len(waiting_threads()) == 1
+    assert hasty.append_steps([step("t", step_id="a")])[0].outcome == "stored"
+
+
+def test_what_came_too_late_is_let_go_of(lock_path):
+    holder, late = FileLock(lock_path), FileLock(lock_path, 0.01)
+    with holder, pytest.raises(PoolError), late:
+        pass
+    # The late one's thread now gets the lock, and nobody wants it.
+    with FileLock(lock_path, 20):
+        pass
+    with late:
+        pass
+    holder.close()
+    late.close()
+
+
+def test_a_lock_that_is_closed_while_it_waits_is_let_go_of(lock_path):
+    holder, late = FileLock(lock_path), FileLock(lock_path, 0.01)
+    with holder:
+        with pytest.raises(PoolError), late:
+            pass
+        late.close()
+    for thread in waiting_threads():
+        thread.join(20)
+    with FileLock(lock_path, 0):
+        pass
+
+
+def test_those_who_wait_in_time_get_the_lock(lock_path):
+    holder, second = FileLock(lock_path), FileLock(lock_path, 20)
+    order = []
+
+    def wait():
+        with second:
+            order.append("second")
+
+    with holder:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not waiting_threads():
+            thread.join(0.001)
+        order.append("first")
+    thread.join(20)
+    assert order == ["first", "second"]
+
+
+def test_readers_need_no_lock(hasty, lock_path):
+    hasty.append_steps([step("t", step_id="a")])
+    with FileLock(lock_path), contextlib.ExitStack() as readers:
+        for _ in range(12):  # More than are kept, so that some are closed as they come back.
+            connection = readers.enter_context(hasty._database.reading())
+            assert connection.execute("SELECT count(*) FROM steps").fetchone()[0] == 1
+        readers.close()
+        assert ids(hasty.list_steps()) == ["a"]
+    assert waiting_threads() == []
+
+
+def test_a_removed_lock_file_still_keeps_others_out(hasty, lock_path):
+    lock_path.unlink()
+    with FileLock(lock_path), pytest.raises(PoolError, match="held by another"):
+        hasty.append_steps([step("t", step_id="a")])
+    assert hasty.append_steps([step("t", step_id="a")])[0].outcome == "stored"
+    lock_path.unlink()
+    assert hasty.append_steps([step("t", step_id="b")])[0].outcome == "stored"
+    assert lock_path.exists()
+
+
+def test_who_waits_for_a_lock_file_that_was_removed_goes_over_to_the_new_one(hasty, lock_path):
+    with FileLock(lock_path):
+        with pytest.raises(PoolError):
+            hasty.append_steps([step("t", step_id="a")])
+        lock_path.unlink()
+        assert hasty.append_steps([step("t", step_id="a")])[0].outcome == "stored"
+
+
+def test_a_value_that_sqlite_cannot_hold_fails_alone(sqlite_pool):
+    gate = threading.Event()
+    writer = sqlite_pool._writer
+    writer.submit(lambda txn: gate.wait(10))
+    bad = [
+        writer.submit(lambda txn, value=value: txn.connection.execute("SELECT :value", {"value": value}))
+        for value in (2**63, "\ud800", object())
+    ]
+    good = sqlite_pool.submit_steps([step("t", step_id="a")])
+    gate.set()
+    assert good.result()[0].outcome == "stored"
+    for future in bad:
+        with pytest.raises(InvalidRequestError, match="cannot be stored"):
+            future.result()
