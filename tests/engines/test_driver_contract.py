@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from agentworld.config import ModelSettings
 from agentworld.dialects import Delta, Request
@@ -167,6 +169,71 @@ def test_drivers_that_are_not_there() -> None:
         engine_for("llamacpp", "http://127.0.0.1:9")
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(driver: str, status: int) -> None:
+    async def lead_away(request: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"location": f"{elsewhere.url}{request.path}"})
+
+    async with ScriptedEngine("ok") as elsewhere, TestServer(leading(lead_away)) as server:
+        engine = engine_for(driver, str(server.make_url("/")))
+        with pytest.raises(EngineError, match=rf"redirects \(HTTP status {status}\)"):
+            await chat(engine, request())
+        with pytest.raises(EngineError, match="redirects"):
+            await engine.models()
+        if isinstance(engine, BuiltinEngine):
+            with pytest.raises(EngineError, match="redirects"):
+                await engine.reload("weights", Policy("scripted"))
+        assert elsewhere.requests == []
+        await engine.close()
+
+
+def leading(handler: Any) -> web.Application:
+    """An app that answers everything by one handler."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    return app
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_the_key_that_an_engine_repeats_stays_here(driver: str) -> None:
+    async def repeat(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": f"who is {request.headers['authorization']}?"}}, status=401)
+
+    async with TestServer(leading(repeat)) as server:
+        engine = open_engine(
+            ModelSettings(name="m", upstream=str(server.make_url("/")), driver=driver, api_key="s3cr3t"),  # type: ignore[arg-type]
+            20.0,
+        )
+        for call in (chat(engine, request()), chat(engine, request(stream=True)), engine.models()):
+            with pytest.raises(EngineError, match=r"who is Bearer \[key\]"):
+                await call
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [
+        "http://user:pw@host",
+        "http://user@host:8000/v1",
+        "http://:pw@host",
+        "host:8000",
+        "ftp://host",
+        "http://",
+        "http://host:99999",
+        "http://[::1",
+        "http://host/?a=b",
+        "",
+    ],
+)
+def test_an_address_that_no_call_could_use_is_refused_at_the_start(upstream: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        engine_for("vllm", upstream)
+    assert caught.value.path == "models.upstream"
+    assert caught.value.hint
+    assert "pw" not in caught.value.one_line()
+
+
 def test_explicit_keeps_what_is_set() -> None:
     assert explicit(Sampling(temperature=0.0, top_p=0.5)) == Sampling(
         temperature=0.0,
@@ -183,3 +250,4 @@ def test_logprob_spaces() -> None:
     assert logprob_space("processed_logprobs", "raw") == "processed"
     assert logprob_space(None, "processed") == "processed"
     assert logprob_space("raw_logprobs", "processed") == "raw"
+    assert logprob_space("raw_logits", "raw") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -82,10 +83,13 @@ def explicit(sampling: Sampling) -> Sampling:
     return msgspec.structs.replace(sampling, **unset)
 
 
-def logprob_space(mode: str | None, default: LogprobSpace) -> LogprobSpace:
-    """The space that an engine's `logprobs_mode` names; `default` where it names none."""
+def logprob_space(mode: str | None, default: LogprobSpace) -> LogprobSpace | None:
+    """The space that an engine's `logprobs_mode` names; `default` where it names none, None for one unknown here.
+
+    Such numbers (vLLM's `raw_logits`, for one) are no log-probabilities, and none may be taken for some.
+    """
     spaces: dict[str, LogprobSpace] = {"raw_logprobs": "raw", "processed_logprobs": "processed"}
-    return default if mode is None else spaces.get(mode, default)
+    return default if mode is None else spaces.get(mode)
 
 
 def open_engine(settings: ModelSettings, timeout: float) -> Engine:
@@ -101,4 +105,32 @@ def open_engine(settings: ModelSettings, timeout: float) -> Engine:
             path="models.driver",
             hint=f"Use one of {', '.join(drivers)}",
         )
+    _check_upstream(settings)
     return driver(settings, timeout)
+
+
+def _check_upstream(settings: ModelSettings) -> None:
+    """Refuse an address that no call could use. The address is not repeated, as it may hold a password."""
+    try:
+        parts = urlsplit(settings.upstream)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        parts, usable = None, False
+    if parts is None or not usable:
+        raise ConfigError(
+            f"the upstream of {settings.name} is no HTTP address",
+            path="models.upstream",
+            hint="Write it as http://host:port",
+        )
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(
+            f"the upstream of {settings.name} holds a user or password",
+            path="models.upstream",
+            hint="Leave them out of the address, and set api_key where the engine wants a key",
+        )
+    if parts.query or parts.fragment:
+        raise ConfigError(
+            f"the upstream of {settings.name} has a query or fragment, to which no route can be added",
+            path="models.upstream",
+            hint="Write it as http://host:port",
+        )

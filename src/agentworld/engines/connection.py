@@ -14,6 +14,7 @@ import msgspec
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import EngineTimeoutError
 from agentworld.engines.openai_wire import decode, engine_error, read_body
+from agentworld.engines.redact import Redactor
 from agentworld.engines.sse import read_events
 from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
 
@@ -25,11 +26,15 @@ STALE_SECONDS = 0.5
 
 
 class Connection:
-    """Speaks HTTP with the engine at `base`; the session opens with the first call, inside its event loop."""
+    """Speaks HTTP with the engine at `base`; the session opens with the first call, inside its event loop.
+
+    Redirects are errors: following one would send prompts to an address that nobody configured.
+    """
 
     def __init__(self, base: str, api_key: str | None, timeout: float) -> None:
         trimmed = base.rstrip("/")
         self.base = trimmed.removesuffix("/v1")
+        self._redactor = Redactor(api_key)
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
@@ -59,26 +64,29 @@ class Connection:
             )
         if isinstance(error, asyncio.TimeoutError | aiohttp.ServerTimeoutError):
             return EngineTimeoutError(f"the engine at {self.base} did not answer in time")
-        return EngineError(f"the connection to the engine at {self.base} broke: {type(error).__name__}: {error}")
+        said = self._redactor.text(str(error))
+        return EngineError(f"the connection to the engine at {self.base} broke: {type(error).__name__}: {said}")
+
+    def _refusal(self, response: aiohttp.ClientResponse, data: bytes) -> AgentWorldError:
+        return engine_error(response.status, _error_body(data), self._redactor)
 
     async def get(self, path: str, timeout: float = PROBE_SECONDS) -> dict[str, Any]:
         """The JSON object at a path."""
         try:
-            async with self._open().get(self.base + path, timeout=aiohttp.ClientTimeout(total=timeout)) as response:
+            async with self._open().get(
+                self.base + path, timeout=aiohttp.ClientTimeout(total=timeout), allow_redirects=False
+            ) as response:
                 data = await response.read()
                 if response.status != 200:
-                    raise engine_error(response.status, _error_body(data))
-                return decode(data)
+                    raise self._refusal(response, data)
+                return decode(data, self._redactor)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._network(error) from error
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON object that a call answers."""
         async with self._request(path, body) as response:
-            try:
-                return decode(await response.read())
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise self._network(error) from error
+            return decode(await self._whole(response), self._redactor)
 
     @asynccontextmanager
     async def _request(self, path: str, body: dict[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -91,7 +99,7 @@ class Connection:
         whole = False
         try:
             if response.status != 200:
-                raise engine_error(response.status, _error_body(await response.read()))
+                raise self._refusal(response, await self._whole(response))
             yield response
             whole = response.content.at_eof()
         finally:
@@ -101,15 +109,21 @@ class Connection:
             else:
                 response.close()
 
+    async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._network(error) from error
+
     async def _send(self, session: aiohttp.ClientSession, path: str, data: bytes) -> aiohttp.ClientResponse:
         """Send once more where a kept-alive connection turned out to be closed; that shows at once, unlike a crash."""
         begun = time.monotonic()
         try:
-            return await session.post(self.base + path, data=data)
+            return await session.post(self.base + path, data=data, allow_redirects=False)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if isinstance(error, aiohttp.ClientConnectorError) or time.monotonic() - begun > STALE_SECONDS:
                 raise
-            return await session.post(self.base + path, data=data)
+            return await session.post(self.base + path, data=data, allow_redirects=False)
 
     @asynccontextmanager
     async def deltas(
@@ -124,20 +138,23 @@ class Connection:
     ) -> AsyncIterator[Delta]:
         try:
             if not stream or "event-stream" not in response.headers.get("content-type", ""):
-                for delta in read_body(decode(await response.read()), kind=kind, entries=entries):
+                for delta in self._deltas(await response.read(), kind, entries):
                     yield delta
                 return
             async for data in read_events(response.content.iter_any()):
                 if data.strip() == b"[DONE]":
                     continue
-                for delta in read_body(decode(data), kind=kind, entries=entries):
+                for delta in self._deltas(data, kind, entries):
                     yield delta
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._network(error) from error
+
+    def _deltas(self, data: bytes, kind: str, entries: bool) -> list[Delta]:
+        return read_body(decode(data, self._redactor), kind=kind, entries=entries, redactor=self._redactor)
 
 
 def _error_body(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return data[:500].decode("utf-8", "replace")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return data[:100_000].decode("utf-8", "replace")

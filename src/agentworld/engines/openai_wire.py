@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.exchange import Delta, ToolCallDelta
+from agentworld.engines import reply_fields as fields
 from agentworld.engines.base import EngineBusyError
+from agentworld.engines.redact import Redactor
 from agentworld.errors import (
     AgentWorldError,
     ContextLengthError,
@@ -17,23 +19,36 @@ from agentworld.errors import (
     EngineUnreachableError,
     InvalidRequestError,
 )
-from agentworld.records import Usage, VersionSpan
+from agentworld.records.depth import check_depth
 
+NO_KEY = Redactor(None)
 FLOOR = -9999.0
 """What vLLM writes where it has no finite log-probability."""
 
 
-def decode(data: bytes) -> dict[str, Any]:
-    """A JSON object; NaN and Infinity, which some engines write, are read too."""
+def decode(data: bytes, redactor: Redactor = NO_KEY) -> dict[str, Any]:
+    """A JSON object; NaN and Infinity, which some engines write, are read too. Errors are redacted."""
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        try:
-            value = json.loads(data.decode("utf-8", "replace"))
-        except ValueError:
-            raise EngineError(f"the engine sent something that is not JSON: {data[:80]!r}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _lenient(data, redactor)
     if not isinstance(value, dict):
         raise EngineError("the engine sent JSON that is not an object")
+    return value
+
+
+def _lenient(data: bytes, redactor: Redactor) -> Any:
+    """JSON with NaN and Infinity. Text that no caller and no pool could be given (a lone surrogate) is refused."""
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise EngineError("the engine sent text with a lone surrogate, which is not Unicode") from None
+    except RecursionError:
+        raise EngineError("the engine sent JSON that is nested too deep") from None
+    except (ValueError, OverflowError):
+        seen = redactor.text(data.decode("utf-8", "replace"))[:80]
+        raise EngineError(f"the engine sent something that is not JSON: {seen!r}") from None
     return value
 
 
@@ -45,78 +60,60 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) and number > FLOOR else None
 
 
-def read_body(body: dict[str, Any], *, kind: str, entries: bool) -> list[Delta]:
+def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redactor = NO_KEY) -> list[Delta]:
     """The deltas of a body or chunk. `kind`: chat or completions; `entries`: keep log-probability objects.
 
     What holds for the whole call (usage, prompt ids, mode) is on the first; a chunk without choices gives one delta
-    that carries only that. An error in the body is raised.
+    that carries only that. An error in the body is raised; EngineError where a field has not its type or range.
     """
     if body.get("error") is not None:
-        raise engine_error(_status(body["error"]), body)
-    choices = body.get("choices")
-    deltas = []
-    for choice in choices if isinstance(choices, list) else []:
-        if isinstance(choice, dict):
-            deltas.append(_chat(choice, entries) if kind == "chat" else _completion(choice, entries))
+        raise engine_error(_status(body["error"]), body, redactor)
+    read = _chat if kind == "chat" else _completion
+    deltas = [read(choice, entries) for choice in fields.objects(body, "choices") or []]
     first = deltas[0] if deltas else Delta(index=-1)
-    usage = body.get("usage")
-    if isinstance(usage, dict):
-        first.usage = Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
-    if isinstance(body.get("prompt_token_ids"), list):
-        first.prompt_ids = body["prompt_token_ids"]
-    mode = body.get("logprobs_mode")
+    first.usage = fields.usage(body)
+    first.prompt_ids = fields.ids(body, "prompt_token_ids") or first.prompt_ids
+    mode, version = fields.text(body, "logprobs_mode") or None, fields.whole(body, "policy_version", fields.MAX_VERSION)
+    spans = fields.version_spans(body)
     for delta in deltas or [first]:
-        delta.logprobs_mode = mode if isinstance(mode, str) else None
-        delta.policy_version = _integer(body.get("policy_version"))
+        delta.logprobs_mode = mode
+        delta.policy_version = version
         if delta.version_spans is None:
-            delta.version_spans = _spans(body.get("version_spans"))
-    run = body.get("policy_run")
-    first.policy_run = run if isinstance(run, str) else None
+            delta.version_spans = spans
+    first.policy_run = fields.text(body, "policy_run") or None
     return deltas or [first]
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _spans(value: Any) -> tuple[VersionSpan, ...] | None:
-    if not isinstance(value, list) or not value:
-        return None
-    return tuple(VersionSpan(int(start), int(version)) for start, version in value)
 
 
 def _ids(choice: dict[str, Any], name: str) -> list[int] | None:
     """Ids from the choice, or from where proxies such as LiteLLM move them."""
-    for place in (choice, choice.get("provider_specific_fields")):
-        if isinstance(place, dict) and isinstance(place.get(name), list):
-            found: list[int] = place[name]
-            return found
-    return None
+    found = fields.ids(choice, name)
+    return found if found is not None else fields.ids(fields.mapping(choice, "provider_specific_fields"), name)
 
 
 def _common(choice: dict[str, Any]) -> Delta:
     return Delta(
-        index=_integer(choice.get("index")) or 0,
+        index=fields.whole(choice, "index", fields.MAX_COUNT) or 0,
         ids=_ids(choice, "token_ids"),
         prompt_ids=_ids(choice, "prompt_token_ids"),
-        finish_reason=choice.get("finish_reason") or None,
-        stop_reason=choice.get("stop_reason"),
-        version_spans=_spans(choice.get("version_spans")),
+        finish_reason=fields.text(choice, "finish_reason") or None,
+        stop_reason=fields.stop_reason(choice),
+        version_spans=fields.version_spans(choice),
     )
 
 
 def _chat(choice: dict[str, Any], entries: bool) -> Delta:
     delta = _common(choice)
-    message = choice.get("delta") or choice.get("message") or {}
-    delta.text = message.get("content") or ""
-    delta.reasoning = message.get("reasoning") or message.get("reasoning_content") or ""
+    message = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
+    delta.text = fields.text(message, "content")
+    delta.reasoning = fields.text(message, "reasoning") or fields.text(message, "reasoning_content")
     delta.tool_calls = tuple(
-        _call(call, position) for position, call in enumerate(message.get("tool_calls") or []) if isinstance(call, dict)
+        _call(call, position) for position, call in enumerate(fields.objects(message, "tool_calls") or [])
     )
-    logprobs = choice.get("logprobs")
-    if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
-        items = logprobs["content"]
-        delta.logprobs = [finite(item.get("logprob")) for item in items]
+    items = fields.objects(fields.mapping(choice, "logprobs"), "content")
+    if items is not None:
+        values = [item.get("logprob") for item in items]
+        fields.numbers(values, "logprob")
+        delta.logprobs = [finite(value) for value in values]
         if entries:
             delta.entries = [_entry(item) for item in items]
     return delta
@@ -124,39 +121,56 @@ def _chat(choice: dict[str, Any], entries: bool) -> Delta:
 
 def _entry(item: dict[str, Any]) -> dict[str, Any]:
     """A log-probability object without numbers that JSON cannot hold."""
-    out = {**item, "logprob": finite(item.get("logprob")) if finite(item.get("logprob")) is not None else FLOOR}
-    out["top_logprobs"] = [
-        {**top, "logprob": finite(top.get("logprob")) if finite(top.get("logprob")) is not None else FLOOR}
-        for top in item.get("top_logprobs") or []
-    ]
+    out = _shown(item)
+    out["top_logprobs"] = [_shown(top) for top in fields.objects(item, "top_logprobs") or []]
     return out
 
 
+def _shown(item: dict[str, Any]) -> dict[str, Any]:
+    number = finite(item.get("logprob"))
+    return {**item, "token": fields.text(item, "token"), "logprob": FLOOR if number is None else number}
+
+
 def _call(call: dict[str, Any], position: int) -> ToolCallDelta:
-    function = call.get("function") or {}
+    function = fields.mapping(call, "function")
     arguments = function.get("arguments")
     if arguments is None:
         raw = ""
     else:
-        raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    index = _integer(call.get("index"))
+        raw = arguments if isinstance(arguments, str) else _arguments(arguments)
+    index = fields.whole(call, "index", fields.MAX_COUNT)
     return ToolCallDelta(
         index=position if index is None else index,
-        id=call.get("id") or None,
-        name=function.get("name") or None,
+        id=fields.text(call, "id") or None,
+        name=fields.text(function, "name") or None,
         arguments=raw,
     )
 
 
+def _arguments(value: Any) -> str:
+    try:
+        check_depth(value, "arguments")
+    except InvalidRequestError:
+        fields.refuse("arguments", "text, or JSON of a sensible depth")
+    return msgspec.json.encode(value).decode()
+
+
 def _completion(choice: dict[str, Any], entries: bool) -> Delta:
     delta = _common(choice)
-    delta.text = choice.get("text") or ""
-    logprobs = choice.get("logprobs")
-    if isinstance(logprobs, dict) and isinstance(logprobs.get("token_logprobs"), list):
-        delta.logprobs = [finite(value) for value in logprobs["token_logprobs"]]
-        tops = logprobs.get("top_logprobs")
-        if entries and isinstance(tops, list):
-            delta.entries = [{"tops": top or {}} for top in tops]
+    delta.text = fields.text(choice, "text")
+    logprobs = fields.mapping(choice, "logprobs")
+    values = logprobs.get("token_logprobs")
+    if values is None:
+        return delta
+    if not isinstance(values, list):
+        fields.refuse("token_logprobs", "a list of numbers and null")
+    fields.numbers(values, "token_logprobs")
+    delta.logprobs = [finite(value) for value in values]
+    tops = logprobs.get("top_logprobs")
+    if entries and tops is not None:
+        if not isinstance(tops, list) or not all(top is None or isinstance(top, dict) for top in tops):
+            fields.refuse("top_logprobs", "a list of objects and null")
+        delta.entries = [{"tops": top or {}} for top in tops]
     return delta
 
 
@@ -165,15 +179,30 @@ def _status(error: Any) -> int:
     return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
-def engine_error(status: int, body: Any) -> AgentWorldError:
-    """The error for an engine's answer: what is the caller's fault keeps its status, the rest is the engine's."""
-    error = body.get("error", body) if isinstance(body, dict) else body
-    message, code, param = str(error), None, None
+def _message(error: Any) -> str:
+    """What an error says, whatever its shape."""
     if isinstance(error, dict):
-        message = str(error.get("message") or error.get("detail") or error)
-        code, param = error.get("code"), error.get("param")
-    text = message[:2000] or f"HTTP status {status}"
-    path = param if isinstance(param, str) else None
+        error = error.get("message") or error.get("detail") or error
+    try:
+        return str(error)
+    except RecursionError:
+        return "an error that is nested too deep to show"
+
+
+def engine_error(status: int, body: Any, redactor: Redactor = NO_KEY) -> AgentWorldError:
+    """The error for an engine's answer: what is the caller's fault keeps its status, the rest is the engine's.
+
+    Its texts are the engine's own, redacted.
+    """
+    error = body.get("error", body) if isinstance(body, dict) else body
+    code, param = (error.get("code"), error.get("param")) if isinstance(error, dict) else (None, None)
+    text = redactor.text(_message(error))[:2000] or f"HTTP status {status}"
+    path = redactor.text(param)[:200] if isinstance(param, str) else None
+    if 300 <= status < 400:
+        return EngineError(
+            f"the engine redirects (HTTP status {status}), which is not followed",
+            hint="Set upstream to the address that it redirects to, if you trust that",
+        )
     lowered = text.lower()
     too_long = code == "context_length_exceeded" or "maximum context length" in lowered or "max_model_len" in lowered
     if too_long and status < 500:
