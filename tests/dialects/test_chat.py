@@ -290,3 +290,11 @@ def test_a_stream_gives_ids_to_those_who_ask() -> None:
 
 def test_an_error_in_a_stream_is_an_event() -> None:
     assert events(error_event(PoolError("down")))[0]["error"]["code"] == "pool_error"
+
+
+def test_what_nests_without_end_is_refused_by_name() -> None:
+    for field in ("tools", "chat_template_kwargs", "anything"):
+        with pytest.raises(InvalidRequestError) as caught:
+            decode_object(f'{{"{field}": {"[" * 101}{"]" * 101}}}'.encode())
+        assert caught.value.path == field
+    assert decode_object(b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}")

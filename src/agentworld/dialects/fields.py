@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from agentworld.errors import InvalidRequestError
+from agentworld.records.depth import check_depth
 
 _ARTICLES: dict[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
 
@@ -16,7 +17,7 @@ T = TypeVar("T", str, bool, dict[str, Any], list[Any])
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object; InvalidRequestError says why it is not one."""
+    """The body as a JSON object; InvalidRequestError says why it is not one, or which field nests too deep."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -26,6 +27,8 @@ def decode_object(body: bytes) -> dict[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise InvalidRequestError("the body must be a JSON object")
+    for name, item in value.items():
+        check_depth(item, name)
     return value
 
 
