@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
+from agentworld.capture.holdings import owner
 from agentworld.capture.sessions import MAX_TIPS, Session, Sessions, message_keys
 from agentworld.forest import match, tools_digest
 from agentworld.pool import open_store
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import Message, NewTrajectory, Step, Trajectory
+from agentworld.records import Message, NewTrajectory, Step, TextPart, Trajectory
 
 
 def step(number: int, trajectory: str = "t1", **more: object) -> Step:
@@ -41,7 +44,7 @@ async def test_loaded_once_and_like_the_steps() -> None:
     assert tip.ids is not None
     assert (tip.ids.tolist(), tip.prompt_length) == ([0, 1, 2, 7, 8], 3)
     assert first.renderers["stp_t1_2"] == "ren"
-    assert first.repeats == {f"d{number}": {0: f"stp_t1_{number}"} for number in range(3)}
+    assert [first.repeated(f"d{number}", 0) for number in range(4)] == ["stp_t1_0", "stp_t1_1", "stp_t1_2", None]
     wanted = [*tip.messages, Message(role="user", content="next")]
     found = match(first.tips, wanted, message_keys(wanted), tools_digest([]))
     assert found is not None
@@ -89,6 +92,108 @@ def test_tips_are_bounded_and_the_same_step_is_one_tip() -> None:
     assert session.size > empty
 
 
+def dialogue(turns: int, size: int = 2000) -> list[list[Message]]:
+    """The requests of a conversation, each decoded anew as from a client's body; the last lacks its reply."""
+    body: list[dict[str, str]] = []
+    requests = []
+    for turn in range(turns):
+        body.append({"role": "user", "content": f"{turn} " + "x" * size})
+        requests.append(msgspec.json.decode(msgspec.json.encode(body), type=list[Message]))
+        body.append({"role": "assistant", "content": f"r{turn}"})
+    return requests
+
+
+def play(session: Session, requests: list[list[Message]]) -> None:
+    """Serve the requests as the gateway does, with 100 new ids a turn."""
+    parent = None
+    for turn, request in enumerate(requests):
+        messages, known = session.recall(request)
+        keys = message_keys(messages, known)
+        assert keys == message_keys(request)
+        assert messages == request
+        more = {
+            "prompt_messages": messages,
+            "prompt_ids": list(range(100 * turn + 99)),
+            "response_ids": [100 * turn + 99],
+            "parent_step_id": parent,
+        }
+        session.add(step(turn, **more), keys)
+        parent = f"stp_t1_{turn}"
+
+
+def test_a_conversation_takes_memory_for_what_is_new_in_it() -> None:
+    sizes = []
+    for turns in (20, 40, 80):
+        session = Session("t1", None)
+        play(session, dialogue(turns))
+        sizes.append(session.size)
+        objects = {id(message): message for tip in session.tips for message in tip.messages}
+        assert len(objects) == 2 * turns
+        arrays = {id(owner(tip.ids)) for tip in session.tips if tip.ids is not None}
+        assert len(arrays) == 1
+        for turn, tip in enumerate(session.tips):
+            assert tip.ids is not None
+            assert tip.ids.tolist() == list(range(100 * turn + 100))
+        assert session.size > turns * 2000
+    # Twice the turns take about twice the memory; with copies of the history it would be four times.
+    assert sizes[2] < 2.3 * sizes[1] < 2.3 * 2.3 * sizes[0]
+    for tip in list(session.tips):
+        session.discard(tip.step_id)
+    assert session.size == Session("t1", None).size
+
+
+def test_memory_is_shared_by_steps_that_are_loaded_too() -> None:
+    pool = open_store("memory://")
+    parents = [None, *(f"stp_t1_{turn}" for turn in range(29))]
+    pool.append_steps(
+        [
+            step(turn, prompt_messages=messages, parent_step_id=parents[turn])
+            for turn, messages in enumerate(dialogue(30))
+        ]
+    )
+    session = asyncio.run(Sessions(pool).get("t1"))
+    assert len({id(message) for tip in session.tips for message in tip.messages}) == 60
+
+
+def test_a_branch_keeps_its_own_ids() -> None:
+    session = Session("t1", None)
+    session.add(step(0, prompt_ids=[1], response_ids=[2]))
+    session.add(step(1, prompt_ids=[1, 2, 3], response_ids=[4], parent_step_id="stp_t1_0"))
+    session.add(step(2, prompt_ids=[1, 2, 9], response_ids=[8, 8], parent_step_id="stp_t1_0"))
+    session.add(step(3, prompt_ids=[1, 7, 9], response_ids=[8], parent_step_id="stp_t1_1"))
+    ids = [tip.ids.tolist() for tip in session.tips if tip.ids is not None]
+    assert ids == [[1, 2], [1, 2, 3, 4], [1, 2, 9, 8, 8], [1, 7, 9, 8]]
+
+
+def test_what_a_client_changes_is_kept_as_it_sent_it() -> None:
+    session = Session("t1", None)
+    play(session, dialogue(2))
+    changed = dialogue(3)[2]
+    changed[1] = Message(role="assistant", content=(TextPart("r0"),))
+    messages, known = session.recall(changed)
+    assert messages == changed
+    assert len(known) == 1
+    # What comes after the change is shared all the same.
+    assert messages[2] is session.tips[1].messages[2]
+
+
+async def test_sessions_are_dropped_as_soon_as_they_are_too_large() -> None:
+    sessions = Sessions(MemoryPool(), max_bytes=700_000)
+    for name in ("a", "b", "c"):
+        play(await sessions.get(name), dialogue(60))
+        assert sessions.total <= 700_000
+        assert sessions.total == sum([(await sessions.get(held)).size for held in sessions.held()])
+    assert sessions.held() == ["b", "c"]
+    # One that is dropped in the middle of a call counts no more.
+    gone = await sessions.get("b")
+    for name in ("d", "e"):
+        play(await sessions.get(name), dialogue(60))
+    assert "b" not in sessions.held()
+    before = sessions.total
+    gone.add(step(99, step_id="stp_late"))
+    assert sessions.total == before
+
+
 def test_an_aborted_reply_is_no_tip() -> None:
     session = Session("t1", None)
     session.add(step(0, finish_reason="abort"))
@@ -112,7 +217,7 @@ def test_a_step_that_did_not_become_durable_is_forgotten() -> None:
     session.discard("stp_t1_0")
     session.discard("stp_t1_1")
     assert (session.tips, session.renderers, session.size) == ([], {}, before)
-    assert session.repeats == {"d0": {}, "d1": {}}
+    assert session.repeats == {}
     assert not session.knows("stp_t1_1")
 
 

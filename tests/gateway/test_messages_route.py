@@ -117,10 +117,10 @@ async def test_broken_arguments_make_the_round_trip() -> None:
 
 async def test_the_stream_ends_after_the_step_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(LOOK) as gateway:
-        stored = gateway.gateway.recorder.commit
+        stored = gateway.gateway.recorder.store
         seen: list[str] = []
 
-        async def commit(*arguments: Any) -> Any:
+        async def store(*arguments: Any) -> Any:
             steps = await stored(*arguments)
             seen.append("stored")
             return steps
@@ -131,7 +131,7 @@ async def test_the_stream_ends_after_the_step_is_stored(monkeypatch: pytest.Monk
             seen.extend(name for name in ("tool_use", "message_delta", "message_stop") if name.encode() in data)
             await chunk(http, data, last=last)
 
-        monkeypatch.setattr(gateway.gateway.recorder, "commit", commit)
+        monkeypatch.setattr(gateway.gateway.recorder, "store", store)
         monkeypatch.setattr(Http, "chunk", watched)
         await post(gateway, {"messages": [user(text("go"))], "tools": TOOLS, "stream": True})
         assert seen == ["stored", "tool_use", "message_delta", "message_stop"]

@@ -117,6 +117,26 @@ async def test_a_reply_cut_by_length_is_continued() -> None:
         assert second.fork_reason is None
 
 
+async def test_a_thought_that_closed_its_turn_is_continued() -> None:
+    replies = [ScriptedReply(text="<think>hm<|im_end|>"), ScriptedReply(text="<think>so</think>b")]
+    async with running(replies, tokens="token-in") as gateway:
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        _, body, _ = await gateway.chat({"messages": messages}, "/t/t1")
+        assert body["choices"][0]["message"]["reasoning"] == "hm"
+        messages += [body["choices"][0]["message"], {"role": "user", "content": "on"}]
+        _, body, _ = await gateway.chat({"messages": messages}, "/t/t1")
+        first, second = gateway.steps("t1")
+        whole = first.prompt_ids + first.response_ids
+        assert TOKENIZER.decode(first.response_ids) == "<think>hm<|im_end|>"
+        assert second.prompt_ids[: len(whole)] == whole
+        added = TOKENIZER.decode(second.prompt_ids[len(whole) :])
+        assert added == "\n<|im_start|>user\non<|im_end|>\n<|im_start|>assistant\n"
+        assert (second.fork_reason, second.metadata["prompt"]) == (None, "bridged")
+        # The thought that stays open in the history does not swallow the next reply.
+        message = body["choices"][0]["message"]
+        assert (message["reasoning"], message["content"]) == ("so", "b")
+
+
 async def test_ids_after_the_close_are_kept() -> None:
     store = open_store("memory://")
     messages = [

@@ -122,9 +122,13 @@ class Collector:
         )
 
     def choices(self, expected: int = 1, *, aborted: bool = False) -> list[Choice]:
-        """The whole replies. EngineError where one has no end, unless `aborted`: then it ends as `abort`."""
+        """The whole replies, with indexes from 0 on. EngineError where one was not asked for or has no end, unless
+        `aborted`: then it ends as `abort`.
+        """
         if not aborted and len(self._choices) < expected:
             raise EngineError(f"the engine sent {len(self._choices)} of {expected} replies and ended the stream")
+        if not aborted and max(self._choices, default=0) >= expected:
+            raise EngineError(f"the engine sent reply {max(self._choices)}, counted from 0, of {expected} asked for")
         out = []
         for growing in sorted(self._choices.values(), key=lambda choice: choice.index):
             if growing.finish_reason is None and not aborted:

@@ -13,9 +13,10 @@ from agentworld.capture.collect import Collector
 from agentworld.capture.sessions import Session
 from agentworld.dialects.exchange import Choice
 from agentworld.engines.base import logprob_space
-from agentworld.errors import AgentWorldError, PoolError
+from agentworld.errors import AgentWorldError, EngineError, InvalidRequestError, PoolError
 from agentworld.forest import fork_reason, token_array
 from agentworld.pool.protocol import AppendResult, Pool
+from agentworld.pool.rules import joined_reasons
 from agentworld.records import Exchange, Policy, Step, Usage
 
 
@@ -26,16 +27,28 @@ class Recorder:
         self._pool = pool
 
     async def commit(self, call: Call, session: Session, collector: Collector, choices: list[Choice]) -> list[Step]:
-        """Store the call with its replies; returns the steps once they are durable.
+        """`plan` and `store` in one."""
+        return await self.store(self.plan(call, session, collector, choices), call, session)
 
-        PoolError where the pool would not take one.
-        """
+    def plan(self, call: Call, session: Session, collector: Collector, choices: list[Choice]) -> Exchange:
+        """The exchange with its steps. EngineError where the reply is none that can be stored; nothing has changed."""
         prompt_ids = call.prompt_ids if call.prompt_ids is not None else collector.prompt_ids
         quarantine = _faults(call, collector, choices)
-        steps = [self._step(call, session, collector, choice, prompt_ids, quarantine) for choice in choices]
+        try:
+            steps = [self._step(call, session, collector, choice, prompt_ids, quarantine) for choice in choices]
+        except InvalidRequestError as error:
+            raise EngineError(f"the engine's reply cannot be stored: {error.message}") from error
         exchange = _exchange(call)
         exchange.choices = steps
         exchange.policy = steps[0].policy if steps else call.policy
+        return exchange
+
+    async def store(self, exchange: Exchange, call: Call, session: Session) -> list[Step]:
+        """Put a planned exchange into the pool; returns its steps once they are durable.
+
+        PoolError where the pool would not take one.
+        """
+        steps = exchange.choices
         # Known before it is durable, so that a call which commits at the same time is planned beside it. No request
         # can continue it yet: its reply is shown only after the commit.
         for step in steps:
@@ -73,12 +86,12 @@ class Recorder:
     ) -> Step:
         has_ids = call.source != "none" and choice.ids is not None and prompt_ids is not None
         ids = token_array(prompt_ids) if has_ids and prompt_ids is not None else None
-        repeated = session.repeats.get(call.body_digest, {}) if call.retry_count > 0 else {}
-        supersedes = repeated.get(choice.index)
+        overtaken = session.overtaken_by(call.body_digest, choice.index, call.retry_count, call.created_at)
+        retries = call.retry_count > 0 and overtaken is None
+        supersedes = session.repeated(call.body_digest, choice.index) if retries else None
+        is_retry = supersedes is not None or overtaken is not None
         messages = list(call.request.messages)
-        reason = fork_reason(
-            session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=supersedes is not None
-        )
+        reason = fork_reason(session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=is_retry)
         if reason is None and choice.index > 0:
             reason = "parallel"
         step = Step(
@@ -101,8 +114,9 @@ class Recorder:
             sampling=call.sampling,
             finish_reason=choice.finish_reason,
             usage=_usage(collector, choice),
-            excluded_reason=quarantine,
-            metadata=_metadata(call, choice),
+            excluded_reason=_excluded(quarantine, overtaken),
+            created_at=call.created_at,
+            metadata=_metadata(call, choice, overtaken),
         )
         if step.response_logprobs is not None:
             step.logprob_space = logprob_space(collector.logprobs_mode, call.space)
@@ -148,11 +162,20 @@ def _usage(collector: Collector, choice: Choice) -> Usage | None:
     return Usage(usage.prompt_tokens, len(choice.ids))
 
 
-def _metadata(call: Call, choice: Choice) -> dict[str, Any]:
+def _metadata(call: Call, choice: Choice, overtaken: str | None) -> dict[str, Any]:
     metadata = {**call.metadata, **choice.metadata, "body_digest": call.body_digest}
     if call.renderer is not None:
         metadata["renderer"] = call.renderer
+    if call.retry_count > 0:
+        metadata["retry_count"] = call.retry_count
+    if overtaken is not None:
+        metadata["superseded_by"] = overtaken
     return metadata
+
+
+def _excluded(quarantine: str | None, overtaken: str | None) -> str | None:
+    """A retry that was stored before the call that it repeats supersedes that call when it comes."""
+    return joined_reasons(reason for reason in (quarantine, "superseded" if overtaken else None) if reason)
 
 
 def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | None:
@@ -169,4 +192,7 @@ def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | No
             faults.append(f"usage says {collector.usage.completion_tokens} tokens, the replies hold {total}")
     if ids and any(choice.ids and choice.logprobs is None for choice in choices):
         faults.append("the engine gave ids without log-probabilities")
+    known = logprob_space(collector.logprobs_mode, call.space) is not None
+    if not known and any(choice.logprobs is not None for choice in choices):
+        faults.append(f"the log-probabilities are {(collector.logprobs_mode or '')[:40]!r}, a mode not known here")
     return "quarantined: " + ", ".join(faults) if faults else None

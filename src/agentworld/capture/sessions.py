@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+import msgspec
+
+from agentworld.capture.holdings import Holdings, owner
 from agentworld.errors import NotFoundError
-from agentworld.forest import Tip, chain, match_key, token_array, tools_digest
+from agentworld.forest import Tip, TokenArray, chain, common_prefix, match_key, token_array, tools_digest
 from agentworld.pool.protocol import Pool
 from agentworld.records import Message, Step, Trajectory
 
@@ -19,11 +24,24 @@ ROOT = b"conversation"
 MAX_TIPS = 256
 MAX_BYTES = 256 * 1024 * 1024
 _PAGE = 64
+_LOOK_BACK = 8
+"""So many of the latest steps are compared with a request's messages."""
+_PER_SESSION = 1024
+_PER_STEP = 512
+"""Its ids and the digest of its body."""
 
 
 def message_keys(messages: list[Message] | tuple[Message, ...], known: list[bytes] | None = None) -> list[bytes]:
     """Match keys of a conversation's prefixes."""
     return chain(ROOT, messages, match_key, known or ())
+
+
+class Repeat(NamedTuple):
+    """A stored step, as retries of its call see it. `created_at`: when its call came, seconds since the epoch."""
+
+    step_id: str
+    retry_count: int
+    created_at: float
 
 
 class Session:
@@ -32,35 +50,72 @@ class Session:
     def __init__(self, trajectory_id: str, trajectory: Trajectory | None) -> None:
         self.trajectory_id = trajectory_id
         self.trajectory = trajectory
+        self.claimed_group: str | None = None
+        """The group that the calls in flight will create the trajectory in."""
         self.tips: list[Tip] = []
         self.renderers: dict[str, str] = {}
         """Step id -> renderer digest, for sound steps whose prompt the gateway rendered: those may be built upon."""
-        self.repeats: dict[str, dict[int, str]] = {}
-        """Body digest -> choice index -> the latest step with that body."""
-        self.size = 1024
+        self.repeats: dict[tuple[str, int], list[Repeat]] = {}
+        """Body digest and choice index -> the steps with that body that no other supersedes from the start."""
         self.passed_over = 0
         """Steps in the pool that were too many to load."""
+        self.on_growth: Callable[[int], None] | None = None
+        self._holdings = Holdings()
         self._known: set[str] = set()
         self._ordinal = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes this session keeps alive."""
+        return _PER_SESSION + _PER_STEP * len(self._known) + self._holdings.bytes
+
+    def recall(self, messages: Sequence[Message]) -> tuple[list[Message], list[bytes]]:
+        """The messages, with the session's own objects in place of equal ones, and match keys of those it knows.
+
+        A request repeats its whole history, decoded anew. With one object for each message, a conversation takes
+        memory for what is new in it, and comparing it is quick.
+        """
+        best: Tip | None = None
+        depth = 0
+        for tip in reversed(self.tips[-_LOOK_BACK:]):
+            shared = _shared(tip.messages, messages)
+            if shared > depth:
+                best, depth = tip, shared
+            if shared >= len(tip.messages) - 1:
+                break
+        if best is None:
+            return list(messages), []
+        kept = [
+            mine if mine is yours or mine == yours else yours
+            for mine, yours in zip(best.messages, messages, strict=False)
+        ]
+        return [*kept, *messages[len(kept) :]], best.keys[:depth]
 
     def add(self, step: Step, keys: list[bytes] | None = None) -> None:
         """Remember a stored step. `keys`: match keys of its prompt messages, if known."""
         if step.step_id in self._known:
             return
+        before = self.size
         self._known.add(step.step_id)
+        overtaken = "superseded_by" in step.metadata
         digest = step.metadata.get("body_digest")
-        if isinstance(digest, str):
-            self.repeats.setdefault(digest, {})[step.choice_index] = step.step_id
-        if step.response_message is None or step.finish_reason == "abort":
-            return
-        messages = [*(step.prompt_messages or []), step.response_message]
+        if isinstance(digest, str) and not overtaken:
+            repeat = Repeat(step.step_id, step.metadata.get("retry_count") or 0, step.created_at)
+            self.repeats.setdefault((digest, step.choice_index), []).append(repeat)
+        # Who was overtaken by a retry is not continued: its client asked again and took the other reply.
+        if step.response_message is not None and step.finish_reason != "abort" and not overtaken:
+            self._add_tip(step, step.response_message, keys)
+        self._grown(self.size - before)
+
+    def _add_tip(self, step: Step, reply: Message, keys: list[bytes] | None) -> None:
+        messages, known = self.recall([*(step.prompt_messages or []), reply])
         ids = None
         if step.prompt_ids is not None and step.response_ids is not None:
             ids = token_array([*step.prompt_ids, *step.response_ids])
         self._ordinal += 1
         tip = Tip(
             step_id=step.step_id,
-            keys=message_keys(messages, keys),
+            keys=message_keys(messages, keys if keys is not None else known),
             messages=messages,
             tools=tools_digest(step.tools),
             ids=ids,
@@ -68,26 +123,71 @@ class Session:
             finish_reason=step.finish_reason,
             ordinal=self._ordinal,
         )
+        if ids is not None and step.parent_step_id is not None:
+            self._share_ids(step.parent_step_id, ids)
         self.tips.append(tip)
+        self._holdings.take(tip)
         renderer = step.metadata.get("renderer")
         if isinstance(renderer, str) and _is_sound(step):
             self.renderers[step.step_id] = renderer
-        self.size += _weight(tip)
         while len(self.tips) > MAX_TIPS:
             oldest = self.tips.pop(0)
             self.renderers.pop(oldest.step_id, None)
-            self.size -= _weight(oldest)
+            self._holdings.drop(oldest)
+
+    def _share_ids(self, parent_id: str, ids: TokenArray) -> None:
+        """Let the parent, where the ids go on from all of its own, look into them instead of holding a copy.
+
+        So do the steps before it that look into the parent's.
+        """
+        parent = next((tip for tip in reversed(self.tips) if tip.step_id == parent_id), None)
+        if parent is None or parent.ids is None or parent.ids.base is not None:
+            return
+        array = parent.ids
+        if not len(array) or common_prefix(array, ids) < len(array):
+            return
+        for tip in self.tips:
+            if tip.ids is not None and owner(tip.ids) is array:
+                view = ids[: len(tip.ids)]
+                self._holdings.take_ids(view)
+                self._holdings.drop_ids(tip.ids)
+                msgspec.structs.force_setattr(tip, "ids", view)
+
+    def _grown(self, size: int) -> None:
+        if self.on_growth is not None:
+            self.on_growth(size)
 
     def discard(self, step_id: str) -> None:
         """Forget a step that did not become durable."""
+        before = self.size
         self._known.discard(step_id)
         self.renderers.pop(step_id, None)
         for tip in [tip for tip in self.tips if tip.step_id == step_id]:
             self.tips = [other for other in self.tips if other is not tip]
-            self.size -= _weight(tip)
-        for steps in self.repeats.values():
-            for index in [index for index, known in steps.items() if known == step_id]:
-                del steps[index]
+            self._holdings.drop(tip)
+        for place, steps in list(self.repeats.items()):
+            left = [repeat for repeat in steps if repeat.step_id != step_id]
+            if not left:
+                del self.repeats[place]
+            elif len(left) < len(steps):
+                self.repeats[place] = left
+        self._grown(self.size - before)
+
+    def overtaken_by(self, body_digest: str, choice: int, retry_count: int, created_at: float) -> str | None:
+        """The step of a retry that was asked later than this call and stored sooner; None where there is none."""
+        return next(
+            (
+                repeat.step_id
+                for repeat in reversed(self.repeats.get((body_digest, choice), []))
+                if repeat.retry_count > retry_count and repeat.created_at > created_at
+            ),
+            None,
+        )
+
+    def repeated(self, body_digest: str, choice: int) -> str | None:
+        """The latest step with this body."""
+        steps = self.repeats.get((body_digest, choice))
+        return steps[-1].step_id if steps else None
 
     def knows(self, step_id: str) -> bool:
         """Whether the step has been added."""
@@ -109,10 +209,12 @@ def _is_sound(step: Step) -> bool:
     )
 
 
-def _weight(tip: Tip) -> int:
-    """About how many bytes a tip keeps alive that no other does: messages are shared with the tips before it."""
-    ids = tip.ids.nbytes if tip.ids is not None else 0
-    return 512 + ids + 80 * len(tip.keys) + 4 * len(tip.messages[-1].text)
+def _shared(known: Sequence[Message], messages: Sequence[Message]) -> int:
+    """How many messages both begin with."""
+    for position, (mine, yours) in enumerate(zip(known, messages, strict=False)):
+        if mine is not yours and mine != yours:
+            return position
+    return min(len(known), len(messages))
 
 
 class Sessions:
@@ -123,16 +225,23 @@ class Sessions:
         self._max_bytes = max_bytes
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Session]] = {}
-        self._kept = 0
+        self._total = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def total(self) -> int:
+        """About how many bytes all sessions keep alive."""
+        return self._total
+
     async def get(self, trajectory_id: str) -> Session:
-        """The session, loaded from the pool the first time."""
+        """The session with its trajectory as the pool has it now; its steps are loaded the first time."""
         session = self._sessions.get(trajectory_id)
         if session is not None:
             self._sessions.move_to_end(trajectory_id)
+            found = await asyncio.to_thread(self._find, trajectory_id)
+            session.trajectory = found or session.trajectory
             return session
         task = self._loading.get(trajectory_id)
         if task is None:
@@ -151,17 +260,25 @@ class Sessions:
 
     def _keep(self, session: Session) -> Session:
         self._sessions[session.trajectory_id] = session
-        self._kept += 1
-        if self._kept % 64 == 0:  # Summing up costs more than a few sessions too many.
-            self.trim()
+        session.on_growth = self._count
+        self._count(session.size)
         return session
 
-    def _read(self, trajectory_id: str) -> Session:
+    def _count(self, size: int) -> None:
+        self._total += size
+        self.trim()
+
+    def _find(self, trajectory_id: str) -> Trajectory | None:
         try:
-            trajectory = self._pool.get_trajectory(trajectory_id)
+            return self._pool.get_trajectory(trajectory_id)
         except NotFoundError:
-            return Session(trajectory_id, None)
+            return None
+
+    def _read(self, trajectory_id: str) -> Session:
+        trajectory = self._find(trajectory_id)
         session = Session(trajectory_id, trajectory)
+        if trajectory is None:
+            return session
         for step in self._steps(session, trajectory.step_count):
             session.add(step)
         session.passed_over = session.missing(trajectory.step_count)
@@ -187,11 +304,8 @@ class Sessions:
         return found[:missing][::-1]
 
     def _news(self, session: Session) -> list[Step]:
-        try:
-            trajectory = self._pool.get_trajectory(session.trajectory_id)
-        except NotFoundError:
-            return []
-        return self._steps(session, trajectory.step_count)
+        trajectory = self._find(session.trajectory_id)
+        return self._steps(session, trajectory.step_count) if trajectory is not None else []
 
     async def refresh(self, session: Session) -> bool:
         """Take in what other workers stored; whether there was something."""
@@ -205,8 +319,8 @@ class Sessions:
         return list(self._sessions)
 
     def trim(self) -> None:
-        """Drop the least recently used sessions beyond the bound."""
-        total = sum(session.size for session in self._sessions.values())
-        while total > self._max_bytes and len(self._sessions) > 1:
+        """Drop the least recently used sessions beyond the bound; the latest stays."""
+        while self._total > self._max_bytes and len(self._sessions) > 1:
             _, oldest = self._sessions.popitem(last=False)
-            total -= oldest.size
+            oldest.on_growth = None
+            self._total -= oldest.size

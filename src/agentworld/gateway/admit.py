@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
+
+import msgspec
 
 from agentworld.capture.call import Call
 from agentworld.capture.sessions import Session, Sessions, message_keys
 from agentworld.dialects.exchange import Request
 from agentworld.engines.base import explicit
-from agentworld.errors import ConflictError, NotFoundError
+from agentworld.errors import ConflictError
 from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway.identity import Identity, PrefixIndex
 from agentworld.gateway.models import Models, ServedModel
+from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
-from agentworld.pool.protocol import Pool
 from agentworld.records import LogprobSpace, TokenSource, digest, new_id
 
 _SPACES: dict[str, LogprobSpace] = {"builtin": "processed"}
@@ -34,21 +35,24 @@ class Admission:
     """Admits calls to one gateway."""
 
     def __init__(
-        self, pool: Pool, models: Models, sessions: Sessions, prefixes: PrefixIndex, state: SharedState
+        self, models: Models, sessions: Sessions, prefixes: PrefixIndex, retries: Retries, state: SharedState
     ) -> None:
-        self._pool = pool
         self._models = models
         self._sessions = sessions
         self._prefixes = prefixes
+        self._retries = retries
         self._state = state
 
     async def admit(self, request: Request, identity: Identity, body: bytes) -> Admitted:
         """The call; raises what the caller has to be told."""
         model = self._models.find(request.model)
         state = await self._state.admit()
-        keys = message_keys(request.messages)
-        session = await self._session(identity, keys)
-        group = self._group(session, identity)
+        body_digest = digest(request.dialect.encode(), body).hex()
+        session = await self._session(identity, request, body_digest)
+        messages, known_keys = session.recall(request.messages)
+        request = msgspec.structs.replace(request, messages=tuple(messages))
+        keys = message_keys(messages, known_keys)
+        _check_group(session, identity)
         tools = list(request.tools)
         if model.token_in is not None and request.sampling.tool_choice == "none":
             tools = []  # The renderer leaves tools out that may not be called, as the model then never sees them.
@@ -64,7 +68,7 @@ class Admission:
             sampling=explicit(request.sampling) if model.settings.driver != "openai" else request.sampling,
             keys=keys,
             tools_key=tools_key,
-            group_id=group,
+            group_id=there.group_id if there is not None and there.group_id is not None else identity.group_id,
             channel=model.settings.channel or identity.channel or (there.channel if there else "train"),
             agent=identity.agent or (there.agent if there else None),
             tools=tools,
@@ -73,40 +77,34 @@ class Admission:
             demand_ids=model.settings.tokens in ("engine", "token-in"),
             vocabulary=model.vocabulary,
             space=_SPACES.get(model.settings.driver, "raw"),
-            body_digest=digest(request.dialect.encode(), body).hex(),
+            body_digest=body_digest,
             retry_count=identity.retry_count,
         )
         if model.token_in is not None:
             await model.token_in.prepare(call, session)
+        _check_group(session, identity)  # Another call may have come in between.
+        session.claimed_group = session.claimed_group or identity.group_id
         return Admitted(call, session, model, identity)
 
-    async def _session(self, identity: Identity, keys: list[bytes]) -> Session:
+    async def _session(self, identity: Identity, request: Request, body_digest: str) -> Session:
         if identity.trajectory_id is not None:
             return await self._sessions.get(identity.trajectory_id)
+        session = await self._anonymous(identity, request, body_digest)
+        self._retries.asked(identity.key, body_digest, session.trajectory_id)
+        return session
+
+    async def _anonymous(self, identity: Identity, request: Request, body_digest: str) -> Session:
+        """The session of a call that names no trajectory."""
+        if identity.retry_count > 0:
+            found = self._retries.find(identity.key, body_digest)
+            # The first call may still be on its way, so the pool need not have the trajectory yet.
+            if found is not None and (session := await self._sessions.get(found)) and _is_open(session, missing=True):
+                return session
         # Only a path that holds a reply of ours is in the index, so a shared opening leads nowhere.
-        found = self._prefixes.find(identity.key, keys[:-1])
-        if found is not None and await self._is_open(found):
-            return await self._sessions.get(found)
+        found = self._prefixes.find(identity.key, message_keys(request.messages[:-1]))
+        if found is not None and _is_open(session := await self._sessions.get(found), missing=False):
+            return session
         return self._sessions.fresh(new_id("trj"))
-
-    async def _is_open(self, trajectory_id: str) -> bool:
-        try:
-            return (await asyncio.to_thread(self._pool.get_trajectory, trajectory_id)).status == "open"
-        except NotFoundError:
-            return False
-
-    @staticmethod
-    def _group(session: Session, identity: Identity) -> str | None:
-        there = session.trajectory
-        if there is None or there.group_id is None:
-            return identity.group_id
-        if identity.group_id is not None and identity.group_id != there.group_id:
-            raise ConflictError(
-                f"trajectory {there.trajectory_id!r} is in group {there.group_id!r}, not {identity.group_id!r}",
-                path="group",
-                hint="Use the base URL that came with the trajectory",
-            )
-        return there.group_id
 
     async def _match(self, session: Session, request: Request, keys: list[bytes], tools_key: bytes) -> Match | None:
         """The step that is continued. Another worker may have served it: a reply not known here is looked up."""
@@ -116,3 +114,20 @@ class Admission:
         if replies and (found is None or replies[-1] >= found.depth) and await self._sessions.refresh(session):
             found = match(session.tips, messages, keys, tools_key)
         return found
+
+
+def _is_open(session: Session, *, missing: bool) -> bool:
+    """Whether a trajectory takes calls; `missing`: what holds of one that the pool does not have."""
+    return missing if session.trajectory is None else session.trajectory.status == "open"
+
+
+def _check_group(session: Session, identity: Identity) -> None:
+    """ConflictError where the trajectory is, or is about to be, in another group than the call says."""
+    there = session.trajectory
+    group = session.claimed_group if there is None else there.group_id
+    if identity.group_id is not None and group is not None and identity.group_id != group:
+        raise ConflictError(
+            f"trajectory {session.trajectory_id!r} is in group {group!r}, not {identity.group_id!r}",
+            path="group",
+            hint="Use the base URL that came with the trajectory",
+        )

@@ -20,6 +20,7 @@ from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
 from agentworld.gateway.http import ClientGoneError, Http
 from agentworld.gateway.identity import PrefixIndex
+from agentworld.gateway.retries import Retries
 from agentworld.records import Step
 
 log = structlog.get_logger("agentworld.gateway")
@@ -31,12 +32,19 @@ class Answer:
     """One call on its way. `committing`: from here on it ends by itself, whatever the client does."""
 
     def __init__(
-        self, admitted: Admitted, dialect: Dialect, recorder: Recorder, prefixes: PrefixIndex, http: Http
+        self,
+        admitted: Admitted,
+        dialect: Dialect,
+        recorder: Recorder,
+        prefixes: PrefixIndex,
+        retries: Retries,
+        http: Http,
     ) -> None:
         self._call, self._session, self._model, self._identity = admitted
         self._dialect = dialect
         self._recorder = recorder
         self._prefixes = prefixes
+        self._retries = retries
         self._http = http
         self._collector = Collector()
         self._created = int(time.time())
@@ -145,8 +153,10 @@ class Answer:
     async def _commit(self) -> tuple[Reply, list[Step]]:
         choices = self._collector.choices(self._call.request.sampling.n)
         self._model.observe(all(choice.ids is not None for choice in choices))
+        exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True
-        steps = await self._recorder.commit(self._call, self._session, self._collector, choices)
+        steps = await self._recorder.store(exchange, self._call, self._session)
+        self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
         for choice in choices:
             path = match_key(self._call.keys[-1], choice.message)
             self._prefixes.add(self._identity.key, path, self._call.trajectory_id)

@@ -24,6 +24,7 @@ from agentworld.gateway.answer import Answer
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import PrefixIndex, read_identity
 from agentworld.gateway.models import Models
+from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.state import SharedState
 from agentworld.pool.protocol import Pool
@@ -44,8 +45,15 @@ class Gateway:
         self.prefixes = PrefixIndex()
         self.state = SharedState(pool, pause_wait)
         self.recorder = Recorder(pool)
-        self.admission = Admission(pool, self.models, self.sessions, self.prefixes, self.state)
+        self.retries = Retries()
+        self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state)
         self.in_flight = 0
+        if settings.workers > 1 and settings.models:
+            log.warning(
+                "anonymous_conversations_split",
+                workers=settings.workers,
+                hint="Name the trajectory in path, header or key, as each worker knows the anonymous ones it served",
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -131,7 +139,7 @@ class Gateway:
             "tokens": admitted.call.source,
             "stream": request.stream,
         }
-        await Answer(admitted, dialect, self.recorder, self.prefixes, http).send()
+        await Answer(admitted, dialect, self.recorder, self.prefixes, self.retries, http).send()
 
     async def _readyz(self, http: Http) -> None:
         """Ready when the pool answers and every engine does; the body says what is not."""

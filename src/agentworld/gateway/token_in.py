@@ -30,6 +30,9 @@ from agentworld.records import Message, digest, new_id
 INLINE_CHARACTERS = 8_000
 """Longer prompts are rendered in a thread, as that takes milliseconds."""
 
+THINK_END = "</think>"
+RENDERING_FAULTS = (ValueError, TypeError, KeyError, AssertionError, RecursionError)
+
 
 class Rendering(msgspec.Struct, frozen=True):
     """A renderer with its settings. `digest` changes with whatever could change a prompt."""
@@ -115,7 +118,7 @@ class TokenIn:
         messages = [render_message(message, escaper) for message in request.messages]
         try:
             return list(rendering.renderer.render_ids(messages, tools=tools, add_generation_prompt=True))
-        except (ValueError, TypeError, KeyError, AssertionError) as error:
+        except RENDERING_FAULTS as error:
             raise InvalidRequestError(
                 f"the conversation cannot be rendered for {self._settings.name}: {error}", path="messages"
             ) from error
@@ -143,15 +146,31 @@ class TokenIn:
         if closed and completion[-1] not in rendering.stop_ids:
             # The reply went on after its close. Another close keeps the bridge from cutting it back to the first.
             completion = [*completion, rendering.stop_ids[0]]
-        try:
-            joined = rendering.renderer.bridge_to_next_turn(
-                prompt, completion, [render_message(message, escaper) for message in new], tools=tools
-            )
-        except (ValueError, TypeError, KeyError, AssertionError):
-            return None
-        ids = None if joined is None else list(joined.token_ids)
+        added = [render_message(message, escaper) for message in new]
+        ids = _join(rendering, prompt, completion, added, tools)
+        if ids is None and closed:
+            ids = self._join_unfinished_thought(rendering, prompt, completion, added, tools)
         # Trust, but compare: the whole promise of token-in hangs on it.
         return ids if ids is not None and ids[: len(before)] == before else None
+
+    def _join_unfinished_thought(
+        self, rendering: Rendering, prompt: list[int], completion: list[int], added: list[dict[str, Any]], tools: Any
+    ) -> list[int] | None:
+        """The bridge over a reply that closed its turn inside a thought, which renderers refuse.
+
+        What comes after a closed turn does not depend on what is in it. So the new messages are taken from the bridge
+        over the same reply with its thought closed, and put after the reply as it is.
+        """
+        close = self.tokenizer.convert_tokens_to_ids(THINK_END)
+        if not isinstance(close, int):
+            return None
+        end = next(at for at, token in enumerate(completion) if token in rendering.stop_ids)
+        stand_in = [*completion[:end], close, completion[end]]
+        ids = _join(rendering, prompt, stand_in, added, tools)
+        length = len(prompt) + len(stand_in)
+        if ids is None or ids[:length] != [*prompt, *stand_in]:
+            return None
+        return [*prompt, *completion, *ids[length:]]
 
     async def read(self, deltas: AsyncIterator[Delta], call: Call) -> AsyncIterator[Delta]:
         """The engine's deltas with text, reasoning and tool calls read from their ids."""
@@ -206,6 +225,17 @@ class TokenIn:
                 }
             )
         return out
+
+
+def _join(
+    rendering: Rendering, prompt: list[int], completion: list[int], added: list[dict[str, Any]], tools: Any
+) -> list[int] | None:
+    """The renderer's own bridge; None where it makes none."""
+    try:
+        joined = rendering.renderer.bridge_to_next_turn(prompt, completion, added, tools=tools)
+    except RENDERING_FAULTS:
+        return None
+    return None if joined is None else list(joined.token_ids)
 
 
 def open_token_in(settings: ModelSettings) -> TokenIn:

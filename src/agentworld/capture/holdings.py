@@ -1,0 +1,80 @@
+"""What a session keeps in memory, in bytes: tips share messages and ids, so each object counts once."""
+
+from __future__ import annotations
+
+import sys
+
+from agentworld.forest import Tip, TokenArray
+from agentworld.records import Message, TextPart
+
+_PER_TIP = 512
+_PER_MESSAGE = 256
+"""The message's own objects, its match key and what counts them here."""
+_PER_POINTER = 16
+"""Each tip lists its messages and their keys."""
+
+
+class Holdings:
+    """Counts what tips hold. `bytes` is about what would be freed if all were let go."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._counts: dict[int, int] = {}
+
+    def take(self, tip: Tip) -> None:
+        """Count a tip in."""
+        self.bytes += _PER_TIP + _PER_POINTER * len(tip.messages)
+        for message in tip.messages:
+            self._hold(message, message_bytes(message))
+        self.take_ids(tip.ids)
+
+    def drop(self, tip: Tip) -> None:
+        """Count a tip out that was counted in."""
+        self.bytes -= _PER_TIP + _PER_POINTER * len(tip.messages)
+        for message in tip.messages:
+            self._release(message, message_bytes(message))
+        self.drop_ids(tip.ids)
+
+    def take_ids(self, ids: TokenArray | None) -> None:
+        """Count an array in; a view counts as the array that it looks into."""
+        if ids is not None:
+            whole = owner(ids)
+            self._hold(whole, whole.nbytes)
+
+    def drop_ids(self, ids: TokenArray | None) -> None:
+        """Count an array out."""
+        if ids is not None:
+            whole = owner(ids)
+            self._release(whole, whole.nbytes)
+
+    def _hold(self, item: object, size: int) -> None:
+        count = self._counts.get(id(item), 0)
+        self._counts[id(item)] = count + 1
+        if not count:
+            self.bytes += size
+
+    def _release(self, item: object, size: int) -> None:
+        count = self._counts[id(item)] - 1
+        if count:
+            self._counts[id(item)] = count
+        else:
+            del self._counts[id(item)]
+            self.bytes -= size
+
+
+def owner(ids: TokenArray) -> TokenArray:
+    """The array that owns the memory of `ids`."""
+    whole: TokenArray = ids if ids.base is None else ids.base
+    return whole
+
+
+def message_bytes(message: Message) -> int:
+    """About how many bytes a message takes."""
+    texts = [message.reasoning, message.tool_call_id, message.name]
+    if isinstance(message.content, tuple):
+        texts += [part.text for part in message.content if isinstance(part, TextPart)]
+    else:
+        texts.append(message.content)
+    for call in message.tool_calls:
+        texts += [call.id, call.function.name, call.function.arguments]
+    return _PER_MESSAGE + sum(sys.getsizeof(text) for text in texts if text is not None)
