@@ -66,6 +66,10 @@ def test_a_run_prints_its_numbers_and_writes_its_report(url, engine, config, tmp
     code, output, errors = run(url, "-m", "agentworld", "run", str(config), "--name", "cli-1")
     assert code == 0
     assert "2 rollouts, 2 of them complete already" in errors
+    assert output.splitlines()[-1] == "cli-1: 2 complete already"
+    config.write_text(CONFIG.replace("rollouts = 2", "rollouts = 3"))
+    _, output, _ = run(url, "-m", "agentworld", "run", str(config), "--name", "cli-1")
+    assert re.fullmatch(r"cli-1: 1 rollout in [\d.]+ s, 2 complete already", output.splitlines()[-1])
 
 
 def test_a_report_that_cannot_be_written_is_known_before_the_run(url, config, engine, tmp_path):
@@ -75,6 +79,13 @@ def test_a_report_that_cannot_be_written_is_known_before_the_run(url, config, en
     )
     assert (code, len(engine.requests) - asked) == (1, 0)
     assert "there is no folder" in errors
+
+
+def test_a_folder_is_no_report(url, config, engine, tmp_path):
+    asked = len(engine.requests)
+    code, _, errors = run(url, "-m", "agentworld", "run", str(config), "--report", str(tmp_path))
+    assert (code, len(engine.requests) - asked) == (1, 0)
+    assert f"{tmp_path} is a folder. Give --report the name of a file" in errors
 
 
 def test_failed_rollouts_are_one_line_and_the_exit_code(url, engine, config):

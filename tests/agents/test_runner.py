@@ -161,6 +161,25 @@ async def test_used_up_turns_are_truncated_and_judged(run, factory, engine):
     assert (stored.status, stored.readiness) == ("truncated", "ready")
 
 
+@pytest.mark.parametrize(
+    "agent",
+    [
+        LoopAgent(),
+        CommandAgent(command=OPENAI, name="last"),
+        CommandAgent(command=OPENAI, name="stdout", answer="stdout"),
+        CommandAgent(command=(*OPENAI, "--lines"), lines=True, name="lines"),
+    ],
+    ids=lambda agent: agent.name,
+)
+async def test_a_reply_that_was_cut_off_is_truncated_with_every_agent(run, factory, engine, agent):
+    engine.script = "one two three four five six"
+    report = await run(agent, 1, sampling=Sampling(max_tokens=3))
+    (result,) = report.rollouts
+    assert (result.status, result.stopped, result.steps) == ("truncated", "length", 1), result.error
+    assert result.reward == 0.0
+    assert factory.get_trajectory(result.trajectory_id).status == "truncated"
+
+
 async def test_time_runs_out_after_a_reply(run, engine):
     def slow_at_the_end(request):
         answered = any(message["role"] == "tool" for message in request.messages)

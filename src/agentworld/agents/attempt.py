@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentworld.agents.command import play_command, play_line, task_for
-from agentworld.agents.definition import LoopAgent
+from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.environment_server import EnvironmentServer
 from agentworld.agents.lines import LineProcess
 from agentworld.agents.loop import play_loop
@@ -79,8 +79,8 @@ class Stage:
         environment = rollout.task_set.environment(rollout.task)
         try:
             await self._drive(rollout, started, environment, play)
-            if play.answer is None:
-                play.answer = await self._last_reply(started.trajectory_id)
+            if play.answer is None or isinstance(rollout.agent, CommandAgent):
+                await self._look_at_last_reply(started.trajectory_id, play)
             # A checker may run tests for minutes; the other rollouts go on.
             score = await asyncio.to_thread(rollout.task_set.check, rollout.task, play.answer)
         finally:
@@ -135,11 +135,18 @@ class Stage:
                 else "no call came through the gateway: the agent does not use OPENAI_BASE_URL or ANTHROPIC_BASE_URL"
             )
 
-    async def _last_reply(self, trajectory_id: str) -> str | None:
-        """The text of the newest reply that the pool holds."""
+    async def _look_at_last_reply(self, trajectory_id: str, play: Play) -> None:
+        """Take from the newest reply that the pool holds what the agent did not tell: its text, and whether it was cut
+        off, which is the last word on a command as it is in our loop.
+        """
         page = await self.client.list_steps(trajectory_id=trajectory_id, order="newest", limit=1, include=("messages",))
-        message = page.items[0].response_message if page.items else None
-        return message.text if message is not None else None
+        if not page.items:
+            return
+        last = page.items[0]
+        if play.answer is None and last.response_message is not None:
+            play.answer = last.response_message.text
+        if play.stopped is None and last.finish_reason == "length":
+            play.stopped = "length"
 
     def _new(self, rollout: Rollout) -> NewTrajectory:
         return NewTrajectory(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -43,8 +44,8 @@ def run(
 
     from agentworld.agents.run_config import read_run
 
-    if report is not None and not report.parent.is_dir():
-        raise ConfigError(f"there is no folder {report.parent}", hint="Make it, or give another --report")
+    if report is not None:
+        check_writable(report)
     settings = read_run(config)
     # Checkers, environments and task sets of the user are modules beside the configuration.
     sys.path.insert(0, str(config.parent.resolve()))
@@ -56,10 +57,20 @@ def run(
         again = f"; `agentworld run {config} --name {settings.name}` goes on" if settings.name else ""
         typer.echo(f"agentworld: stopped{again}", err=True)
         return 130
+    show(done)
     if report is not None:
         report.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
-    show(done)
     return 1 if done.failed else 0
+
+
+def check_writable(report: Path) -> None:
+    """ConfigError where the report could not be written, which would be known only after the run."""
+    if not report.parent.is_dir():
+        raise ConfigError(f"there is no folder {report.parent}", hint="Make it, or give another --report")
+    if report.is_dir():
+        raise ConfigError(f"{report} is a folder", hint="Give --report the name of a file in it")
+    if not os.access(report if report.exists() else report.parent, os.W_OK):
+        raise ConfigError(f"{report} cannot be written", hint="Change its mode or owner, or give another --report")
 
 
 async def _run(settings: RunConfig, folder: Path, quiet: bool, api_key: str | None) -> RunReport:
@@ -83,10 +94,20 @@ def show(report: RunReport) -> None:
     """The numbers of each task set and agent, and what went wrong most."""
     columns = ("task set", "agent", "tasks", "rollouts", "failed", "truncated", "reward", "±", "steps", "tokens")
     output.table(columns, [_row(summary) for summary in report.summaries], right=columns[2:])
-    typer.echo(f"{report.name}: {len(report.rollouts)} rollouts in {report.seconds:.1f} s")
+    typer.echo(f"{report.name}: {_amount(report)}")
     error = report.common_error()
     if error is not None:
         typer.echo(f"agentworld: {report.failed} rollouts failed, most often: {output.plain(error)}", err=True)
+
+
+def _amount(report: RunReport) -> str:
+    """How many rollouts, and how many of them an earlier start of this run had done."""
+    all_of_them, earlier = len(report.rollouts), sum(result.skipped for result in report.rollouts)
+    if earlier == all_of_them:
+        return f"{all_of_them} complete already"
+    new = all_of_them - earlier
+    again = f", {earlier} complete already" if earlier else ""
+    return f"{new} rollout{'' if new == 1 else 's'} in {report.seconds:.1f} s{again}"
 
 
 def _row(summary: Summary) -> tuple[object, ...]:
