@@ -127,6 +127,16 @@ def test_what_is_wrong_is_one_line(url, address, command, says):
     assert errors.count("\n") == 1
 
 
+def test_a_file_that_cannot_be_run_says_what_a_script_needs(url, tmp_path):
+    script = tmp_path / "agent"
+    script.write_text("no program")
+    script.chmod(0o755)
+    code, _, errors = run(url, "--", str(script))
+    assert code == 1
+    assert "cannot run" in errors
+    assert "A script needs #!" in errors
+
+
 def test_at_a_terminal_ctrl_c_reaches_the_command_once(url, factory):
     script = (
         "import signal, sys, time\n"

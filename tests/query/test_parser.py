@@ -165,3 +165,13 @@ def test_any_text_parses_or_is_a_query_error(source):
     # Whatever else is raised fails the test.
     with contextlib.suppress(QueryError):
         assert shape(parse(source, "steps"))
+
+
+@pytest.mark.parametrize(
+    ("source", "subject", "other"),
+    [("finish_reason == 'length'", "trajectories", "steps"), ("step_count > 1", "steps", "trajectories")],
+)
+def test_a_field_of_the_other_kind_is_said_to_be_one(source, subject, other):
+    with pytest.raises(QueryError) as caught:
+        parse(source, subject)
+    assert caught.value.hint == f"It is a field of {other}: list those with it"

@@ -135,7 +135,9 @@ def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None
     try:
         child = subprocess.Popen(command, env=env, process_group=None if at_terminal else 0)
     except OSError as error:
-        raise ConfigError(f"cannot run {command[0]!r}: {error.strerror}") from None
+        raise ConfigError(
+            f"cannot run {command[0]!r}: {error.strerror}", hint="A script needs #! and its program in the first line"
+        ) from None
     with forwarding(child, at_terminal) as heard:
         try:
             code = child.wait(timeout)

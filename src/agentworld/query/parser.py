@@ -154,8 +154,12 @@ class _Parser:
             raise self._unexpected(token, "a field")
         found = find_field(token.text, self._subject)
         if found is None:
+            other: Subject = "steps" if self._subject == "trajectories" else "trajectories"
             near = nearest_field(token.text, self._subject)
-            hint = f"Did you mean {near}?" if near else "The field table is in the documentation of where"
+            if find_field(token.text, other) is not None:
+                hint = f"It is a field of {other}: list those with it"
+            else:
+                hint = f"Did you mean {near}?" if near else "The field table is in the documentation of where"
             raise fault(f"{self._subject} have no field {token.text!r},", token.position, hint)
         return FieldRef(*found)
 
