@@ -68,7 +68,7 @@ class UnauthorizedError(AgentWorldError):
 
 
 class ForbiddenError(AgentWorldError):
-    """The key does not allow this."""
+    """This caller may not do this: the server does not answer to this host, or not to pages of this site."""
 
     code = "forbidden"
     status = 403

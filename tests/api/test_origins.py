@@ -88,6 +88,7 @@ def test_an_origin_that_is_no_page_of_this_machine_is_refused(origin):
 def test_two_hosts_are_refused_and_none_is_not():
     assert fault(ServeSettings(), ("host", "localhost"), ("host", "localhost")).status == 400
     assert fault(ServeSettings()) is None
+    assert fault(ServeSettings(), ("host", "")) is None
 
 
 def test_the_address_outside_is_the_servers_own():

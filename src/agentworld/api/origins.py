@@ -29,7 +29,8 @@ class OriginGuard:
 
     def fault(self, scope: Scope) -> AgentWorldError | None:
         """What is wrong with the request's Host or Origin; None where it may pass."""
-        hosts = _headers(scope, b"host")
+        # Servers below may add an empty one where a program sends none.
+        hosts = [each for each in _headers(scope, b"host") if each]
         names = [host_name(each) for each in hosts]
         if len(names) > 1 or None in names:
             return InvalidRequestError("The Host header is no host with a port from 0 to 65535", path="Host")
