@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 
 from agentworld.errors import InvalidRequestError, QueryError
+from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.protocol import AppendResult, Pool
 from agentworld.records import Exchange, Step
 
 MAX_PAGE = 1000
+_CURSOR = re.compile(r"([on])([0-9a-f]{1,16})")
 
 
 class Store(Pool, abc.ABC):
@@ -45,6 +48,12 @@ def check_limit(limit: int) -> int:
     return limit
 
 
+def check_after(after: int) -> int:
+    """The sequence number that a reader goes on after, from 0."""
+    check_integer(after, "after", highest=MAX_INTEGER)
+    return after
+
+
 def cursor_for(ordinal: int, order: str) -> str:
     """A cursor that goes on after `ordinal`."""
     return f"{order[0]}{ordinal:x}"
@@ -56,11 +65,10 @@ def read_cursor(cursor: str | None, order: str) -> int | None:
         raise QueryError(f"order is oldest or newest, not {order!r}", path="order")
     if cursor is None:
         return None
-    try:
-        if cursor[:1] != order[0]:
-            raise ValueError
-        return int(cursor[1:], 16)
-    except ValueError:
+    found = _CURSOR.fullmatch(cursor)
+    ordinal = int(found[2], 16) if found is not None else 0
+    if found is None or found[1] != order[0] or ordinal > MAX_INTEGER:
         raise QueryError(
             f"{cursor[:40]!r} is no cursor of this listing", path="cursor", hint="Send next_cursor as it was returned"
-        ) from None
+        )
+    return ordinal

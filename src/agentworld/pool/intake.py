@@ -6,9 +6,8 @@ into a rejection of this one step); a record that contradicts itself is stored, 
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Iterator, Sequence
+import reprlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +16,18 @@ import numpy.typing as npt
 
 from agentworld.errors import InvalidRequestError
 from agentworld.forest import TokenArray, token_array
+from agentworld.pool.bounds import check_step, encode, is_finite, storable
 from agentworld.records import Exchange, Step, check_id
 
 INCLUDABLE = ("tokens", "messages", "logprobs")
 ABORTED = frozenset({"abort", "aborted"})
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Step)
+# Prints anything, cut in depth and length: what is too deep for JSON is too deep for repr too.
+_printer = reprlib.Repr()
+_printer.maxlevel = 20
+_printer.maxdict = _printer.maxlist = _printer.maxtuple = 1000
+_printer.maxstring = _printer.maxother = 10_000
 
 # Set by the store, so no part of what the caller says.
 _ASSIGNED = {"step_index": None, "readiness": "open", "late": False, "is_last": False}
@@ -51,6 +56,12 @@ class Prepared(NamedTuple):
 
 def prepare(step: Step) -> Prepared:
     """Check one step; InvalidRequestError names the field that cannot be stored."""
+    with storable():
+        return _prepared(step)
+
+
+def _prepared(step: Step) -> Prepared:
+    check_step(step)
     check_id(step.step_id, "step_id")
     check_id(step.trajectory_id, "trajectory_id")
     for name in ("group_id", "exchange_id", "parent_step_id", "supersedes"):
@@ -69,8 +80,7 @@ def prepare(step: Step) -> Prepared:
     if mask is not None and response is not None and len(mask) == len(response) and mask.all():
         mask = None
     rest = encode(msgspec.structs.replace(step, **_ASSIGNED, **_ARRAYS, **_MESSAGES))
-    with storable():
-        _decoder.decode(rest)  # Structs that Python code built are not checked by themselves.
+    _decoder.decode(rest)  # Structs that Python code built are not checked by themselves.
     counts = (step.usage.prompt_tokens, step.usage.completion_tokens) if step.usage else (None, None)
     return Prepared(
         step,
@@ -84,29 +94,6 @@ def prepare(step: Step) -> Prepared:
         len(prompt) if prompt is not None else _first(step.prompt_length, counts[0]),
         len(response) if response is not None else _first(step.response_length, counts[1]),
     )
-
-
-def encode(value: object) -> bytes:
-    """Canonical JSON; InvalidRequestError where a text is not Unicode (a lone surrogate) or a value is no JSON."""
-    with storable():
-        return _encoder.encode(value)
-
-
-@contextlib.contextmanager
-def storable() -> Iterator[None]:
-    """What JSON cannot hold, or what has the wrong type, as an InvalidRequestError."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(
-            f"text with a lone surrogate (U+{ord(error.object[error.start]):04X}) cannot be stored",
-            hint="Decode the text as UTF-8 and replace what is broken before sending it",
-        ) from None
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at ")
-        raise InvalidRequestError(message, path=where.strip("`$.") or None) from None
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidRequestError(f"the record is no JSON: {error}") from None
 
 
 def choices_of(exchange: Exchange) -> list[Step]:
@@ -171,7 +158,7 @@ def escaped_record(step: Step, limit: int = 65_536) -> str:
     try:
         text = _encoder.encode(step).decode()
     except Exception:  # The record is broken in a way that JSON cannot hold, so its printed form is all there is.
-        text = repr(step).encode("utf-8", "backslashreplace").decode()
+        text = _printer.repr(msgspec.structs.asdict(step)).encode("utf-8", "backslashreplace").decode()
     return text[:limit]
 
 
@@ -204,7 +191,7 @@ def _logprobs(logprobs: list[float | None] | None) -> npt.NDArray[np.float32] | 
         return None
     try:
         array = np.asarray(logprobs, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidRequestError(
             "response_logprobs must hold numbers and null only", path="response_logprobs"
         ) from None
@@ -221,7 +208,7 @@ def _rewards(step: Step) -> dict[str, float]:
     if step.reward is not None and rewards.setdefault("reward", step.reward) != step.reward:
         raise InvalidRequestError("reward and rewards.reward differ", path="reward", hint="Send one of them")
     for name, value in rewards.items():
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not is_finite(value):
             raise InvalidRequestError(f"reward {name!r} must be a finite number", path=f"rewards.{name}")
     return {name: float(value) for name, value in rewards.items()}
 

@@ -7,10 +7,10 @@ excluded itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.pool.bounds import check_policy_record, check_reward_record
 from agentworld.records import (
     BatchItem,
     BatchSpec,
@@ -67,8 +67,9 @@ def staleness(policy: Policy | None, current: Policy | None) -> int | None:
 
 def check_policy(policy: Policy, known_version: int | None) -> None:
     """ConflictError where `policy` would go back within its run (`known_version`: the run's latest)."""
-    if not policy.model or not policy.run or policy.version < 0:
-        raise InvalidRequestError("a policy has a model, a run and a version of 0 or more", path="policy")
+    check_policy_record(policy)
+    if not policy.model or not policy.run:
+        raise InvalidRequestError("a policy has a model and a run", path="policy")
     if known_version is not None and policy.version < known_version:
         raise ConflictError(
             f"run {policy.run!r} of {policy.model!r} is at version {known_version}, {policy.version} is older",
@@ -78,13 +79,12 @@ def check_policy(policy: Policy, known_version: int | None) -> None:
 
 
 def check_reward(reward: Reward, path: str) -> None:
-    """InvalidRequestError where the reward is on nothing or is no finite number."""
+    """InvalidRequestError where the reward is on nothing, is no finite number or cannot be stored."""
     if reward.trajectory_id is None and reward.step_id is None:
         raise InvalidRequestError("a reward is on a trajectory or on a step", path=path, hint="Set one of the two ids")
     if not reward.name or not reward.source:
         raise InvalidRequestError("a reward has a name and a source", path=f"{path}.name")
-    if not isinstance(reward.value, (int, float)) or not math.isfinite(reward.value):
-        raise InvalidRequestError("a reward must be a finite number", path=f"{path}.value", hint="Leave it out instead")
+    check_reward_record(reward, path)
 
 
 def check_same_creation(new: NewTrajectory, there: Trajectory) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabulary_root
 from agentworld.pool import rules
-from agentworld.pool.intake import Prepared, choices_of, encode, escaped_record, prepare, storable
+from agentworld.pool.bounds import check_exchange, encode, storable
+from agentworld.pool.intake import Prepared, choices_of, escaped_record, prepare
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.protocol import AppendResult, DeadLetter
 from agentworld.records import Exchange, NewTrajectory, Step, check_id, digest
@@ -24,7 +25,7 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
     check_id(exchange.exchange_id, "exchange_id")
     check_id(exchange.trajectory_id, "trajectory_id")
     kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[])
-    content = digest(encode(kept))
+    content = digest(check_exchange(kept))
     there = state.exchanges.get(exchange.exchange_id)
     if there is not None and there[0] != content:
         raise ConflictError(f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id")

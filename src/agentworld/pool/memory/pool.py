@@ -13,8 +13,9 @@ import msgspec
 from agentworld.errors import AgentWorldError, NotFoundError, PoolError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import rules
-from agentworld.pool.base import Store, check_limit, cursor_for, read_cursor
-from agentworld.pool.intake import INCLUDABLE, check_include, encode
+from agentworld.pool.base import Store, check_after, check_limit, cursor_for, read_cursor
+from agentworld.pool.bounds import check_new_trajectory
+from agentworld.pool.intake import INCLUDABLE, check_include
 from agentworld.pool.lease_rules import requirements, wanted_readiness
 from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.leases import Leases
@@ -57,7 +58,7 @@ class MemoryPool(Store):
         trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
-        encode(new)
+        check_new_trajectory(new)
         with self._open():
             there = self._state.trajectories.get(trajectory_id)
             if there is None:
@@ -176,7 +177,7 @@ class MemoryPool(Store):
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """See Pool."""
         with self._open():
-            return self._state.dead[after : after + check_limit(limit)]
+            return self._state.dead[check_after(after) :][: check_limit(limit)]
 
     # --- signals ----------------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
@@ -197,7 +198,7 @@ class MemoryPool(Store):
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""
         with self._open():
-            return self._state.events[max(after, 0) : max(after, 0) + check_limit(limit)]
+            return self._state.events[check_after(after) :][: check_limit(limit)]
 
     # --- shared server state ----------------------------------------------------------------------------------
     def set_policy(self, policy: Policy) -> Policy:

@@ -14,7 +14,8 @@ from sqlalchemy import func, insert, select, update
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import rules, schema
-from agentworld.pool.intake import ABORTED, Prepared, choices_of, encode, escaped_record, prepare, storable
+from agentworld.pool.bounds import check_exchange, encode, storable
+from agentworld.pool.intake import ABORTED, Prepared, choices_of, escaped_record, prepare
 from agentworld.pool.protocol import AppendResult
 from agentworld.pool.sqlite import trajectories
 from agentworld.pool.sqlite.forests import ForestWriter
@@ -84,7 +85,7 @@ class PreparedExchange:
         self.exchange = exchange
         kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[])
         self.kept = kept
-        self.content = digest(encode(kept))
+        self.content = digest(check_exchange(kept))
         self.steps = prepare_all(choices_of(exchange))
         aborted = any(choice.finish_reason in ABORTED for choice in exchange.choices)
         self.status = "error" if exchange.error is not None else "aborted" if aborted else "ok"

@@ -14,8 +14,9 @@ from sqlalchemy import func, select
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import schema
-from agentworld.pool.base import Store, check_limit
-from agentworld.pool.intake import check_include, encode
+from agentworld.pool.base import Store, check_after, check_limit
+from agentworld.pool.bounds import check_new_trajectory
+from agentworld.pool.intake import check_include
 from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, PoolStats
 from agentworld.pool.sqlite import signals, trajectories
 from agentworld.pool.sqlite.append import Appender, PreparedExchange, prepare_all
@@ -78,7 +79,7 @@ class SqlitePool(Store):
         trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
-        encode(new)
+        check_new_trajectory(new)
         return self._writer.submit(lambda txn: trajectories.create(txn, trajectory_id, new)).result()
 
     def complete_trajectory(
@@ -164,7 +165,7 @@ class SqlitePool(Store):
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """See Pool."""
         with self._database.reading() as connection:
-            found = connection.execute(_DEAD, {"after": after, "limit": check_limit(limit)}).fetchall()
+            found = connection.execute(_DEAD, {"after": check_after(after), "limit": check_limit(limit)}).fetchall()
         return [DeadLetter(*row) for row in found]
 
     # --- signals ----------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ class SqlitePool(Store):
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""
         with self._database.reading() as connection:
-            found = connection.execute(_EVENTS, {"after": after, "limit": check_limit(limit)}).fetchall()
+            found = connection.execute(_EVENTS, {"after": check_after(after), "limit": check_limit(limit)}).fetchall()
         return [
             Event(
                 sequence=row["pk"],

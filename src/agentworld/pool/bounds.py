@@ -1,0 +1,157 @@
+"""What records may hold beside what their types say: numbers in range, JSON that is not too deep, text that is Unicode.
+
+Storage has 64-bit integers, sums of token counts must fit in one, and what is stored must be readable again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from agentworld.errors import InvalidRequestError
+from agentworld.records import (
+    Exchange,
+    NewTrajectory,
+    Policy,
+    Reward,
+    Sampling,
+    Step,
+    Usage,
+    VersionSpan,
+    check_depth,
+)
+
+MAX_COUNT = 2**31 - 1
+MAX_INTEGER = 2**63 - 1
+_encoder = msgspec.json.Encoder()
+_new_trajectory = msgspec.json.Decoder(NewTrajectory)
+_reward = msgspec.json.Decoder(Reward)
+_exchange = msgspec.json.Decoder(Exchange)
+_policy = msgspec.json.Decoder(Policy)
+_SAMPLING_NUMBERS = ("top_k", "max_tokens", "min_tokens", "seed", "n")
+
+
+def encode(value: object) -> bytes:
+    """Canonical JSON; InvalidRequestError where a text is not Unicode (a lone surrogate) or a value is no JSON."""
+    with storable():
+        return _encoder.encode(value)
+
+
+@contextlib.contextmanager
+def storable(path: str = "") -> Iterator[None]:
+    """What JSON cannot hold, or has the wrong type, as an InvalidRequestError; `path`: of the record, with a dot."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"text with a lone surrogate (U+{ord(error.object[error.start]):04X}) cannot be stored",
+            path=path.rstrip(".") or None,
+            hint="Decode the text as UTF-8 and replace what is broken before sending it",
+        ) from None
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        raise InvalidRequestError(message, path=(path + where.strip("`$.")).rstrip(".") or None) from None
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidRequestError(f"the record is no JSON: {error}", path=path.rstrip(".") or None) from None
+
+
+def check_integer(value: int | None, path: str, lowest: int = 0, highest: int = MAX_COUNT) -> None:
+    """InvalidRequestError where the number is out of range; what is no number is left to the check of types."""
+    if isinstance(value, int) and not lowest <= value <= highest:
+        shown = str(value) if abs(value) < 10**30 else "a longer one"  # Python refuses to print very long numbers.
+        raise InvalidRequestError(f"{path} must be from {lowest} to {highest}, not {shown}", path=path)
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value is a number that a double can hold."""
+    try:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_seconds(value: float | None, path: str) -> None:
+    """InvalidRequestError where a time or duration is not finite."""
+    if isinstance(value, (int, float)) and not is_finite(value):
+        raise InvalidRequestError(f"{path} must be a finite number", path=path)
+
+
+def check_policy_record(policy: Policy) -> None:
+    """Version and types of a policy that is published."""
+    check_policy_version(policy, "version")
+    with storable():
+        _policy.decode(_encoder.encode(policy))
+
+
+def check_policy_version(policy: Policy | None, path: str = "policy.version") -> None:
+    """Versions count from 0."""
+    if isinstance(policy, Policy):
+        check_integer(policy.version, path, highest=MAX_INTEGER)
+
+
+def check_step(step: Step) -> None:
+    """Numbers and depths of a step."""
+    for name in ("choice_index", "prompt_length", "response_length"):
+        check_integer(getattr(step, name), name)
+    if isinstance(step.usage, Usage):
+        check_integer(step.usage.prompt_tokens, "usage.prompt_tokens")
+        check_integer(step.usage.completion_tokens, "usage.completion_tokens")
+    check_policy_version(step.policy)
+    for number, span in enumerate(step.version_spans):
+        if isinstance(span, VersionSpan):
+            check_integer(span.start, f"version_spans[{number}].start")
+            check_integer(span.version, f"version_spans[{number}].version", highest=MAX_INTEGER)
+    for name in ("created_at", "latency_ms"):
+        check_seconds(getattr(step, name), name)
+    for name in ("labels", "metadata", "tools"):
+        check_depth(getattr(step, name), name)
+    _check_sampling(step.sampling)
+
+
+def check_exchange(kept: Exchange) -> bytes:
+    """Numbers, depths and types of an exchange without its messages, tools and choices; returns its canonical JSON."""
+    check_integer(kept.retry_count, "retry_count")
+    check_policy_version(kept.policy)
+    for name in ("created_at", "latency_ms"):
+        check_seconds(getattr(kept, name), name)
+    check_depth(kept.error, "error")
+    _check_sampling(kept.sampling)
+    with storable():
+        text = _encoder.encode(kept)
+        _exchange.decode(text)
+        return text
+
+
+def check_new_trajectory(new: NewTrajectory) -> None:
+    """Numbers, depths and types of the settings of a trajectory."""
+    check_integer(new.group_size, "group_size", lowest=1)
+    check_integer(new.rollout_index, "rollout_index")
+    check_integer(new.attempt, "attempt")
+    check_depth(new.task, "task")
+    check_depth(new.metadata, "metadata")
+    with storable():
+        _new_trajectory.decode(_encoder.encode(new))
+
+
+def check_reward_record(reward: Reward, path: str) -> None:
+    """Value, time, depth and types of a reward."""
+    if not is_finite(reward.value):
+        raise InvalidRequestError("a reward must be a finite number", path=f"{path}.value", hint="Leave it out instead")
+    check_seconds(reward.created_at, f"{path}.created_at")
+    check_depth(reward.details, f"{path}.details")
+    with storable(f"{path}."):
+        _reward.decode(_encoder.encode(reward))
+
+
+def _check_sampling(sampling: Sampling | None) -> None:
+    if not isinstance(sampling, Sampling):
+        return
+    for name in _SAMPLING_NUMBERS:
+        check_integer(getattr(sampling, name), f"sampling.{name}", lowest=-MAX_INTEGER - 1, highest=MAX_INTEGER)
+    for number, token in enumerate(sampling.stop_token_ids):
+        check_integer(token, f"sampling.stop_token_ids[{number}]", highest=MAX_INTEGER)
+    check_depth(sampling.tool_choice, "sampling.tool_choice")
+    check_depth(sampling.response_format, "sampling.response_format")
