@@ -96,6 +96,10 @@ def test_every_driver_that_is_offered_can_be_opened():
         asyncio.run(open_engine(ModelSettings(name="m", upstream=ENGINE, driver=driver), 1.0).close())
 
 
+def test_agents_can_be_sent_elsewhere(settings):
+    assert settings("--gateway-url", "https://gateway.example/x").gateway_url == "https://gateway.example/x"
+
+
 def test_localhost_is_an_address(settings):
     assert settings("--host", "localhost").host == "127.0.0.1"
     assert settings("--host", "::1").host == "::1"
@@ -114,6 +118,9 @@ def test_localhost_is_an_address(settings):
         (["--host", "0.0.0.0"], "without keys"),
         (["--host", "192.0.2.1"], "without keys"),
         (["--host", "nonsense"], "not an IP address"),
+        (["--gateway-url", "gateway.example:443"], "no address that agents can call"),
+        (["--gateway-url", "https://[x"], "no address that agents can call"),
+        (["--gateway-url", "https://gateway.example:99999"], "no address that agents can call"),
         (["--port", "70000"], "65535"),
         (["--workers", "0"], "workers"),
         (["--pool", "memory://", "--workers", "2"], "do not share a pool in memory"),

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated, Any, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -85,6 +86,12 @@ def checked(settings: ServeSettings) -> ServeSettings:
         )
     if settings.pool.startswith("memory") and settings.workers > 1:
         raise ConfigError("workers do not share a pool in memory", path="workers", hint="Use one, or a sqlite:/// pool")
+    if settings.gateway_url is not None and not _is_origin(settings.gateway_url):
+        raise ConfigError(
+            f"{settings.gateway_url!r} is no address that agents can call",
+            path="gateway_url",
+            hint="Write it like https://gateway.example",
+        )
     for model in settings.models:
         if not model.upstream.startswith(("http://", "https://")):
             raise ConfigError(f"{model.upstream!r} is not the address of an engine", hint="Begin it with http://")
@@ -94,6 +101,14 @@ def checked(settings: ServeSettings) -> ServeSettings:
                 hint=f"Give a folder with tokenizer.json, that file, or one of {', '.join(TOKENIZERS)}",
             )
     return msgspec.structs.replace(settings, host=host)
+
+
+def _is_origin(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def reserve_port(host: str, port: int) -> int:
