@@ -26,12 +26,13 @@ def test_every_field_of_where_is_documented() -> None:
 
 
 def test_the_page_on_where_tells_its_limits() -> None:
-    from agentworld.pool.sqlite.reads import SCAN_ROWS
+    from agentworld.pool.sqlite.reads import SCAN_ROWS, WHERE_SECONDS
     from agentworld.query.lexer import MAX_LENGTH
     from agentworld.query.parser import MAX_DEPTH, MAX_NODES
 
     text = (REFERENCE / "where.md").read_text()
-    for said in (f"{MAX_LENGTH:,} characters", f"{MAX_NODES} conditions", f"{MAX_DEPTH} levels", f"{SCAN_ROWS:,} rows"):
+    grammar = (f"{MAX_LENGTH:,} characters", f"{MAX_NODES} conditions", f"{MAX_DEPTH} levels")
+    for said in (*grammar, f"{SCAN_ROWS:,} rows", f"{WHERE_SECONDS:g} s"):
         assert said in text
 
 

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from agentworld.errors import ConflictError, NotFoundError, PoolError, PoolFullError
+from agentworld.errors import ConflictError, NotFoundError, PoolError, PoolFullError, QueryError
 from agentworld.pool.sqlite import SqlitePool
-from agentworld.records import NewTrajectory
+from agentworld.records import BatchSpec, NewTrajectory
 
-from .samples import ids, step
+from .samples import finished, ids, step
 
 
 def limit_pages(pool, pages):
@@ -163,3 +163,52 @@ def test_a_missing_record_does_not_cost_the_connection(sqlite_pool):
     assert sqlite_pool.list_steps().items == []
     assert sqlite_pool._database._idle == idle
     assert not idle[0].in_transaction
+
+
+def test_a_search_that_takes_too_long_ends_and_costs_nothing_else(sqlite_pool, monkeypatch):
+    from agentworld.pool.sqlite import reads
+
+    for number in range(100):
+        finished(sqlite_pool, f"t{number}", reward=1.0, group_id=f"g{number}")
+    slow = " or ".join(f"metadata.k{number} == {number}" for number in range(100))
+    spec = BatchSpec(size=1, where=f"ready or {slow}", lease_seconds=10)
+    monkeypatch.setattr(reads, "WHERE_SECONDS", 0.0)
+    for call in (
+        lambda: sqlite_pool.list_steps(where=slow),
+        lambda: sqlite_pool.list_trajectories(where=slow),
+        lambda: sqlite_pool.lease(BatchSpec(size=100, where=slow), "c"),
+        lambda: sqlite_pool.lease(BatchSpec(method="grpo", groups=100, where=slow), "c"),
+    ):
+        with pytest.raises(QueryError, match="took longer") as caught:
+            call()
+        assert "Narrow" in caught.value.hint
+    # Without where nothing is cut, and connections go on being used.
+    assert len(sqlite_pool.list_steps(limit=1000).items) == 100
+    assert len(sqlite_pool._database._idle) == 1
+    monkeypatch.undo()
+    assert sqlite_pool.list_trajectories(where=slow).items == []
+    assert sqlite_pool.lease(spec, "c").items[0].key == "t0"
+
+
+def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_pool, clock, monkeypatch):
+    from agentworld.pool.sqlite import reads
+
+    for number in range(100):
+        finished(sqlite_pool, f"t{number}", reward=1.0)
+    slow = " or ".join(f"metadata.k{number} == {number}" for number in range(100))
+    # An expired lease makes the lease look in the write transaction at once.
+    sqlite_pool.lease(BatchSpec(size=1, lease_seconds=1), "c")
+    clock.now += 2
+    gate = threading.Event()
+    sqlite_pool._writer.submit(lambda txn: gate.wait(10))
+    monkeypatch.setattr(reads, "WHERE_SECONDS", 0.0)
+    good = [sqlite_pool.submit_steps([step("u", step_id="a")])]
+    leases = sqlite_pool._leases
+    spec = BatchSpec(size=100, where=slow).resolved()
+    bad = sqlite_pool._writer.submit(lambda txn: leases._take(txn, spec, ("tokens",), "c"))
+    good.append(sqlite_pool.submit_steps([step("u", step_id="b")]))
+    gate.set()
+    assert [future.result()[0].outcome for future in good] == ["stored", "stored"]
+    with pytest.raises(QueryError, match="took longer"):
+        bad.result()
+    assert sqlite_pool.stats().batches == {"leased": 1}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sqlite3
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from sqlalchemy import func, select
 
+from agentworld.errors import QueryError
 from agentworld.forest import BLOCK_SIZE, TokenArray
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
@@ -30,10 +33,34 @@ from agentworld.query import Subject, parse
 from agentworld.records import Message, Step
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at
+WHERE_SECONDS = 5.0  # that one search with `where` may take
+_STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
 _CHUNK = 500  # rows named in one query
 
 _b, _n, _tools = schema.token_blocks, schema.message_nodes, schema.tool_sets
 _message = msgspec.json.Decoder(Message)
+
+
+@contextlib.contextmanager
+def bounded_search(connection: sqlite3.Connection, where: str | None) -> Iterator[None]:
+    """QueryError where the statements inside take longer than WHERE_SECONDS; unbounded without `where`."""
+    if where is None:
+        yield
+        return
+    deadline = time.monotonic() + WHERE_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() >= deadline, _STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        raise QueryError(
+            f"the search with where took longer than {WHERE_SECONDS:g} s",
+            path="where",
+            hint="Narrow it: filter by trajectory, group or channel, use fewer conditions, or fields without a key",
+        ) from None
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def _chain_sql(table: Any, columns: Sequence[Any]) -> str:
@@ -116,9 +143,9 @@ def page_of_rows(
     stop = None
     if where is not None:
         above, below, stop = _scanned(connection, subject, order, above, below)
-    rows = connection.execute(
-        text, {**parameters, **given, "above": above, "below": below, "limit": limit + 1}
-    ).fetchall()
+    bound = {**parameters, **given, "above": above, "below": below, "limit": limit + 1}
+    with bounded_search(connection, where):
+        rows = connection.execute(text, bound).fetchall()
     if len(rows) > limit:
         return rows[:limit], cursor_for(rows[limit - 1]["pk"], order)
     return rows, None if stop is None else cursor_for(stop, order)

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, and_, exists, func, select, true
 from agentworld.pool import rules, schema
 from agentworld.pool.intake import INCLUDABLE
 from agentworld.pool.lease_rules import wanted_readiness
-from agentworld.pool.sqlite.reads import SCAN_ROWS, read_steps
+from agentworld.pool.sqlite.reads import SCAN_ROWS, bounded_search, read_steps
 from agentworld.pool.sqlite.rows import (
     PROMPT_MESSAGES,
     RESPONSE_IDS,
@@ -51,7 +51,8 @@ def available_units(
     text, parameters = _units_sql(unit, spec.order, spec.where, needs, wanted_readiness(spec))
     limit = SCAN_ROWS if spec.order == "random" else spec.count
     bound = {"for_consumer": consumer, "in_channel": spec.channel, "rollouts": spec.rollouts or 1, "limit": limit}
-    found = connection.execute(text, {**parameters, **bound}).fetchall()
+    with bounded_search(connection, spec.where):
+        found = connection.execute(text, {**parameters, **bound}).fetchall()
     pairs = {row["key"]: row["pk"] for row in found}
     keys = rules.unit_order(spec, list(pairs.items()))[: spec.count] if spec.order == "random" else list(pairs)
     if unit != "group":
@@ -59,8 +60,9 @@ def available_units(
     text, parameters = _members_sql(spec.where, needs, wanted_readiness(spec))
     members: dict[str, list[int]] = {key: [] for key in keys}
     bound = {"in_channel": spec.channel, "keys": msgspec.json.encode(keys).decode()}
-    for row in connection.execute(text, {**parameters, **bound}):
-        members[row["group_id"]].append(row["pk"])
+    with bounded_search(connection, spec.where):
+        for row in connection.execute(text, {**parameters, **bound}):
+            members[row["group_id"]].append(row["pk"])
     return [AvailableUnit(key, rows) for key, rows in members.items()]
 
 
