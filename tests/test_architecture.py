@@ -9,7 +9,7 @@ SOURCE = pathlib.Path(__file__).parent.parent / "src" / "agentworld"
 
 # Top to bottom. A module may import those in earlier lines, and itself.
 LAYERS = [
-    ["errors"],
+    ["errors", "loopback"],
     ["config"],
     ["records"],
     ["forest"],

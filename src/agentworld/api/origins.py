@@ -8,15 +8,12 @@ own (DNS rebinding). Programs send no `Origin`. So no content type has to be ask
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from urllib.parse import urlsplit
 
 from agentworld.api.lifespan import Scope
 from agentworld.config import ServeSettings
 from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError
-
-_AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+from agentworld.loopback import host_name, is_loopback, origin_host
 
 
 class OriginGuard:
@@ -44,7 +41,7 @@ class OriginGuard:
                     hint="Call it as 127.0.0.1 or localhost; behind a proxy, set gateway_url to the address outside",
                 )
         for origin in _headers(scope, b"origin"):
-            if not self._is_own(_origin_host(origin)):
+            if not self._is_own(origin_host(origin)):
                 return ForbiddenError(
                     f"Pages of {origin[:100]!r} may not call this server",
                     path="Origin",
@@ -54,30 +51,6 @@ class OriginGuard:
 
     def _is_own(self, name: str | None) -> bool:
         return name is not None and (name in self._own or is_loopback(name))
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a host name or address (without brackets) means this machine only."""
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def host_name(authority: str) -> str | None:
-    """`HOST[:PORT]` without port and brackets, in lower case; None where it is none."""
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None or int(found.group(2) or 0) > 65_535:
-        return None
-    return found.group(1).strip("[]").rstrip(".").lower() or None
-
-
-def _origin_host(origin: str) -> str | None:
-    scheme, separator, authority = origin.partition("://")
-    # `null` is a page without a site: a sandboxed frame, a file.
-    return host_name(authority) if separator and scheme.lower() in ("http", "https") else None
 
 
 def _headers(scope: Scope, wanted: bytes) -> list[str]:

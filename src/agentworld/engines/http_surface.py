@@ -21,7 +21,8 @@ from agentworld.engines.backend import Backend, DropConnection, Job, RawReply, W
 from agentworld.engines.replies import Choice, Envelope, reply_body, usage
 from agentworld.engines.reply_stream import ChoiceStream
 from agentworld.engines.surface import GenerationRequest, openai_error, parse_request, resolve_max_tokens
-from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundError
+from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError, NotFoundError
+from agentworld.loopback import is_loopback, origin_host
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
@@ -83,6 +84,7 @@ class EngineApp:
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
+                self._check_origin(request)
                 return await handler(request)
             except RawReply as raw:
                 return web.Response(status=raw.status, body=raw.body, headers=raw.headers)
@@ -99,6 +101,14 @@ class EngineApp:
                 return _json(openai_error(AgentWorldError(f"unexpected {type(fault).__name__}: {fault}")), 500)
 
         return guarded
+
+    @staticmethod
+    def _check_origin(request: web.Request) -> None:
+        """Keep pages of other sites out: browsers send `Origin` with what could change something, programs do not."""
+        origin = request.headers.get("Origin")
+        host = origin_host(origin) if origin is not None else "localhost"
+        if host is None or not is_loopback(host):
+            raise ForbiddenError(f"pages of {str(origin)[:100]!r} may not call this engine", path="Origin")
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._complete(request, "chat")
