@@ -49,6 +49,33 @@ def test_a_pool_whose_file_is_gone_says_so_and_makes_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_removed_log_is_noticed_and_what_was_in_it_is_kept_at_close(tmp_path):
+    pool = SqlitePool(tmp_path / "pool.db")
+    pool.append_steps([step("t", step_id="a")])
+    remove(tmp_path, "pool.db-wal")
+    for call in (lambda: pool.append_steps([step("t", step_id="b")]), pool.stats):
+        with pytest.raises(PoolError, match=r"pool\.db-wal was removed"):
+            call()
+    pool.close()
+    again = SqlitePool(tmp_path / "pool.db")
+    assert ids(again.list_steps()) == ["a"]
+    assert again.append_steps([step("t", step_id="b")])[0].outcome == "stored"
+    again.close()
+
+
+def test_the_log_of_one_who_closes_stays_for_the_others(tmp_path):
+    first = SqlitePool(tmp_path / "pool.db")
+    first.append_steps([step("t", step_id="a")])
+    second = SqlitePool(tmp_path / "pool.db")
+    first.close()
+    second.append_steps([step("t", step_id="b")])
+    third = SqlitePool(tmp_path / "pool.db")
+    second.close()
+    assert ids(third.list_steps()) == ["a", "b"]
+    third.append_steps([step("t", step_id="c")])
+    third.close()
+
+
 def test_another_file_in_the_pools_place_is_not_touched(tmp_path):
     pool = SqlitePool(tmp_path / "pool.db")
     pool.append_steps([step("t", step_id="old")])

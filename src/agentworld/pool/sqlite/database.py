@@ -23,17 +23,20 @@ BINDING_ERRORS = (
 )
 _IDLE_READERS = 8
 _BUSY_MILLISECONDS = 10_000
+_Identity = tuple[int, int] | None  # device and number of a file; None where there is none
 
 
 class Database:
     """One pool file. Reading connections are kept for reuse and used by one thread at a time.
 
-    `lock_seconds`: how long a write waits for the file lock at most. The file must stay where it is: once another file
-    or none is at its path, reads and writes are PoolErrors, since what they would touch is lost to everybody else.
+    `lock_seconds`: how long a write waits for the file lock at most. The file and its log (`-wal`) must stay where they
+    are: once another file or none is there, reads and writes are PoolErrors, since what they would touch is lost to
+    everybody else.
     """
 
     def __init__(self, path: Path, lock_seconds: float = LOCK_SECONDS) -> None:
         self.path = path.absolute()
+        self.log_path = self.path.with_name(self.path.name + "-wal")
         self.lock = FileLock(self.path.with_name(self.path.name + ".lock"), lock_seconds)
         self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
@@ -41,7 +44,8 @@ class Database:
         try:
             with self.lock, translated(self.path):
                 self._prepare()
-                self._identity = self._identify()
+                self._file: _Identity = _identify(self.path)
+                self._log: _Identity = None  # Not known before watch_log.
         except BaseException:
             self.lock.close()
             raise
@@ -78,12 +82,20 @@ class Database:
     def check_in_place(self) -> None:
         """PoolError where the path does not lead to the file that was opened."""
         with translated(self.path):
-            there = self._identify()
-        if there != self._identity:
+            moved = [self.path] if _identify(self.path) != self._file else []
+            if self._log is not None and _identify(self.log_path) != self._log:
+                moved.append(self.log_path)
+        if moved:
             raise PoolError(
-                f"the pool file {self.path} was removed or replaced while it was open",
+                f"the pool file {moved[0]} was removed or replaced while it was open",
                 hint="Put it back, or restart the server to go on with what is there now",
             )
+
+    def watch_log(self, connection: sqlite3.Connection) -> None:
+        """From now on the log is looked for too: while `connection` is open, SQLite keeps the one that is there now."""
+        with translated(self.path):
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # Opens the log.
+            self._log = _identify(self.log_path)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -126,14 +138,6 @@ class Database:
         # A connection that may only read makes no checkpoint as it closes, so it needs no lock.
         connection.close()
 
-    def _identify(self) -> tuple[int, int] | None:
-        """Which file is at the path."""
-        try:
-            there = os.stat(self.path)
-        except FileNotFoundError:
-            return None
-        return there.st_dev, there.st_ino
-
     def _prepare(self) -> None:
         connection = self.connect("rwc")
         try:
@@ -161,6 +165,15 @@ class Database:
             )
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         return str(row[0]) if row else None
+
+
+def _identify(path: Path) -> _Identity:
+    """Which file is at the path."""
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return there.st_dev, there.st_ino
 
 
 @contextlib.contextmanager

@@ -129,7 +129,7 @@ class _Pending(Generic[T]):
 
 
 class Writer:
-    """Owns the writing connection and its thread."""
+    """Owns the writing connection and its thread; closes the database's lock where it cannot begin."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
@@ -138,8 +138,13 @@ class Writer:
         self._guard = threading.Lock()
         self._closed = False
         self._dirty_since: float | None = None
-        self._wal = database.path.with_name(database.path.name + "-wal")
         self._connection = database.connect()
+        try:
+            database.watch_log(self._connection)
+        except BaseException:
+            self._connection.close()
+            database.lock.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
 
@@ -256,7 +261,7 @@ class Writer:
 
     def _wal_bytes(self) -> int:
         try:
-            return self._wal.stat().st_size
+            return self._database.log_path.stat().st_size
         except FileNotFoundError:
             return 0
 
