@@ -8,6 +8,7 @@ from agentworld.errors import InvalidRequestError
 
 MAX_DEPTH = 100
 Container = dict[Any, Any] | list[Any] | tuple[Any, ...]
+_CONTAINERS = (dict, list, tuple)
 
 
 def check_depth(value: object, path: str) -> None:
@@ -16,7 +17,7 @@ def check_depth(value: object, path: str) -> None:
     A text or number has depth 0, `{}` has 1, `{"a": []}` has 2. The walk keeps its own stack, so no depth can exhaust
     Python's; it goes depth first, so that a value that contains itself ends it too.
     """
-    if not isinstance(value, (dict, list, tuple)):
+    if not isinstance(value, _CONTAINERS):
         return
     waiting: list[tuple[Container, int]] = [(value, 1)]
     while waiting:
@@ -27,5 +28,8 @@ def check_depth(value: object, path: str) -> None:
                 path=path,
                 hint="Flatten the value, or send the deep part as one text",
             )
-        children = container.values() if isinstance(container, dict) else container
-        waiting.extend((child, depth + 1) for child in children if isinstance(child, (dict, list, tuple)))
+        depth += 1
+        # A plain loop: this runs over the tools of every step.
+        for child in container.values() if isinstance(container, dict) else container:
+            if child.__class__ is not str and isinstance(child, _CONTAINERS):
+                waiting.append((child, depth))
