@@ -123,9 +123,9 @@ def test_odd_tool_calls() -> None:
     ids=str,
 )
 def test_a_field_of_the_wrong_kind_is_a_fault_of_the_engine(choice: Any) -> None:
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(EngineError, match="cannot be used") as caught:
         chat(choice)
-    assert caught.value.path is not None
+    assert caught.value.path is None  # The caller would look for it in its own request.
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,8 @@ def test_a_field_of_the_wrong_kind_is_a_fault_of_the_engine(choice: Any) -> None
 )
 @pytest.mark.parametrize("kind", ["chat", "completions"])
 def test_so_is_one_that_holds_for_the_call(body: dict[str, Any], kind: str) -> None:
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(EngineError, match="cannot be used"):
         read_body({"choices": [{}], **body}, kind=kind, entries=False)
-    assert caught.value.path is not None
 
 
 @pytest.mark.parametrize(

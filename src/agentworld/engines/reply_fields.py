@@ -18,8 +18,11 @@ MAX_VERSION = 2**63 - 1
 
 
 def refuse(name: str, wanted: str) -> NoReturn:
-    """Say what a field of the reply should have been; its value may be anything, so it is not repeated."""
-    raise EngineError(f"the engine's reply cannot be used: {name} is not {wanted}", path=name)
+    """Say what a field of the reply should have been; its value may be anything, so it is not repeated.
+
+    The error has no path, as callers would look for it in their own request.
+    """
+    raise EngineError(f"the engine's reply cannot be used: {name} is not {wanted}")
 
 
 def text(place: dict[str, Any], name: str) -> str:
