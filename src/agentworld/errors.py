@@ -49,7 +49,7 @@ class ConfigError(InvalidRequestError):
 
 
 class QueryError(InvalidRequestError):
-    """A `where` expression or a cursor cannot be read."""
+    """A `where` expression or a cursor cannot be read, or a search takes too long."""
 
     code = "invalid_query"
 
