@@ -64,11 +64,13 @@ def test_a_stream_goes_on_after_the_last_event_that_was_seen(server):
 def test_polling_page_by_page(server):
     create(server, "a", "b", "c")
     first = server.get("/api/v1/events?limit=2", Accept="application/json")[1]
-    assert [event["trajectory_id"] for event in first["events"]] == ["a", "b"]
-    rest = server.get(f"/api/v1/events?after={first['last']}", Accept="application/json")[1]
-    assert [event["trajectory_id"] for event in rest["events"]] == ["c"]
-    none = server.get(f"/api/v1/events?after={rest['last']}", Accept="application/json")[1]
-    assert none == {"events": [], "last": rest["last"]}
+    assert [event["trajectory_id"] for event in first["items"]] == ["a", "b"]
+    rest = server.get(f"/api/v1/events?after={first['next_cursor']}", Accept="application/json")[1]
+    assert [event["trajectory_id"] for event in rest["items"]] == ["c"]
+    assert rest["next_cursor"] is None
+    last = rest["items"][-1]["sequence"]
+    none = server.get(f"/api/v1/events?after={last}", Accept="application/json")[1]
+    assert none == {"items": [], "next_cursor": None}
 
 
 @pytest.mark.parametrize("sent", ["x", "-1", "٣", "9" * 40])

@@ -67,3 +67,14 @@ def test_stats_and_metrics_tell_the_same(server):
 def test_health(server):
     assert server.get("/healthz") == (200, {"status": "ok"})
     assert server.get("/readyz") == (200, {"status": "ready"})
+
+
+def test_dead_letters_come_page_by_page(server):
+    broken = [{"step_id": f"s{n}", "trajectory_id": "t", "choice_index": 2**62} for n in range(3)]
+    server.post("/api/v1/steps", {"steps": broken})
+    status, first = server.get("/api/v1/dead-letters?limit=2")
+    assert status == 200
+    assert [letter["step_id"] for letter in first["items"]] == ["s0", "s1"]
+    _, rest = server.get(f"/api/v1/dead-letters?after={first['next_cursor']}")
+    assert [letter["step_id"] for letter in rest["items"]] == ["s2"]
+    assert rest["next_cursor"] is None

@@ -64,7 +64,7 @@ def test_without_a_gateway_there_is_no_base_url(server):
 
 def test_the_calls_of_a_trajectory_are_listed(server):
     server.post("/api/v1/trajectories", {"trajectory_id": "t1"})
-    assert server.get("/api/v1/trajectories/t1/exchanges") == (200, [])
+    assert server.get("/api/v1/trajectories/t1/exchanges") == (200, {"items": [], "next_cursor": None})
     assert server.get("/api/v1/trajectories/t2/exchanges")[0] == 404
 
 

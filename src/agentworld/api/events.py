@@ -13,9 +13,9 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from agentworld.client.wire import API, EventsReply
+from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
-from agentworld.pool.protocol import Pool
+from agentworld.pool.protocol import Page, Pool, sequence_page
 from agentworld.records import Event
 
 # Seconds between two looks into the pool: short after an event, longer while nothing happens.
@@ -32,14 +32,14 @@ After = Annotated[int, QueryParameter(ge=0, description="What has a sequence ove
 @get(f"{API}/events")
 async def events(
     request: Request[Any, Any, Any], state: State, after: After = 0, limit: Limit = 1000
-) -> Response[EventsReply]:
+) -> Response[Page[Event]]:
     """Events in commit order. With `Accept: application/json` one page; otherwise a stream of server-sent events, which
     begins after the header Last-Event-ID, or after `after`.
     """
     accept = request.headers.get("accept", "")
     if "application/json" in accept and "text/event-stream" not in accept:
         found = await sync_to_thread(state.pool.events, after, limit)
-        return Response(EventsReply(found, found[-1].sequence if found else after))
+        return Response(sequence_page(found, limit))
     start = _last_event_id(request.headers.get("last-event-id"), after)
     stream: Any = Stream(
         follow(state.pool, start, state.closing),

@@ -12,7 +12,7 @@ from litestar.params import QueryParameter, RawBody
 from agentworld.api.bodies import RewardRequest, decode, decode_rewards
 from agentworld.api.events import After
 from agentworld.client.wire import API, RewardsReply, RewardsRequest
-from agentworld.pool.protocol import DeadLetter, GatewayState, PoolStats
+from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats, sequence_page
 from agentworld.records import Policy
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Dead letters a page, at most")]
@@ -74,10 +74,9 @@ def stats(state: State) -> PoolStats:
 
 
 @get(f"{API}/dead-letters", sync_to_thread=True)
-def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> list[DeadLetter]:
+def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> Page[DeadLetter]:
     """Steps that could not be stored, and why."""
-    letters: list[DeadLetter] = state.pool.dead_letters(after, limit)
-    return letters
+    return sequence_page(state.pool.dead_letters(after, limit), limit)
 
 
 ROUTES = [add_rewards, set_policy, get_policy, pause, resume, stats, dead_letters]

@@ -100,11 +100,10 @@ def get_trajectory(state: State, trajectory_id: FromPath[str]) -> Trajectory:
 
 
 @get(f"{API}/trajectories/{{trajectory_id:str}}/exchanges", sync_to_thread=True)
-def list_exchanges(state: State, trajectory_id: FromPath[str], limit: Limit = 1000) -> list[Exchange]:
+def list_exchanges(state: State, trajectory_id: FromPath[str], limit: Limit = 1000) -> Page[Exchange]:
     """The calls of a trajectory, failed ones too, without their messages."""
     state.pool.get_trajectory(trajectory_id)
-    exchanges: list[Exchange] = state.pool.list_exchanges(trajectory_id, limit=limit)
-    return exchanges
+    return Page(state.pool.list_exchanges(trajectory_id, limit=limit))
 
 
 @post(f"{API}/steps", status_code=200, sync_to_thread=True, opt={"body": StepsRequest})

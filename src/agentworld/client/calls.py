@@ -14,6 +14,7 @@ from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats
 from agentworld.records import (
     Batch,
     BatchSpec,
+    Event,
     Exchange,
     Message,
     NewTrajectory,
@@ -82,14 +83,14 @@ def list_trajectories(**parameters: Any) -> Call[Page[Trajectory]]:
     return Call("GET", _query(f"{API}/trajectories", **parameters), Page[Trajectory])
 
 
-def list_exchanges(trajectory_id: str, limit: int) -> Call[list[Exchange]]:
+def list_exchanges(trajectory_id: str, limit: int) -> Call[Page[Exchange]]:
     """The calls of a trajectory."""
-    return Call("GET", _query(f"{API}/trajectories/{_id(trajectory_id)}/exchanges", limit=limit), list[Exchange])
+    return Call("GET", _query(f"{API}/trajectories/{_id(trajectory_id)}/exchanges", limit=limit), Page[Exchange])
 
 
-def dead_letters(after: int, limit: int) -> Call[list[DeadLetter]]:
+def dead_letters(after: int, limit: int) -> Call[Page[DeadLetter]]:
     """Steps that could not be stored."""
-    return Call("GET", _query(f"{API}/dead-letters", after=after, limit=limit), list[DeadLetter])
+    return Call("GET", _query(f"{API}/dead-letters", after=after, limit=limit), Page[DeadLetter])
 
 
 def append_steps(steps: Sequence[Step]) -> Call[wire.StepsReply]:
@@ -112,9 +113,9 @@ def add_rewards(rewards: Sequence[Reward]) -> Call[wire.RewardsReply]:
     return _post("/rewards", wire.RewardsRequest(list(rewards)), wire.RewardsReply)
 
 
-def events(after: int, limit: int) -> Call[wire.EventsReply]:
+def events(after: int, limit: int) -> Call[Page[Event]]:
     """Events after a sequence number."""
-    return Call("GET", _query(f"{API}/events", after=after, limit=limit), wire.EventsReply)
+    return Call("GET", _query(f"{API}/events", after=after, limit=limit), Page[Event])
 
 
 def set_policy(policy: Policy) -> Call[Policy]:

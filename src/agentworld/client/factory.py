@@ -104,7 +104,7 @@ class Factory:
 
     def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
         """See Pool."""
-        return self._send(calls.list_exchanges(trajectory_id, limit))
+        return self._send(calls.list_exchanges(trajectory_id, limit)).items
 
     # --- steps ------------------------------------------------------------------------------------------------
     def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
@@ -143,7 +143,7 @@ class Factory:
 
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """See Pool."""
-        return self._send(calls.dead_letters(after, limit))
+        return self._send(calls.dead_letters(after, limit)).items
 
     # --- signals and state ------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
@@ -152,7 +152,7 @@ class Factory:
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""
-        return self._send(calls.events(after, limit)).events
+        return self._send(calls.events(after, limit)).items
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""

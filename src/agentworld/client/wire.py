@@ -22,7 +22,6 @@ from agentworld.errors import (
 from agentworld.pool.protocol import AppendResult
 from agentworld.records import (
     BatchSpec,
-    Event,
     Message,
     Policy,
     Reward,
@@ -163,13 +162,6 @@ class ResumeReply(msgspec.Struct, frozen=True):
     acknowledged: list[str]
     released: list[str]
     unknown: list[str] = []
-
-
-class EventsReply(msgspec.Struct, frozen=True):
-    """Events in order; `last` is the sequence to ask after next."""
-
-    events: list[Event]
-    last: int
 
 
 class ChatReply(msgspec.Struct, frozen=True):

@@ -49,6 +49,12 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     next_cursor: str | None = None
 
 
+def sequence_page(items: list[T], limit: int) -> Page[T]:
+    """A page of records with a `sequence`; its cursor, where the page is full, is the `after` of the next."""
+    last: Any = items[-1] if items else None
+    return Page(items, str(last.sequence) if last is not None and len(items) == limit else None)
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A step that could not be stored: why, and what was sent (JSON, broken characters escaped, cut at 64 KiB)."""
 
