@@ -56,6 +56,12 @@ def test_parallel_calls_by_index() -> None:
     ]
 
 
+def test_id_and_name_that_come_again_with_each_piece_are_one_call() -> None:
+    collector = collect(piece(0, "a", "f", "{"), piece(0, "a", "f", "}"), END)
+    (call,) = collector.choices()[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("f", "{}")
+
+
 def test_parallel_calls_that_all_say_index_zero() -> None:
     collector = Collector()
     seen = [

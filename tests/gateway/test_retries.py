@@ -121,3 +121,80 @@ async def test_asking_the_same_again_later_is_no_late_original() -> None:
         await ask(gateway, [user("go")], "/t/t1", **RETRY)
         await ask(gateway, [user("go")], "/t/t1")
         assert [step.excluded_reason for step in gateway.steps("t1")] == [None, None]
+
+
+DIED = ScriptedReply(status=503, error_body={"error": {"message": "busy"}})
+
+
+@pytest.mark.parametrize("path", ["/t/t1", ""])
+@pytest.mark.parametrize("first_is_slow", [True, False])
+async def test_the_retry_of_a_failed_call_leaves_its_equals_alone(path: str, first_is_slow: bool) -> None:
+    held = asyncio.Event()
+
+    async def script(request: ScriptedRequest) -> str | ScriptedReply:
+        if request.call == 0 and first_is_slow:
+            await held.wait()
+        return DIED if request.call == 1 else f"reply {request.call}"
+
+    async with running(script) as gateway:
+        first = asyncio.create_task(ask(gateway, [user("go")], path))
+        await until(lambda: len(gateway.engine.requests) == 1)
+        if not first_is_slow:
+            await first
+        status, _, headers = await gateway.chat({"messages": [user("go")]}, path)
+        assert status == 503
+        retried, _ = await ask(gateway, [user("go")], path, **RETRY)
+        held.set()
+        trajectory, reply = await first
+        assert retried == headers["x-agentworld-trajectory"]
+        assert (trajectory == retried) == bool(path)
+        steps = [step for name in dict.fromkeys((trajectory, retried)) for step in gateway.steps(name)]
+        assert len(steps) == 2
+        assert [(step.excluded_reason, step.supersedes) for step in steps] == [(None, None)] * 2
+        # The first goes on as if nothing had been.
+        await ask(gateway, [user("go"), reply, user("on")], f"/t/{trajectory}")
+        own = next(step for step in steps if step.response_message.text == "reply 0")
+        assert gateway.steps(trajectory)[-1].parent_step_id == own.step_id
+
+
+async def test_the_retry_of_a_call_that_was_left_supersedes_what_there_was_of_it() -> None:
+    async def script(request: ScriptedRequest) -> ScriptedReply:
+        return ScriptedReply(text="a long reply", token_delay=0.02 if request.call == 1 else 0.0)
+
+    async with running(script) as gateway:
+        client = gateway.client("/t/t1")
+
+        async def stream(pieces: int | None, headers: dict[str, str] | None = None) -> None:
+            events = await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "go"}], stream=True, extra_headers=headers
+            )
+            seen = 0
+            async for _ in events:
+                seen += 1
+                if seen == pieces:
+                    break
+            await events.close()
+
+        await stream(None)
+        await stream(3)
+        await until(lambda: gateway.gateway.in_flight == 0)
+        await stream(None, {"x-stainless-retry-count": "1"})
+        first, left, again = gateway.steps("t1")
+        assert (first.excluded_reason, left.finish_reason) == (None, "abort")
+        assert again.supersedes == left.step_id
+
+
+def test_failures_are_found_before_who_waits_and_are_not_waited_for_long() -> None:
+    now = [0.0]
+    retries = Retries(clock=lambda: now[0])
+    for name in ("a", "b", "c"):
+        retries.asked(b"k", "d", name)
+    retries.failed(b"k", "d", "b")
+    retries.failed(b"k", "d", "a")
+    assert retries.find(b"k", "d") == "a"
+    retries.asked(b"k", "d", "a")
+    assert retries.find(b"k", "d") == "b"
+    now[0] = 200.0
+    assert retries.find(b"k", "d") == "c"
+    now[0] = 2000.0
+    assert retries.find(b"k", "d") is None

@@ -212,3 +212,14 @@ def test_a_value_that_sqlite_cannot_hold_fails_alone(sqlite_pool):
     for future in bad:
         with pytest.raises(InvalidRequestError, match="cannot be stored"):
             future.result()
+
+
+def test_a_linked_pool_is_the_file_that_the_link_leads_to(tmp_path):
+    """One lock and one log, by whatever name the pool was opened."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
+    by_name, by_link = SqlitePool(tmp_path / "real.db"), SqlitePool(tmp_path / "link.db")
+    by_link.append_steps([step("t", step_id="a")])
+    assert by_name.get_step("a").step_id == "a"
+    assert not (tmp_path / "link.db.lock").exists()
+    by_name.close()
+    by_link.close()

@@ -18,8 +18,9 @@ class Call(msgspec.Struct, kw_only=True):
     `tools`: those that the model saw. `keys`: match keys of the messages; `tools_key`: digest of the tools; `match`:
     the step that is continued. `prompt_ids` only in token-in. `sampling`: what the engine was told. `space`: the space
     of its log-probabilities unless it names another. `demand_ids`: a reply without ids is quarantined, not text-only.
-    `renderer`: digest of the renderer of `prompt_ids`. `created_at`: seconds since the epoch; `started`: the monotonic
-    clock.
+    `renderer`: digest of the renderer of `prompt_ids`. `after_failure`: set where the call is the retry of one that
+    failed or was left, and so repeats no other: the steps that were left half done, by choice. `created_at`: seconds
+    since the epoch; `started`: the monotonic clock.
     """
 
     trajectory_id: str
@@ -43,6 +44,7 @@ class Call(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] = {}
     body_digest: str = ""
     retry_count: int = 0
+    after_failure: dict[int, str] | None = None
     exchange_id: str = msgspec.field(default_factory=lambda: new_id("exc"))
     created_at: float = msgspec.field(default_factory=time.time)
     started: float = msgspec.field(default_factory=time.monotonic)

@@ -63,7 +63,10 @@ class _Growing:
             position = self.by_index[piece.index] = len(self.calls) - 1
             piece = msgspec.structs.replace(piece, id=call_id)
         assert position is not None
-        _, names, arguments = self.calls[position]
+        own_id, names, arguments = self.calls[position]
+        if piece.name is not None and names and piece.id == own_id:
+            # Some engines send id and name again with each piece of the arguments.
+            piece = msgspec.structs.replace(piece, name=None)
         if piece.name is not None:
             names.append(piece.name)
         arguments.append(piece.arguments)

@@ -88,7 +88,10 @@ class Recorder:
         ids = token_array(prompt_ids) if has_ids and prompt_ids is not None else None
         overtaken = session.overtaken_by(call.body_digest, choice.index, call.retry_count, call.created_at)
         retries = call.retry_count > 0 and overtaken is None
-        supersedes = session.repeated(call.body_digest, choice.index) if retries else None
+        if call.after_failure is not None:
+            supersedes = call.after_failure.get(choice.index)
+        else:
+            supersedes = session.repeated(call.body_digest, choice.index) if retries else None
         is_retry = supersedes is not None or overtaken is not None
         messages = list(call.request.messages)
         reason = fork_reason(session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=is_retry)
@@ -168,6 +171,8 @@ def _metadata(call: Call, choice: Choice, overtaken: str | None) -> dict[str, An
         metadata["renderer"] = call.renderer
     if call.retry_count > 0:
         metadata["retry_count"] = call.retry_count
+    if call.after_failure is not None:
+        metadata["after_failure"] = True
     if overtaken is not None:
         metadata["superseded_by"] = overtaken
     return metadata

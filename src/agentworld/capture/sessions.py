@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +26,8 @@ MAX_BYTES = 256 * 1024 * 1024
 _PAGE = 64
 _LOOK_BACK = 8
 """So many of the latest steps are compared with a request's messages."""
+_FAILURES = 64
+"""So many bodies of failed calls are remembered, and so many failures of each."""
 _PER_SESSION = 1024
 _PER_STEP = 512
 """Its ids and the digest of its body."""
@@ -37,11 +39,15 @@ def message_keys(messages: list[Message] | tuple[Message, ...], known: list[byte
 
 
 class Repeat(NamedTuple):
-    """A stored step, as retries of its call see it. `created_at`: when its call came, seconds since the epoch."""
+    """A stored step, as retries of its call see it. `created_at`: when its call came, seconds since the epoch.
+
+    `after_failure`: it is the retry of a call that failed, so that it repeats no call whose reply came or is to come.
+    """
 
     step_id: str
     retry_count: int
     created_at: float
+    after_failure: bool = False
 
 
 class Session:
@@ -57,6 +63,8 @@ class Session:
         """Step id -> renderer digest, for sound steps whose prompt the gateway rendered: those may be built upon."""
         self.repeats: dict[tuple[str, int], list[Repeat]] = {}
         """Body digest and choice index -> the steps with that body that no other supersedes from the start."""
+        self._failures: OrderedDict[str, list[dict[int, str]]] = OrderedDict()
+        """Body digest -> for each call that failed or was left and was not asked again: its half-done steps."""
         self.passed_over = 0
         """Steps in the pool that were too many to load."""
         self.on_growth: Callable[[int], None] | None = None
@@ -100,7 +108,8 @@ class Session:
         overtaken = "superseded_by" in step.metadata
         digest = step.metadata.get("body_digest")
         if isinstance(digest, str) and not overtaken:
-            repeat = Repeat(step.step_id, step.metadata.get("retry_count") or 0, step.created_at)
+            count, after_failure = step.metadata.get("retry_count") or 0, bool(step.metadata.get("after_failure"))
+            repeat = Repeat(step.step_id, count, step.created_at, after_failure)
             self.repeats.setdefault((digest, step.choice_index), []).append(repeat)
         # Who was overtaken by a retry is not continued: its client asked again and took the other reply.
         if step.response_message is not None and step.finish_reason != "abort" and not overtaken:
@@ -179,7 +188,7 @@ class Session:
             (
                 repeat.step_id
                 for repeat in reversed(self.repeats.get((body_digest, choice), []))
-                if repeat.retry_count > retry_count and repeat.created_at > created_at
+                if repeat.retry_count > retry_count and repeat.created_at > created_at and not repeat.after_failure
             ),
             None,
         )
@@ -188,6 +197,29 @@ class Session:
         """The latest step with this body."""
         steps = self.repeats.get((body_digest, choice))
         return steps[-1].step_id if steps else None
+
+    def failed(self, body_digest: str, half_done: Mapping[int, str] | None = None) -> None:
+        """Remember that a call with this body failed or was left; its client may ask again. See `take_failure`."""
+        calls = self._failures.setdefault(body_digest, [])
+        calls.append(dict(half_done or {}))
+        del calls[:-_FAILURES]
+        self._failures.move_to_end(body_digest)
+        while len(self._failures) > _FAILURES:
+            self._failures.popitem(last=False)
+
+    def take_failure(self, body_digest: str) -> dict[int, str] | None:
+        """The latest failed call of this body that no retry has taken up; None where there is none.
+
+        A client asks again because its own call failed. Equal calls that were answered, or still run, are samples of
+        their own, which the retry must not replace.
+        """
+        calls = self._failures.get(body_digest)
+        if not calls:
+            return None
+        found = calls.pop()
+        if not calls:
+            del self._failures[body_digest]
+        return found
 
     def knows(self, step_id: str) -> bool:
         """Whether the step has been added."""

@@ -56,7 +56,15 @@ class DemoFactory:
         teacher = services.start(
             "teacher",
             "agentworld.testing.scripted_engine",
-            *("--script", "agentworld.tasks.teacher:reply", "--tokenizer", "pocket", "--model", TEACHER),
+            *(
+                "--script",
+                "agentworld.tasks.teacher:reply",
+                "--tokenizer",
+                "pocket",
+                "--model",
+                TEACHER,
+                "--die-with-parent",
+            ),
         )
         self.services = services
         self.engine_url = engine.wait_ready()

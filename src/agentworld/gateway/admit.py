@@ -83,6 +83,8 @@ class Admission:
         if model.token_in is not None:
             await model.token_in.prepare(call, session)
         _check_group(session, identity)  # Another call may have come in between.
+        if identity.retry_count > 0:
+            call.after_failure = session.take_failure(body_digest)
         session.claimed_group = session.claimed_group or identity.group_id
         return Admitted(call, session, model, identity)
 

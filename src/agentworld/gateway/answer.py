@@ -170,9 +170,15 @@ class Answer:
         )
         return reply, steps
 
+    def _failed(self, half_done: dict[int, str] | None = None) -> None:
+        """Let a retry of this call take its place, and no other's."""
+        self._session.failed(self._call.body_digest, half_done)
+        self._retries.failed(self._identity.key, self._call.body_digest, self._call.trajectory_id)
+
     async def _record_failure(self, error: Exception) -> None:
         """Record that the call failed; the caller is told of the first error even where this one fails too."""
         known = error if isinstance(error, AgentWorldError) else AgentWorldError(f"internal: {type(error).__name__}")
+        self._failed()
         try:
             await self._recorder.fail(self._call, known)
         except AgentWorldError as failure:
@@ -184,9 +190,11 @@ class Answer:
             return
         try:
             if self._collector.empty:
+                self._failed()
                 await self._recorder.fail(self._call, error)
             else:
                 choices = self._collector.choices(aborted=True)
-                await self._recorder.commit(self._call, self._session, self._collector, choices)
+                steps = await self._recorder.commit(self._call, self._session, self._collector, choices)
+                self._failed({step.choice_index: step.step_id for step in steps})
         except AgentWorldError as failure:
             log.error("abort_not_recorded", trajectory=self._call.trajectory_id, code=failure.code)

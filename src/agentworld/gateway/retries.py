@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 MAX_EQUAL = 4096
 """So many equal calls of one key are told apart."""
+FAILED_SECONDS = 120.0
+"""How long a retry of a failed call is waited for."""
+WAITING_SECONDS = 900.0
+"""How long a call may wait for its reply; after that its client is taken to be gone."""
+
+
+class _Served(NamedTuple):
+    state: Literal["waiting", "failed", "answered"]
+    since: float
 
 
 class Retries:
     """Key and body of a call -> the trajectories that served it. Bounded, least recently used first out.
 
     Rollouts of one task send equal bodies for a while. Their retries cannot be told apart, but who has its reply has no
-    reason to ask again: a retry goes to the trajectory whose call waits longest for its reply, else to the one that
-    was answered last.
+    reason to ask again: a retry goes to the trajectory whose call failed last, else to the one whose call waits longest
+    for its reply, else to the one that was answered last.
     """
 
-    def __init__(self, limit: int = 50_000) -> None:
+    def __init__(self, limit: int = 50_000, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
-        self._served: OrderedDict[tuple[bytes, str], dict[str, bool]] = OrderedDict()
+        self._clock = clock
+        self._served: OrderedDict[tuple[bytes, str], dict[str, _Served]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._served)
@@ -28,7 +41,7 @@ class Retries:
         place = (key, body_digest)
         served = self._served.setdefault(place, {})
         served.pop(trajectory_id, None)
-        served[trajectory_id] = False
+        served[trajectory_id] = _Served("waiting", self._clock())
         if len(served) > MAX_EQUAL:
             del served[next(iter(served))]
         self._served.move_to_end(place)
@@ -37,12 +50,30 @@ class Retries:
 
     def answered(self, key: bytes, body_digest: str, trajectory_id: str) -> None:
         """Remember that the call has its reply."""
+        self._ended(key, body_digest, trajectory_id, "answered")
+
+    def failed(self, key: bytes, body_digest: str, trajectory_id: str) -> None:
+        """Remember that the call ended with an error, or was left by its client."""
+        self._ended(key, body_digest, trajectory_id, "failed")
+
+    def _ended(self, key: bytes, body_digest: str, trajectory_id: str, state: Literal["failed", "answered"]) -> None:
         served = self._served.get((key, body_digest))
         if served is not None and served.pop(trajectory_id, None) is not None:
-            served[trajectory_id] = True
+            served[trajectory_id] = _Served(state, self._clock())
 
     def find(self, key: bytes, body_digest: str) -> str | None:
         """The trajectory that a retry of this call belongs to."""
         served = self._served.get((key, body_digest), {})
-        waiting = (trajectory for trajectory, done in served.items() if not done)
-        return next(waiting, None) or next(reversed(served), None)
+        now = self._clock()
+
+        def in_state(state: str, seconds: float) -> list[str]:
+            return [name for name, (own, since) in served.items() if own == state and now - since <= seconds]
+
+        for found in (
+            in_state("failed", FAILED_SECONDS)[-1:],
+            in_state("waiting", WAITING_SECONDS)[:1],
+            in_state("answered", float("inf"))[-1:],
+        ):
+            if found:
+                return found[0]
+        return None

@@ -15,6 +15,8 @@ import argparse
 import asyncio
 import importlib
 import inspect
+import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -23,6 +25,7 @@ from typing import Any, cast
 
 import msgspec
 
+from agentworld.api.processes import die_with_parent
 from agentworld.engines.backend import Job, Policy, RawReply, Wire
 from agentworld.engines.chat_format import ChatFormat
 from agentworld.engines.detokenize import StopStrings, TextStream
@@ -323,7 +326,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--max-model-len", type=int, default=1 << 20)
     parser.add_argument("--log-tokens", type=Path, default=None)
+    parser.add_argument("--die-with-parent", action="store_true")
     options = parser.parse_args(arguments)
+    if options.die_with_parent:
+        die_with_parent(os.getppid(), signal.SIGTERM)
     sys.path.insert(0, "")
     engine = ScriptedEngine(
         load_script(options.script),

@@ -35,7 +35,7 @@ class Database:
     """
 
     def __init__(self, path: Path, lock_seconds: float = LOCK_SECONDS) -> None:
-        self.path = path.absolute()
+        self.path = path.resolve()
         self.log_path = self.path.with_name(self.path.name + "-wal")
         self.lock = FileLock(self.path.with_name(self.path.name + ".lock"), lock_seconds)
         self._idle: list[sqlite3.Connection] = []
