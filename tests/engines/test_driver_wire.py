@@ -228,3 +228,10 @@ def test_an_error_in_the_body_is_raised() -> None:
 )
 def test_context_errors_in_their_spellings(body: Any) -> None:
     assert isinstance(engine_error(400, body), ContextLengthError)
+
+
+@pytest.mark.parametrize("place", ["message", "delta"])
+def test_a_refusal_is_what_was_said(place: str) -> None:
+    body = {"choices": [{"index": 0, place: {"role": "assistant", "content": None, "refusal": "I cannot."}}]}
+    (delta,) = read_body(body, kind="chat", entries=False)
+    assert delta.text == "I cannot."

@@ -104,7 +104,8 @@ def _common(choice: dict[str, Any]) -> Delta:
 def _chat(choice: dict[str, Any], entries: bool) -> Delta:
     delta = _common(choice)
     message = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
-    delta.text = fields.text(message, "content")
+    # A refusal is what the model said, in a field of its own; as content it is stored, and history brings it back so.
+    delta.text = fields.text(message, "content") or fields.text(message, "refusal")
     delta.reasoning = fields.text(message, "reasoning") or fields.text(message, "reasoning_content")
     delta.tool_calls = tuple(
         _call(call, position) for position, call in enumerate(fields.objects(message, "tool_calls") or [])
