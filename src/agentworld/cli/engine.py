@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import Annotated
 
 import typer
 
+from agentworld.api.processes import die_with_parent
 from agentworld.cli.serve import reserve_port
 from agentworld.errors import ConfigError
-
-_PR_SET_PDEATHSIG = 1
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -85,6 +84,4 @@ def follow_parent() -> None:
     """
     if not sys.platform.startswith("linux"):
         raise ConfigError("--die-with-parent needs Linux", path="--die-with-parent")
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
-        raise ConfigError(f"prctl failed: errno {ctypes.get_errno()}", path="--die-with-parent")
+    die_with_parent(os.getppid(), signal.SIGTERM)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
-from agentworld.errors import ConfigError, NotFoundError
+from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -76,23 +76,14 @@ def load_pocket(weights: Path | None = None, seed: int = 0) -> tuple[Qwen3ForCau
 
 def _read_weights(model: Any, path: Path) -> None:
     """Load a safetensors file into `model`; names and shapes must match."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from agentworld.engines.builtin.models import install_weights, read_weights
 
-    if path.is_dir():
-        path = path / "model.safetensors"
-    if not path.is_file():
+    if not path.exists():
         raise NotFoundError(f"no weights at {path}", path=str(path), hint="Give a file written by `save_pocket`.")
     try:
-        state = load_file(str(path))
-        missing, unexpected = model.load_state_dict(state, strict=False)
-    except (SafetensorError, RuntimeError) as error:
-        raise ConfigError(f"{path} does not hold pocket's weights: {error}", path=str(path)) from error
-    # The output layer shares the embedding's storage, so the file holds it once.
-    absent = [name for name in missing if name != "lm_head.weight"]
-    if absent or unexpected:
-        names = ", ".join([*absent, *unexpected][:4])
-        raise ConfigError(f"{path} does not hold pocket's weights: {names}", path=str(path))
+        install_weights(model, read_weights(model, path))
+    except InvalidRequestError as error:
+        raise ConfigError(f"{path} does not hold pocket's weights: {error.message}", path=str(path)) from error
 
 
 def save_pocket(model: Any, path: Path) -> None:
