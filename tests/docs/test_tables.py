@@ -26,7 +26,7 @@ def test_every_field_of_where_is_documented() -> None:
 
 
 def test_the_page_on_where_tells_its_limits() -> None:
-    from agentworld.pool.sqlite.reads import SCAN_ROWS, WHERE_SECONDS
+    from agentworld.pool.sql.reads import SCAN_ROWS, WHERE_SECONDS
     from agentworld.query.lexer import MAX_LENGTH
     from agentworld.query.parser import MAX_DEPTH, MAX_NODES
 

@@ -60,7 +60,7 @@ def test_what_a_rollback_undid_is_stored_again(sqlite_pool):
     appender = sqlite_pool._appender
 
     def undone(txn):
-        from agentworld.pool.sqlite.append import prepare_all
+        from agentworld.pool.sql.append import prepare_all
 
         appender.append(txn, prepare_all([sent]))
         raise ConflictError("undo")
@@ -138,7 +138,7 @@ def test_a_reader_is_not_in_the_writers_way(sqlite_pool):
 
 
 def test_one_page_with_where_looks_at_a_bounded_number_of_rows(sqlite_pool, monkeypatch):
-    from agentworld.pool.sqlite import reads
+    from agentworld.pool.sql import reads
 
     monkeypatch.setattr(reads, "SCAN_ROWS", 10)
     sqlite_pool.append_steps([step("t", step_id=f"s{number}", metadata={"n": number}) for number in range(35)])
@@ -166,7 +166,7 @@ def test_a_missing_record_does_not_cost_the_connection(sqlite_pool):
 
 
 def test_a_search_that_takes_too_long_ends_and_costs_nothing_else(sqlite_pool, monkeypatch):
-    from agentworld.pool.sqlite import reads
+    from agentworld.pool.sql import reads
 
     for number in range(100):
         finished(sqlite_pool, f"t{number}", reward=1.0, group_id=f"g{number}")
@@ -191,7 +191,7 @@ def test_a_search_that_takes_too_long_ends_and_costs_nothing_else(sqlite_pool, m
 
 
 def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_pool, clock, monkeypatch):
-    from agentworld.pool.sqlite import reads
+    from agentworld.pool.sql import reads
 
     for number in range(100):
         finished(sqlite_pool, f"t{number}", reward=1.0)

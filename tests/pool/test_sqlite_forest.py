@@ -5,8 +5,9 @@ import sqlite3
 import numpy as np
 import pytest
 
-from agentworld.pool.sqlite import SqlitePool, forests
-from agentworld.pool.sqlite.packing import pack_ids, pack_mask, unpack_ids, unpack_mask
+from agentworld.pool.sql import forests
+from agentworld.pool.sql.packing import pack_ids, pack_mask, unpack_ids, unpack_mask
+from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Message, Step
 
 from .samples import step

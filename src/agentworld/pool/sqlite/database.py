@@ -12,6 +12,9 @@ from typing import Literal
 
 from agentworld.errors import AgentWorldError, InvalidRequestError, PoolError, PoolFullError
 from agentworld.pool.schema import SCHEMA_VERSION
+from agentworld.pool.sql.connections import Database, Reader, WriteSession
+from agentworld.pool.sql.statements import EngineName
+from agentworld.pool.sqlite.connection import SqliteConnection
 from agentworld.pool.sqlite.lock import LOCK_SECONDS, FileLock
 
 BINDING_ERRORS = (
@@ -26,7 +29,7 @@ _BUSY_MILLISECONDS = 10_000
 _Identity = tuple[int, int] | None  # device and number of a file; None where there is none
 
 
-class Database:
+class SqliteDatabase(Database):
     """One pool file. Reading connections are kept for reuse and used by one thread at a time.
 
     `lock_seconds`: how long a write waits for the file lock at most. The file and its log (`-wal`) must stay where they
@@ -34,7 +37,10 @@ class Database:
     everybody else.
     """
 
+    engine: EngineName = "sqlite"
+
     def __init__(self, path: Path, lock_seconds: float = LOCK_SECONDS) -> None:
+        self.url = f"sqlite:///{path.absolute()}"
         self.path = path.resolve()
         self.log_path = self.path.with_name(self.path.name + "-wal")
         self.lock = FileLock(self.path.with_name(self.path.name + ".lock"), lock_seconds)
@@ -98,8 +104,8 @@ class Database:
             self._log = _identify(self.log_path)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection inside one short read transaction, so that several queries see one state."""
+    def reading(self) -> Iterator[Reader]:
+        """See Database."""
         self.check_in_place()
         with self._guard:
             if self._closed:
@@ -110,7 +116,7 @@ class Database:
                 connection = self.connect("ro")
             try:
                 connection.execute("BEGIN")
-                yield connection
+                yield SqliteConnection(connection)
                 connection.execute("COMMIT")
             except sqlite3.Error:
                 connection.close()
@@ -122,13 +128,35 @@ class Database:
                 raise
             self._return(connection)
 
-    def close_readers(self) -> None:
-        """Close the idle connections; those in use close when they come back."""
+    def open_writer(self) -> WriteSession:
+        """See Database."""
+        from agentworld.pool.sqlite.session import SqliteWriteSession
+
+        return SqliteWriteSession(self)
+
+    def as_error(self, error: Exception) -> AgentWorldError:
+        """See Database."""
+        return as_pool_error(error, self.path)
+
+    def as_value_error(self, error: Exception) -> InvalidRequestError | None:
+        """See Database."""
+        return as_binding_error(error)
+
+    def is_engine_fault(self, error: Exception) -> bool:
+        """See Database."""
+        return isinstance(error, (sqlite3.Error, OSError))
+
+    def stop_reading(self) -> None:
+        """See Database."""
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+    def close(self) -> None:
+        """See Database."""
+        self.lock.close()
 
     def _return(self, connection: sqlite3.Connection) -> None:
         with self._guard:

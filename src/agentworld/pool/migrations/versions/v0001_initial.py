@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from agentworld.pool.schema import Whole
+
 revision = "0001"
 down_revision = None
 
@@ -12,18 +14,18 @@ def upgrade() -> None:
     op.create_table(
         "consumers",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("epoch", Whole, nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
         "counters",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("value", sa.Integer(), nullable=False),
+        sa.Column("value", Whole, nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
         "dead_letters",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("step_id", sa.Text(), nullable=False),
         sa.Column("trajectory_id", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -34,7 +36,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "events",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("trajectory_id", sa.Text(), nullable=True),
@@ -45,10 +47,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "message_nodes",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
-        sa.Column("parent", sa.Integer(), nullable=True),
-        sa.Column("depth", sa.Integer(), nullable=False),
+        sa.Column("parent", Whole, nullable=True),
+        sa.Column("depth", Whole, nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["parent"],
@@ -61,15 +63,15 @@ def upgrade() -> None:
         "policies",
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("run", sa.Text(), nullable=False),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("current", sa.Integer(), nullable=False),
+        sa.Column("version", Whole, nullable=False),
+        sa.Column("current", Whole, nullable=False),
         sa.PrimaryKeyConstraint("model", "run"),
     )
     op.create_table(
         "rewards",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("target_pk", sa.Integer(), nullable=False),
+        sa.Column("target_pk", Whole, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("value", sa.Float(), nullable=False),
@@ -80,9 +82,9 @@ def upgrade() -> None:
     )
     op.create_table(
         "token_blocks",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
-        sa.Column("parent", sa.Integer(), nullable=True),
+        sa.Column("parent", Whole, nullable=True),
         sa.Column("ids", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["parent"],
@@ -93,7 +95,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "tool_sets",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
@@ -101,13 +103,13 @@ def upgrade() -> None:
     )
     op.create_table(
         "trajectories",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("trajectory_id", sa.Text(), nullable=False),
-        sa.Column("declared", sa.Integer(), nullable=False),
+        sa.Column("declared", Whole, nullable=False),
         sa.Column("group_id", sa.Text(), nullable=True),
-        sa.Column("group_size", sa.Integer(), nullable=True),
-        sa.Column("rollout_index", sa.Integer(), nullable=True),
-        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("group_size", Whole, nullable=True),
+        sa.Column("rollout_index", Whole, nullable=True),
+        sa.Column("attempt", Whole, nullable=False),
         sa.Column("task", sa.Text(), nullable=True),
         sa.Column("agent", sa.Text(), nullable=True),
         sa.Column("channel", sa.Text(), nullable=False),
@@ -117,13 +119,13 @@ def upgrade() -> None:
         sa.Column("reward", sa.Float(), nullable=True),
         sa.Column("readiness", sa.Text(), nullable=False),
         sa.Column("excluded_reason", sa.Text(), nullable=True),
-        sa.Column("step_count", sa.Integer(), nullable=False),
-        sa.Column("prompt_tokens", sa.Integer(), nullable=False),
-        sa.Column("response_tokens", sa.Integer(), nullable=False),
-        sa.Column("last_step", sa.Integer(), nullable=True),
+        sa.Column("step_count", Whole, nullable=False),
+        sa.Column("prompt_tokens", Whole, nullable=False),
+        sa.Column("response_tokens", Whole, nullable=False),
+        sa.Column("last_step", Whole, nullable=True),
         sa.Column("policy_model", sa.Text(), nullable=True),
         sa.Column("policy_run", sa.Text(), nullable=True),
-        sa.Column("policy_version", sa.Integer(), nullable=True),
+        sa.Column("policy_version", Whole, nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("completed_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("pk"),
@@ -134,12 +136,12 @@ def upgrade() -> None:
     op.create_index("trajectories_by_readiness", "trajectories", ["readiness", "group_id"], unique=False)
     op.create_table(
         "batches",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("batch_id", sa.Text(), nullable=False),
         sa.Column("consumer", sa.Text(), nullable=False),
         sa.Column("unit", sa.Text(), nullable=False),
         sa.Column("method", sa.Text(), nullable=False),
-        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("epoch", Whole, nullable=False),
         sa.Column("deadline", sa.Float(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -153,10 +155,10 @@ def upgrade() -> None:
     op.create_index("batches_by_state", "batches", ["state", "deadline"], unique=False)
     op.create_table(
         "exchanges",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("exchange_id", sa.Text(), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
-        sa.Column("trajectory", sa.Integer(), nullable=False),
+        sa.Column("trajectory", Whole, nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("record", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -169,14 +171,14 @@ def upgrade() -> None:
     op.create_index("exchanges_by_trajectory", "exchanges", ["trajectory"], unique=False)
     op.create_table(
         "steps",
-        sa.Column("pk", sa.Integer(), nullable=False),
+        sa.Column("pk", Whole, nullable=False),
         sa.Column("step_id", sa.Text(), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
-        sa.Column("trajectory", sa.Integer(), nullable=False),
+        sa.Column("trajectory", Whole, nullable=False),
         sa.Column("exchange_id", sa.Text(), nullable=True),
-        sa.Column("choice_index", sa.Integer(), nullable=False),
+        sa.Column("choice_index", Whole, nullable=False),
         sa.Column("channel", sa.Text(), nullable=False),
-        sa.Column("step_index", sa.Integer(), nullable=False),
+        sa.Column("step_index", Whole, nullable=False),
         sa.Column("parent_step_id", sa.Text(), nullable=True),
         sa.Column("supersedes", sa.Text(), nullable=True),
         sa.Column("fork_reason", sa.Text(), nullable=True),
@@ -185,30 +187,30 @@ def upgrade() -> None:
         sa.Column("requested_model", sa.Text(), nullable=True),
         sa.Column("policy_model", sa.Text(), nullable=True),
         sa.Column("policy_run", sa.Text(), nullable=True),
-        sa.Column("policy_version", sa.Integer(), nullable=True),
+        sa.Column("policy_version", Whole, nullable=True),
         sa.Column("dialect", sa.Text(), nullable=True),
         sa.Column("token_source", sa.Text(), nullable=False),
         sa.Column("vocabulary", sa.Text(), nullable=True),
         sa.Column("finish_reason", sa.Text(), nullable=True),
-        sa.Column("prompt_length", sa.Integer(), nullable=True),
-        sa.Column("response_length", sa.Integer(), nullable=True),
-        sa.Column("present", sa.Integer(), nullable=False),
-        sa.Column("block", sa.Integer(), nullable=True),
+        sa.Column("prompt_length", Whole, nullable=True),
+        sa.Column("response_length", Whole, nullable=True),
+        sa.Column("present", Whole, nullable=False),
+        sa.Column("block", Whole, nullable=True),
         sa.Column("tail", sa.LargeBinary(), nullable=True),
-        sa.Column("id_count", sa.Integer(), nullable=False),
+        sa.Column("id_count", Whole, nullable=False),
         sa.Column("mask", sa.LargeBinary(), nullable=True),
         sa.Column("logprobs", sa.LargeBinary(), nullable=True),
         sa.Column("logprob_space", sa.Text(), nullable=True),
-        sa.Column("tools", sa.Integer(), nullable=True),
-        sa.Column("prompt_node", sa.Integer(), nullable=True),
-        sa.Column("reply_node", sa.Integer(), nullable=True),
+        sa.Column("tools", Whole, nullable=True),
+        sa.Column("prompt_node", Whole, nullable=True),
+        sa.Column("reply_node", Whole, nullable=True),
         sa.Column("reward", sa.Float(), nullable=True),
         sa.Column("rewards", sa.Text(), nullable=True),
         sa.Column("labels", sa.Text(), nullable=True),
         sa.Column("metadata", sa.Text(), nullable=True),
         sa.Column("call", sa.Text(), nullable=True),
         sa.Column("excluded_reason", sa.Text(), nullable=True),
-        sa.Column("late", sa.Integer(), nullable=False),
+        sa.Column("late", Whole, nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("latency_ms", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(
@@ -238,7 +240,7 @@ def upgrade() -> None:
     op.create_index("steps_by_trajectory", "steps", ["trajectory"], unique=False)
     op.create_table(
         "batch_units",
-        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("batch", Whole, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["batch"],
@@ -252,8 +254,8 @@ def upgrade() -> None:
         sa.Column("unit", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("batch", sa.Integer(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("batch", Whole, nullable=False),
+        sa.Column("count", Whole, nullable=False),
         sa.ForeignKeyConstraint(
             ["batch"],
             ["batches.pk"],

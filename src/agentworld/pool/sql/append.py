@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
@@ -17,10 +16,11 @@ from agentworld.pool import rules, schema
 from agentworld.pool.bounds import check_exchange, encode, storable
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, escaped_record, prepare
 from agentworld.pool.protocol import AppendResult
-from agentworld.pool.sqlite import trajectories
-from agentworld.pool.sqlite.forests import ForestWriter
-from agentworld.pool.sqlite.packing import pack_logprobs, pack_mask
-from agentworld.pool.sqlite.rows import (
+from agentworld.pool.sql import trajectories
+from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.forests import ForestWriter
+from agentworld.pool.sql.packing import pack_logprobs, pack_mask
+from agentworld.pool.sql.rows import (
     PROMPT_IDS,
     PROMPT_MESSAGES,
     RESPONSE_IDS,
@@ -29,14 +29,17 @@ from agentworld.pool.sqlite.rows import (
     policy_columns,
     policy_from,
 )
-from agentworld.pool.sqlite.signals import add_event, keep_reward
-from agentworld.pool.sqlite.statements import parameter, sql
-from agentworld.pool.sqlite.writer import Transaction
+from agentworld.pool.sql.signals import add_event, keep_reward
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
 
 _s, _t, _e = schema.steps, schema.trajectories, schema.exchanges
 _KNOWN = sql(select(_s.c.content, _s.c.step_index).where(_s.c.step_id == parameter("id")))
-_INSERT = sql(insert(_s).values({column.name: parameter(column.name) for column in _s.c if column.name != "pk"}))
+_COUNTED_LATER = ("sampled", "annotations")
+_INSERT = sql(
+    insert(_s).values({column.name: parameter(column.name) for column in _s.c if column.name not in _COUNTED_LATER})
+)
 _GROW = sql(
     update(_t)
     .where(_t.c.pk == parameter("row"))
@@ -67,13 +70,11 @@ _LAST_USABLE = sql(
 )
 _DEAD = sql(
     insert(schema.dead_letters).values(
-        {name: parameter(name) for name in ("step_id", "trajectory_id", "reason", "record", "at")}
+        {name: parameter(name) for name in ("pk", "step_id", "trajectory_id", "reason", "record", "at")}
     )
 )
 _KNOWN_EXCHANGE = sql(select(_e.c.content).where(_e.c.exchange_id == parameter("id")))
-_INSERT_EXCHANGE = sql(
-    insert(_e).values({column.name: parameter(column.name) for column in _e.c if column.name != "pk"})
-)
+_INSERT_EXCHANGE = sql(insert(_e).values({column.name: parameter(column.name) for column in _e.c}))
 
 
 class PreparedExchange:
@@ -124,6 +125,7 @@ class Appender:
                 row = trajectories.imply(txn, exchange.trajectory_id, implied)
             kept = msgspec.structs.replace(prepared.kept, created_at=exchange.created_at or txn.now)
             values = {
+                "pk": txn.next_pk("exchanges"),
                 "exchange_id": exchange.exchange_id,
                 "content": prepared.content,
                 "trajectory": row["pk"],
@@ -178,11 +180,11 @@ class Appender:
             "late": int(late),
             "created_at": step.created_at or txn.now,
         }
-        pk = txn.execute(_INSERT, values).lastrowid
-        assert pk is not None
+        pk = txn.next_pk("steps")
+        txn.execute(_INSERT, {**values, "pk": pk})
         self._grow(txn, row, prepared, pk if excluded is None else None)
         for name, value in prepared.rewards.items():
-            keep_reward(txn, "step", pk, Reward(value=value, name=name, source="step"))
+            keep_reward(txn, "step", step.step_id, Reward(value=value, name=name, source="step"))
         if step.supersedes is not None:
             _supersede(txn, row["pk"], step.supersedes)
         txn.count("steps")
@@ -219,7 +221,7 @@ class Appender:
         )
         return columns, digest(*parts, messages.content, str(columns["present"]).encode())
 
-    def _grow(self, txn: Transaction, row: sqlite3.Row, prepared: Prepared, last: int | None) -> None:
+    def _grow(self, txn: Transaction, row: Row, prepared: Prepared, last: int | None) -> None:
         grown = {
             "row": row["pk"],
             "prompt": prepared.prompt_length or 0,
@@ -265,6 +267,6 @@ def _supersede(txn: Transaction, trajectory: int, step_id: str) -> None:
 def _reject(txn: Transaction, step: Step, reason: str) -> AppendResult:
     step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
     named = {"step_id": step_id, "trajectory_id": trajectory_id, "reason": reason}
-    txn.execute(_DEAD, {**named, "record": escaped_record(step), "at": txn.now})
+    txn.execute(_DEAD, {"pk": txn.next_pk("dead_letters"), **named, "record": escaped_record(step), "at": txn.now})
     txn.count("dead_letters")
     return AppendResult(step_id, "rejected", reason=reason)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, exists, false, func, literal, not_, or_, select
 
 from agentworld.pool import schema
-from agentworld.pool.sqlite.rows import step_readiness
+from agentworld.pool.sql.rows import step_readiness
 from agentworld.query import (
     Comparison,
     Conjunction,

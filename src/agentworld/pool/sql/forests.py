@@ -18,18 +18,18 @@ from sqlalchemy import insert, select
 from agentworld.forest import BLOCK_SIZE, TokenArray, TokenPath, chain, common_prefix, exact_key, plan_tokens
 from agentworld.forest.tokens import vocabulary_root
 from agentworld.pool import schema
-from agentworld.pool.sqlite.packing import pack_ids
-from agentworld.pool.sqlite.statements import parameter, sql
-from agentworld.pool.sqlite.writer import Transaction
+from agentworld.pool.sql.packing import pack_ids
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Message, Tool, digest
 
 _blocks, _nodes, _tools = schema.token_blocks, schema.message_nodes, schema.tool_sets
 _FIND_BLOCK = sql(select(_blocks.c.pk).where(_blocks.c.digest == parameter("digest")))
-_ADD_BLOCK = sql(insert(_blocks).values({name: parameter(name) for name in ("digest", "parent", "ids")}))
+_ADD_BLOCK = sql(insert(_blocks).values({name: parameter(name) for name in ("pk", "digest", "parent", "ids")}))
 _FIND_NODE = sql(select(_nodes.c.pk).where(_nodes.c.digest == parameter("digest")))
-_ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in ("digest", "parent", "depth", "body")}))
+_ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in ("pk", "digest", "parent", "depth", "body")}))
 _FIND_TOOLS = sql(select(_tools.c.pk).where(_tools.c.digest == parameter("digest")))
-_ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("digest", "body")}))
+_ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk", "digest", "body")}))
 
 _json = msgspec.json.Encoder()
 _message = msgspec.json.Decoder(Message)
@@ -126,7 +126,9 @@ class ForestWriter:
             else:
                 may_exist = False  # A block is stored after its parent, so below a missing one all are missing.
                 packed = pack_ids(np.frombuffer(block.ids, dtype="<u4"))
-                parent = txn.execute(_ADD_BLOCK, {"digest": block.digest, "parent": parent, "ids": packed}).lastrowid
+                pk = txn.next_pk("token_blocks")
+                txn.execute(_ADD_BLOCK, {"pk": pk, "digest": block.digest, "parent": parent, "ids": packed})
+                parent = pk
                 txn.count("blocks")
             assert parent is not None
             rows.append(parent)
@@ -161,8 +163,10 @@ class ForestWriter:
                 may_exist = False
                 body = _json.encode(messages[depth])
                 _message.decode(body)  # Structs that Python code built are not checked by themselves.
-                values = {"digest": keys[depth], "parent": parent, "depth": depth, "body": body}
-                parent = txn.execute(_ADD_NODE, values).lastrowid
+                pk = txn.next_pk("message_nodes")
+                values = {"pk": pk, "digest": keys[depth], "parent": parent, "depth": depth, "body": body}
+                txn.execute(_ADD_NODE, values)
+                parent = pk
                 txn.count("message_nodes")
                 size += len(body) + 128
             assert parent is not None
@@ -183,7 +187,11 @@ class ForestWriter:
         body = _json.encode(tools)
         own = digest(body)
         found = txn.one(_FIND_TOOLS, {"digest": own})
-        return (found[0] if found else txn.execute(_ADD_TOOLS, {"digest": own, "body": body}).lastrowid), own
+        if found is not None:
+            return found[0], own
+        pk = txn.next_pk("tool_sets")
+        txn.execute(_ADD_TOOLS, {"pk": pk, "digest": own, "body": body})
+        return pk, own
 
     def _nearest(self, trajectory_id: str, root: bytes, ids: TokenArray) -> tuple[_TokenTip | None, int]:
         best, longest = None, BLOCK_SIZE - 1  # Less than a block in common saves nothing.

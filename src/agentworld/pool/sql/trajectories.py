@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from sqlalchemy import insert, update
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules, schema
-from agentworld.pool.sqlite.rows import creation_columns, select_trajectories, trajectory_from
-from agentworld.pool.sqlite.signals import add_event, add_rewards
-from agentworld.pool.sqlite.statements import parameter, sql
-from agentworld.pool.sqlite.writer import Transaction
+from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.rows import creation_columns, select_trajectories, trajectory_from
+from agentworld.pool.sql.signals import add_event, add_rewards
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import NewTrajectory, Reward, TerminalStatus, Trajectory
 
 _t = schema.trajectories
 FIND = sql(select_trajectories().where(_t.c.trajectory_id == parameter("id")))
 _STARTED = ("readiness", "step_count", "prompt_tokens", "response_tokens", "status", "declared", "created_at")
 _CREATE = sql(
-    insert(_t).values({name: parameter(name) for name in ("trajectory_id", *rules.CREATION_FIELDS, *_STARTED)})
+    insert(_t).values({name: parameter(name) for name in ("pk", "trajectory_id", *rules.CREATION_FIELDS, *_STARTED)})
 )
 _DECLARE = sql(
     update(_t)
@@ -46,9 +45,10 @@ def create(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Trajecto
     return trajectory_from(row)
 
 
-def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory, declared: bool = False) -> sqlite3.Row:
+def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory, declared: bool = False) -> Row:
     """Insert an open trajectory that is not there; returns its row."""
     started = {
+        "pk": txn.next_pk("trajectories"),
         "trajectory_id": trajectory_id,
         "declared": int(declared),
         "status": "open",
@@ -64,7 +64,7 @@ def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory, declared: bo
     return find(txn, trajectory_id)
 
 
-def find(txn: Transaction, trajectory_id: str) -> sqlite3.Row:
+def find(txn: Transaction, trajectory_id: str) -> Row:
     """The trajectory's row; NotFoundError where there is none."""
     row = txn.one(FIND, {"id": trajectory_id})
     if row is None:

@@ -7,26 +7,25 @@ are excluded, or of another channel, are no part of a unit.
 from __future__ import annotations
 
 import functools
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from sqlalchemy import ColumnElement, Select, and_, exists, func, select, true
 
 from agentworld.pool import rules, schema
 from agentworld.pool.intake import INCLUDABLE
 from agentworld.pool.lease_rules import wanted_readiness
-from agentworld.pool.sqlite.reads import SCAN_ROWS, bounded_search, read_steps
-from agentworld.pool.sqlite.rows import (
+from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.reads import SCAN_ROWS, bounded_search, read_steps
+from agentworld.pool.sql.rows import (
     PROMPT_MESSAGES,
     RESPONSE_IDS,
     select_steps,
     select_trajectories,
     trajectory_from,
 )
-from agentworld.pool.sqlite.statements import compiled, parameter, sql
-from agentworld.pool.sqlite.where import condition
+from agentworld.pool.sql.statements import Statement, compiled, integers, json_list, parameter, sql, texts
+from agentworld.pool.sql.where import condition
 from agentworld.query import parse
 from agentworld.records import BatchItem, BatchSpec, BatchTrajectory, Order, Readiness, Trajectory, Unit
 
@@ -41,45 +40,45 @@ class AvailableUnit(NamedTuple):
 
 
 def available_units(
-    connection: sqlite3.Connection,
+    connection: Reader,
     spec: BatchSpec,
     needs: tuple[str, ...],
     consumer: str,
 ) -> list[AvailableUnit]:
     """Up to the number that the (resolved) spec asks for, in its order."""
     unit: Unit = spec.unit or "step"
-    text, parameters = _units_sql(unit, spec.order, spec.where, needs, wanted_readiness(spec))
+    statement = _units_sql(unit, spec.order, spec.where, needs, wanted_readiness(spec))
     limit = SCAN_ROWS if spec.order == "random" else spec.count
     bound = {"for_consumer": consumer, "in_channel": spec.channel, "rollouts": spec.rollouts or 1, "limit": limit}
     with bounded_search(connection, spec.where):
-        found = connection.execute(text, {**parameters, **bound}).fetchall()
+        found = connection.execute(statement, bound)
     pairs = {row["key"]: row["pk"] for row in found}
     keys = rules.unit_order(spec, list(pairs.items()))[: spec.count] if spec.order == "random" else list(pairs)
     if unit != "group":
         return [AvailableUnit(key, [pairs[key]]) for key in keys]
-    text, parameters = _members_sql(spec.where, needs, wanted_readiness(spec))
+    statement = _members_sql(spec.where, needs, wanted_readiness(spec))
     members: dict[str, list[int]] = {key: [] for key in keys}
-    bound = {"in_channel": spec.channel, "keys": msgspec.json.encode(keys).decode()}
+    bound = {"in_channel": spec.channel, "keys": json_list(keys)}
     with bounded_search(connection, spec.where):
-        for row in connection.execute(text, {**parameters, **bound}):
+        for row in connection.execute(statement, bound):
             members[row["group_id"]].append(row["pk"])
     return [AvailableUnit(key, rows) for key, rows in members.items()]
 
 
 def read_items(
-    connection: sqlite3.Connection, spec: BatchSpec, units: Sequence[AvailableUnit], counts: Sequence[int]
+    connection: Reader, spec: BatchSpec, units: Sequence[AvailableUnit], counts: Sequence[int]
 ) -> list[BatchItem]:
     """The units with their trajectories and steps, tokens, messages and log-probabilities included."""
-    rows = msgspec.json.encode([row for unit in units for row in unit.rows]).decode()
+    rows = json_list([row for unit in units for row in unit.rows])
     by_step = spec.unit == "step"
     text = _STEPS if by_step else _STEPS_OF
-    found = connection.execute(text, {"rows": rows, "in_channel": spec.channel}).fetchall()
+    found = connection.execute(text, {"rows": rows, "in_channel": spec.channel})
     steps: dict[int, list[Any]] = {}
     for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
         steps.setdefault(row["pk"] if by_step else row["trajectory"], []).append(step)
     trajectories: dict[int, Trajectory] = {}
     owners = {row["pk"] if by_step else row["trajectory"]: row["trajectory"] for row in found}
-    wanted = msgspec.json.encode(sorted(set(owners.values()))).decode()
+    wanted = json_list(sorted(set(owners.values())))
     for row in connection.execute(_TRAJECTORIES, {"rows": wanted}):
         trajectories[row["pk"]] = trajectory_from(row)
     return [
@@ -96,20 +95,15 @@ def read_items(
     ]
 
 
-def _listed(name: str) -> Select[Any]:
-    """The values of a JSON list parameter."""
-    return select(func.json_each(parameter(name)).table_valued("value").c.value)
-
-
-_STEPS = sql(select_steps().where(_s.c.pk.in_(_listed("rows"))).order_by(_s.c.pk))
+_STEPS = sql(select_steps().where(_s.c.pk.in_(integers("rows"))).order_by(_s.c.pk))
 _STEPS_OF = sql(
     select_steps()
     .where(
-        _s.c.trajectory.in_(_listed("rows")), _s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel")
+        _s.c.trajectory.in_(integers("rows")), _s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel")
     )
     .order_by(_s.c.pk)
 )
-_TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(_listed("rows"))))
+_TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(integers("rows"))))
 
 
 def _usable() -> ColumnElement[bool]:
@@ -153,7 +147,7 @@ def _undelivered(unit: Unit, key: ColumnElement[Any]) -> ColumnElement[bool]:
 @functools.lru_cache(maxsize=128)
 def _units_sql(
     unit: Unit, order: Order, where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
-) -> tuple[str, dict[str, Any]]:
+) -> Statement:
     """Selects key and pk of each available unit. Cached by the text of `where`, as in reads."""
     key: ColumnElement[Any]
     place: ColumnElement[Any]
@@ -182,11 +176,9 @@ def _units_sql(
 
 
 @functools.lru_cache(maxsize=128)
-def _members_sql(
-    where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
-) -> tuple[str, dict[str, Any]]:
+def _members_sql(where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]) -> Statement:
     """Selects the trajectories of chosen groups."""
     statement: Select[Any] = _fit_trajectories(
-        [_t.c.group_id, _t.c.pk], _t.c.group_id.in_(_listed("keys")), where, needs, wanted
+        [_t.c.group_id, _t.c.pk], _t.c.group_id.in_(texts("keys")), where, needs, wanted
     )
     return compiled(statement.order_by(_t.c.pk))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,15 +11,16 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules, schema
-from agentworld.pool.sqlite.rows import from_json, json_or_none
-from agentworld.pool.sqlite.statements import parameter, sql
-from agentworld.pool.sqlite.writer import Transaction
+from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.rows import from_json, json_or_none
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Policy, Reward
 
 PAUSED = "gateway.paused"
 
 _EVENT = sql(
-    insert(schema.events).values({n: parameter(n) for n in ("kind", "at", "trajectory_id", "step_id", "data")})
+    insert(schema.events).values({n: parameter(n) for n in ("pk", "kind", "at", "trajectory_id", "step_id", "data")})
 )
 _FIND_STEP = sql(
     select(schema.steps.c.pk, schema.steps.c.rewards, schema.trajectories.c.trajectory_id)
@@ -35,12 +35,12 @@ _FIND_TRAJECTORY = sql(
 )
 _r = schema.rewards
 _KNOWN_REWARD = sql(
-    select(_r.c.value).where(*(_r.c[name] == parameter(name) for name in ("target", "target_pk", "name", "source")))
+    select(_r.c.value).where(*(_r.c[name] == parameter(name) for name in ("target", "target_id", "name", "source")))
 )
-_new_reward = upsert(_r).values({c.name: parameter(c.name) for c in _r.c if c.name != "pk"})
+_new_reward = upsert(_r).values({c.name: parameter(c.name) for c in _r.c})
 _SET_REWARD = sql(
     _new_reward.on_conflict_do_update(
-        index_elements=["target", "target_pk", "name", "source"],
+        index_elements=["target", "target_id", "name", "source"],
         set_={name: _new_reward.excluded[name] for name in ("value", "details", "created_at")},
     )
 )
@@ -77,7 +77,13 @@ def add_event(
     data: dict[str, Any] | None = None,
 ) -> None:
     """Append to the events."""
-    values = {"kind": kind, "at": txn.now, "trajectory_id": trajectory_id, "step_id": step_id}
+    values = {
+        "pk": txn.next_pk("events"),
+        "kind": kind,
+        "at": txn.now,
+        "trajectory_id": trajectory_id,
+        "step_id": step_id,
+    }
     txn.execute(_EVENT, {**values, "data": json_or_none(data)})
 
 
@@ -86,15 +92,18 @@ def add_rewards(txn: Transaction, rewards: Sequence[Reward]) -> int:
     return sum(_set_reward(txn, reward, f"rewards[{number}]") for number, reward in enumerate(rewards))
 
 
-def keep_reward(txn: Transaction, target: str, row: int, reward: Reward) -> bool:
+def keep_reward(txn: Transaction, target: str, target_id: str, reward: Reward) -> bool:
     """Store the reward beside those of other sources; False where the same value was there."""
-    key = {"target": target, "target_pk": row, "name": reward.name, "source": reward.source}
+    key = {"target": target, "target_id": target_id, "name": reward.name, "source": reward.source}
     known = txn.one(_KNOWN_REWARD, key)
     if known is not None and known[0] == reward.value:
         return False
     details = None if reward.details is None else msgspec.json.encode(reward.details).decode()
     created_at = reward.created_at or txn.now
-    txn.execute(_SET_REWARD, {**key, "value": float(reward.value), "details": details, "created_at": created_at})
+    pk = txn.next_pk("rewards") if known is None else 0
+    txn.execute(
+        _SET_REWARD, {"pk": pk, **key, "value": float(reward.value), "details": details, "created_at": created_at}
+    )
     if known is None:
         txn.count("rewards")
     return True
@@ -111,7 +120,7 @@ def set_policy(txn: Transaction, policy: Policy) -> None:
     add_event(txn, "policy.set", data=msgspec.to_builtins(policy))
 
 
-def current_policies(connection: sqlite3.Connection) -> dict[str, Policy]:
+def current_policies(connection: Reader) -> dict[str, Policy]:
     """The policy that speaks now, by model."""
     found = connection.execute(_POLICIES)
     return {row["model"]: Policy(row["model"], row["run"], row["version"]) for row in found}
@@ -136,7 +145,7 @@ def _set_reward(txn: Transaction, reward: Reward, path: str) -> bool:
         raise NotFoundError(f"no {kind} {target!r}", path=f"{path}.{kind}_id")
     if reward.trajectory_id not in (None, row["trajectory_id"]):
         raise rules.other_trajectory(reward, path)
-    if not keep_reward(txn, "step" if on_step else "trajectory", row["pk"], reward):
+    if not keep_reward(txn, "step" if on_step else "trajectory", target, reward):
         return False
     values = {**from_json(row["rewards"], {}), reward.name: float(reward.value)}
     primary = values.get(rules.PRIMARY)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -18,8 +16,9 @@ from agentworld.forest import BLOCK_SIZE, TokenArray
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.intake import check_include, restore_arrays
-from agentworld.pool.sqlite.packing import unpack_ids, unpack_logprobs, unpack_mask
-from agentworld.pool.sqlite.rows import (
+from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
+from agentworld.pool.sql.packing import unpack_ids, unpack_logprobs, unpack_mask
+from agentworld.pool.sql.rows import (
     PROMPT_IDS,
     PROMPT_MESSAGES,
     RESPONSE_IDS,
@@ -27,14 +26,13 @@ from agentworld.pool.sqlite.rows import (
     select_trajectories,
     step_from,
 )
-from agentworld.pool.sqlite.statements import compiled, parameter, sql
-from agentworld.pool.sqlite.where import condition
+from agentworld.pool.sql.statements import Statement, compiled, integers, json_list, parameter, sql
+from agentworld.pool.sql.where import condition
 from agentworld.query import Subject, parse
 from agentworld.records import Message, Step
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at
 WHERE_SECONDS = 5.0  # that one search with `where` may take
-_STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
 _CHUNK = 500  # rows named in one query
 
 _b, _n, _tools = schema.token_blocks, schema.message_nodes, schema.tool_sets
@@ -42,32 +40,25 @@ _message = msgspec.json.Decoder(Message)
 
 
 @contextlib.contextmanager
-def bounded_search(connection: sqlite3.Connection, where: str | None) -> Iterator[None]:
+def bounded_search(connection: Reader, where: str | None) -> Iterator[None]:
     """QueryError where the statements inside take longer than WHERE_SECONDS; unbounded without `where`."""
     if where is None:
         yield
         return
-    deadline = time.monotonic() + WHERE_SECONDS
-    connection.set_progress_handler(lambda: time.monotonic() >= deadline, _STEPS_BETWEEN_LOOKS)
     try:
-        yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
+        with connection.limited(WHERE_SECONDS):
+            yield
+    except SearchTimeoutError:
         raise QueryError(
             f"the search with where took longer than {WHERE_SECONDS:g} s",
             path="where",
             hint="Narrow it: filter by trajectory, group or channel, use fewer conditions, or fields without a key",
         ) from None
-    finally:
-        connection.set_progress_handler(None, 0)
 
 
-def _chain_sql(table: Any, columns: Sequence[Any]) -> str:
+def _chain_sql(table: Any, columns: Sequence[Any]) -> Statement:
     """All rows on the paths from the named rows to their roots, each once."""
-    ends = select(table.c.pk).where(
-        table.c.pk.in_(select(func.json_each(parameter("ends")).table_valued("value").c.value))
-    )
+    ends = select(table.c.pk).where(table.c.pk.in_(integers("ends")))
     paths = ends.cte("paths", recursive=True)
     paths = paths.union(select(table.c.parent).where(table.c.pk == paths.c.pk, table.c.parent.is_not(None)))
     return sql(select(*columns).join_from(paths, table, table.c.pk == paths.c.pk))
@@ -75,15 +66,15 @@ def _chain_sql(table: Any, columns: Sequence[Any]) -> str:
 
 _BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
 _NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body])
-_TOOLS = sql(
-    select(_tools.c.pk, _tools.c.body).where(
-        _tools.c.pk.in_(select(func.json_each(parameter("ends")).table_valued("value").c.value))
-    )
-)
+_TOOLS = sql(select(_tools.c.pk, _tools.c.body).where(_tools.c.pk.in_(integers("ends"))))
+_NEWEST: dict[Subject, Statement] = {
+    "steps": sql(select(func.coalesce(func.max(schema.steps.c.pk), 0))),
+    "trajectories": sql(select(func.coalesce(func.max(schema.trajectories.c.pk), 0))),
+}
 STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
 
 
-def read_steps(connection: sqlite3.Connection, rows: Sequence[sqlite3.Row], include: Sequence[str]) -> list[Step]:
+def read_steps(connection: Reader, rows: Sequence[Row], include: Sequence[str]) -> list[Step]:
     """The rows of select_steps as records, with what `include` asks for; shared content is read once."""
     check_include(include)
     found = [step_from(row) for row in rows]
@@ -103,7 +94,7 @@ def read_steps(connection: sqlite3.Connection, rows: Sequence[sqlite3.Row], incl
 
 
 @functools.lru_cache(maxsize=256)
-def _page_sql(subject: Subject, where: str | None, filters: tuple[str, ...], order: str) -> tuple[str, dict[str, Any]]:
+def _page_sql(subject: Subject, where: str | None, filters: tuple[str, ...], order: str) -> Statement:
     # Cached by the text, since the trees of `x == 1` and `x == true` are equal to Python.
     table = schema.steps if subject == "steps" else schema.trajectories
     columns: dict[str, Any] = {
@@ -124,38 +115,36 @@ def _page_sql(subject: Subject, where: str | None, filters: tuple[str, ...], ord
 
 
 def page_of_rows(
-    connection: sqlite3.Connection,
+    connection: Reader,
     subject: Subject,
     where: str | None,
     filters: dict[str, str | None],
     order: Literal["oldest", "newest"],
     cursor: str | None,
     limit: int,
-) -> tuple[list[sqlite3.Row], str | None]:
+) -> tuple[list[Row], str | None]:
     """One page of rows and the cursor of the next."""
     check_limit(limit)
     after = read_cursor(cursor, order)
     given = {name: value for name, value in filters.items() if value is not None}
-    text, parameters = _page_sql(subject, where, tuple(given), order)
+    statement = _page_sql(subject, where, tuple(given), order)
     above, below = 0, 2**62
     if after is not None:
         above, below = (after, below) if order == "oldest" else (above, after)
     stop = None
     if where is not None:
         above, below, stop = _scanned(connection, subject, order, above, below)
-    bound = {**parameters, **given, "above": above, "below": below, "limit": limit + 1}
+    bound = {**given, "above": above, "below": below, "limit": limit + 1}
     with bounded_search(connection, where):
-        rows = connection.execute(text, bound).fetchall()
+        rows = connection.execute(statement, bound)
     if len(rows) > limit:
         return rows[:limit], cursor_for(rows[limit - 1]["pk"], order)
     return rows, None if stop is None else cursor_for(stop, order)
 
 
-def _scanned(
-    connection: sqlite3.Connection, subject: Subject, order: str, above: int, below: int
-) -> tuple[int, int, int | None]:
+def _scanned(connection: Reader, subject: Subject, order: str, above: int, below: int) -> tuple[int, int, int | None]:
     """Narrow the range to what one page may look at; the last value is where the next page goes on, if any."""
-    newest = connection.execute(f"SELECT coalesce(max(pk), 0) FROM {subject}").fetchone()[0]
+    newest = connection.execute(_NEWEST[subject])[0][0]
     below = min(below, newest + 1)
     if below - above - 1 <= SCAN_ROWS:
         return above, below, None
@@ -167,13 +156,13 @@ def _scanned(
 
 
 def _paths(
-    connection: sqlite3.Connection, statement: str, ends: Iterable[int | None], column: str
+    connection: Reader, statement: Statement, ends: Iterable[int | None], column: str
 ) -> dict[int | None, list[bytes]]:
     """For each end, the column's values from the root down to it."""
     rows: dict[int, tuple[int | None, bytes]] = {}
     wanted = [end for end in set(ends) if end is not None]
     for begin in range(0, len(wanted), _CHUNK):
-        parameters = {"ends": msgspec.json.encode(wanted[begin : begin + _CHUNK]).decode()}
+        parameters = {"ends": json_list(wanted[begin : begin + _CHUNK])}
         for row in connection.execute(statement, parameters):
             rows[row["pk"]] = (row["parent"], row[column])
     paths: dict[int | None, list[bytes]] = {None: []}
@@ -188,7 +177,7 @@ def _paths(
     return paths
 
 
-def _ids(row: sqlite3.Row, blocks: list[bytes]) -> TokenArray | None:
+def _ids(row: Row, blocks: list[bytes]) -> TokenArray | None:
     if not row["present"] & (PROMPT_IDS | RESPONSE_IDS):
         return None
     if len({len(block) for block in blocks}) == 1:  # Nearly always; one conversion instead of one a block.
@@ -199,7 +188,7 @@ def _ids(row: sqlite3.Row, blocks: list[bytes]) -> TokenArray | None:
     return np.concatenate(parts)
 
 
-def _split(row: sqlite3.Row, ids: TokenArray | None) -> tuple[TokenArray | None, TokenArray | None]:
+def _split(row: Row, ids: TokenArray | None) -> tuple[TokenArray | None, TokenArray | None]:
     if ids is None:
         return None, None
     present = row["present"]
@@ -210,13 +199,13 @@ def _split(row: sqlite3.Row, ids: TokenArray | None) -> tuple[TokenArray | None,
     return ids[: row["prompt_length"]], ids[row["prompt_length"] :]
 
 
-def _add_messages(connection: sqlite3.Connection, found: Sequence[Step], rows: Sequence[sqlite3.Row]) -> None:
+def _add_messages(connection: Reader, found: Sequence[Step], rows: Sequence[Row]) -> None:
     ends = {row[name] for row in rows for name in ("prompt_node", "reply_node")}
     paths = _paths(connection, _NODES, ends, "body")
     tools: dict[int, bytes] = {}
     wanted = list({row["tools"] for row in rows if row["tools"] is not None})
     for begin in range(0, len(wanted), _CHUNK):
-        parameters = {"ends": msgspec.json.encode(wanted[begin : begin + _CHUNK]).decode()}
+        parameters = {"ends": json_list(wanted[begin : begin + _CHUNK])}
         tools.update((row["pk"], row["body"]) for row in connection.execute(_TOOLS, parameters))
     read: dict[bytes, Message] = {}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, and_, case, select
 
 from agentworld.pool import rules, schema
+from agentworld.pool.sql.connections import Row
 from agentworld.records import Policy, Sampling, Step, Trajectory, Usage, VersionSpan
 
 PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES = 1, 2, 4
@@ -69,14 +69,14 @@ def policy_columns(policy: Policy | None) -> dict[str, Any]:
     }
 
 
-def policy_from(row: sqlite3.Row) -> Policy | None:
+def policy_from(row: Row) -> Policy | None:
     """The policy of a row."""
     if row["policy_model"] is None:
         return None
     return Policy(row["policy_model"], row["policy_run"], row["policy_version"])
 
 
-def trajectory_from(row: sqlite3.Row) -> Trajectory:
+def trajectory_from(row: Row) -> Trajectory:
     """A row of select_trajectories as a record."""
     return Trajectory(
         trajectory_id=row["trajectory_id"],
@@ -111,7 +111,7 @@ def creation_columns(record: Any) -> dict[str, Any]:
     return values
 
 
-def step_from(row: sqlite3.Row) -> Step:
+def step_from(row: Row) -> Step:
     """A row of select_steps as a record without ids, messages and log-probabilities."""
     call = _call.decode(row["call"]) if row["call"] is not None else Call()
     return Step(

@@ -6,7 +6,6 @@ then it looks again and takes inside a write transaction; then it reads the unit
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import and_, insert, or_, select, update
@@ -22,15 +21,17 @@ from agentworld.pool.lease_rules import (
     empty_resumption,
     requirements,
 )
-from agentworld.pool.sqlite.database import Database
-from agentworld.pool.sqlite.signals import add_event, current_policies
-from agentworld.pool.sqlite.statements import parameter, sql
-from agentworld.pool.sqlite.units import AvailableUnit, available_units, read_items
-from agentworld.pool.sqlite.writer import Transaction, Writer
+from agentworld.pool.sql.connections import Database, Row
+from agentworld.pool.sql.signals import add_event, current_policies
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.units import AvailableUnit, available_units, read_items
+from agentworld.pool.sql.writer import Writer
 from agentworld.query import parse
 from agentworld.records import Batch, BatchSpec, Unit, check_id, new_id
 
 _b, _d, _c, _u = schema.batches, schema.deliveries, schema.consumers, schema.batch_units
+_COLUMNS = ("pk", "batch_id", "consumer", "unit", "method", "epoch", "deadline", "state")
 _FIND = sql(select(*_b.c).where(_b.c.batch_id == parameter("id")))
 _EXPIRED = sql(select(*_b.c).where(_b.c.state == "leased", _b.c.deadline <= parameter("now")).order_by(_b.c.pk))
 _HELD = sql(select(*_b.c).where(_b.c.consumer == parameter("consumer"), _b.c.state == "leased").order_by(_b.c.pk))
@@ -38,7 +39,7 @@ _new_epoch = upsert(_c).values(name=parameter("name"), epoch=1)
 _NEXT_EPOCH = sql(
     _new_epoch.on_conflict_do_update(index_elements=["name"], set_={"epoch": _c.c.epoch + 1}).returning(_c.c.epoch)
 )
-_INSERT = sql(insert(_b).values({column.name: parameter(column.name) for column in _b.c if column.name != "pk"}))
+_INSERT = sql(insert(_b).values({name: parameter(name) for name in _COLUMNS}))
 _INSERT_UNIT = sql(insert(_u).values(batch=parameter("batch"), key=parameter("key")))
 _new_delivery = upsert(_d).values(
     {name: parameter(name) for name in ("consumer", "unit", "key", "batch")} | {"state": "leased", "count": 1}
@@ -82,8 +83,8 @@ class Leases:
             parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
         now = self._clock()
         with self._database.reading() as connection:
-            due = connection.execute(_EXPIRED, {"now": now}).fetchone()
-            if due is None:
+            due = connection.execute(_EXPIRED, {"now": now})
+            if not due:
                 there = available_units(connection, spec, needs, consumer)
                 if len(there) < (spec.min_size or 1):
                     return None
@@ -134,19 +135,19 @@ class Leases:
 
         def operation(txn: Transaction) -> dict[str, list[str]]:
             result = empty_resumption()
-            txn.execute(_NEXT_EPOCH, {"name": consumer}).fetchall()
+            txn.execute(_NEXT_EPOCH, {"name": consumer})
             # Released first: what an applied batch lost to a later one of this consumer is then free to acknowledge.
-            for row in txn.execute(_HELD, {"consumer": consumer}).fetchall():
+            for row in txn.execute(_HELD, {"consumer": consumer}):
                 if row["batch_id"] not in named:
                     _end(txn, row, "released")
                     result["released"].append(row["batch_id"])
             for batch_id in named:
-                row = txn.one(_FIND, {"id": batch_id})
-                if row is None or row["consumer"] != consumer:
+                named_row = txn.one(_FIND, {"id": batch_id})
+                if named_row is None or named_row["consumer"] != consumer:
                     result["unknown"].append(batch_id)
                     continue
-                if row["state"] != "acked":
-                    _end(txn, row, "acked")
+                if named_row["state"] != "acked":
+                    _end(txn, named_row, "acked")
                 result["acknowledged"].append(batch_id)
             return result
 
@@ -159,13 +160,13 @@ class Leases:
         needs: tuple[str, ...],
         consumer: str,
     ) -> tuple[Batch, list[AvailableUnit], list[int]] | None:
-        for row in txn.execute(_EXPIRED, {"now": txn.now}).fetchall():
+        for row in txn.execute(_EXPIRED, {"now": txn.now}):
             _end(txn, row, "expired")
         units = available_units(txn.connection, spec, needs, consumer)
         if len(units) < (spec.min_size or 1):
             return None
         unit: Unit = spec.unit or "step"
-        epoch = txn.execute(_NEXT_EPOCH, {"name": consumer}).fetchall()[0][0]
+        epoch = txn.execute(_NEXT_EPOCH, {"name": consumer})[0][0]
         batch = Batch(
             batch_id=new_id("bat"),
             consumer=consumer,
@@ -176,31 +177,32 @@ class Leases:
             items=[],
         )
         columns = ("batch_id", "consumer", "unit", "method", "epoch", "deadline")
-        row = txn.execute(_INSERT, {**{name: getattr(batch, name) for name in columns}, "state": "leased"}).lastrowid
+        pk = txn.next_pk("batches")
+        txn.execute(_INSERT, {"pk": pk, **{name: getattr(batch, name) for name in columns}, "state": "leased"})
         counts = []
         for found in units:
-            txn.execute(_INSERT_UNIT, {"batch": row, "key": found.key})
-            values = {"consumer": consumer, "unit": unit, "key": found.key, "batch": row}
-            counts.append(txn.execute(_DELIVER, values).fetchall()[0][0])
+            txn.execute(_INSERT_UNIT, {"batch": pk, "key": found.key})
+            values = {"consumer": consumer, "unit": unit, "key": found.key, "batch": pk}
+            counts.append(txn.execute(_DELIVER, values)[0][0])
         txn.count("batches.leased")
         data = {"batch_id": batch.batch_id, "consumer": consumer, "units": len(units)}
         add_event(txn, "batch.leased", data=data)
         return batch, units, counts
 
 
-def _find(txn: Transaction, batch_id: str) -> sqlite3.Row:
+def _find(txn: Transaction, batch_id: str) -> Row:
     row = txn.one(_FIND, {"id": batch_id})
     if row is None:
         raise NotFoundError(f"no batch {batch_id!r}", path="batch_id")
     return row
 
 
-def _state(row: sqlite3.Row, now: float) -> LeaseState:
+def _state(row: Row, now: float) -> LeaseState:
     state: LeaseState = row["state"]
     return "expired" if state == "leased" and row["deadline"] <= now else state
 
 
-def _end(txn: Transaction, row: sqlite3.Row, state: LeaseState) -> None:
+def _end(txn: Transaction, row: Row, state: LeaseState) -> None:
     """Move the batch's units on: those it holds, and for an acknowledgement those that nobody holds."""
     moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"]}
     txn.execute(_ACKNOWLEDGE if state == "acked" else _GIVE_BACK, moved)

@@ -1,0 +1,124 @@
+"""What an engine gives the shared code: rows, reading connections, the one writing connection, and errors as ours."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from agentworld.errors import AgentWorldError, InvalidRequestError
+from agentworld.pool.sql.statements import EngineName, Statement
+
+
+class Row(Protocol):
+    """One row of a result, by the name of a column or by position."""
+
+    def __getitem__(self, key: int | str, /) -> Any:
+        """The value of a column."""
+
+    def keys(self) -> Sequence[str]:
+        """The names of the columns."""
+
+
+class Reader(Protocol):
+    """A connection that reads one state of the pool."""
+
+    engine: EngineName
+
+    def execute(self, statement: Statement, parameters: Mapping[str, Any] = ...) -> list[Row]:
+        """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""
+
+    def limited(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Statements inside that together take longer raise SearchTimeoutError."""
+
+
+class Connection(Reader, Protocol):
+    """A connection that writes, inside a transaction that the WriteSession began."""
+
+    def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run one statement for each of the rows, in order, in as few round trips as the engine allows."""
+
+    def savepoint(self, name: str) -> None:
+        """Begin what `undo` can undo."""
+
+    def undo(self, name: str) -> None:
+        """Undo all since the savepoint, and end it; nothing where the engine has rolled back everything already."""
+
+    def keep(self, name: str) -> None:
+        """End the savepoint."""
+
+
+class SearchTimeoutError(Exception):
+    """A limited search took too long; the shared code makes it a QueryError."""
+
+
+class WriteSession(abc.ABC):
+    """The one writing connection of this process; used by the writing thread only, but for `close`."""
+
+    @abc.abstractmethod
+    def transaction(self) -> contextlib.AbstractContextManager[Connection]:
+        """The pool's write lock and an open transaction; what raises inside rolls back. `commit` ends it well."""
+
+    @abc.abstractmethod
+    def commit(self) -> None:
+        """Make what was written durable."""
+
+    @abc.abstractmethod
+    def idle_seconds(self) -> float | None:
+        """How long the writing thread may wait for work before it calls `maintain`; None for ever."""
+
+    @abc.abstractmethod
+    def maintain(self) -> None:
+        """Work that is due between transactions, such as a checkpoint; never raises."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class Database(abc.ABC):
+    """One opened pool on one engine, with its schema up to date."""
+
+    engine: EngineName
+    url: str  # without secrets
+
+    @abc.abstractmethod
+    def reading(self) -> contextlib.AbstractContextManager[Reader]:
+        """A connection inside one short read transaction, so that several statements see one state."""
+
+    @abc.abstractmethod
+    def open_writer(self) -> WriteSession:
+        """The writing connection."""
+
+    @abc.abstractmethod
+    def as_error(self, error: Exception) -> AgentWorldError:
+        """What a fault of the engine, or of a value sent to it, means and what to do; errors of ours as they are."""
+
+    @abc.abstractmethod
+    def as_value_error(self, error: Exception) -> InvalidRequestError | None:
+        """The error of a caller whose value the engine cannot hold; None for any other."""
+
+    @abc.abstractmethod
+    def is_engine_fault(self, error: Exception) -> bool:
+        """Whether the engine, the system or the connection failed, so that the transaction cannot go on."""
+
+    @abc.abstractmethod
+    def stop_reading(self) -> None:
+        """Close what reads and is idle; connections in use close when they come back. Called before the writer ends."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of the rest. Called after the writer has ended."""
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
+        """Call `wake` after commits of other processes, until the returned function is called; None where the engine
+        cannot tell, so that readers must look by themselves.
+        """
+        return None
+
+
+@contextlib.contextmanager
+def unlimited() -> Iterator[None]:
+    """No limit."""
+    yield

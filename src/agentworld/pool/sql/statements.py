@@ -1,0 +1,125 @@
+"""SQLAlchemy statements as SQL text for the raw drivers, once for each engine."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from sqlalchemy import BindParameter, Dialect, Executable, Integer, Select, Text, bindparam, column, select
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
+
+from agentworld.pool.schema import Whole
+
+EngineName = Literal["sqlite", "postgres"]
+_DIALECTS: dict[EngineName, Dialect] = {
+    "sqlite": SQLiteDialect_pysqlite(paramstyle="named"),
+    "postgres": PGDialect_psycopg(),  # type: ignore[no-untyped-call]
+}
+
+
+class Statement:
+    """One statement. `text(engine)` is its SQL, compiled at the first call.
+
+    `parameters`: the values that the statement itself holds and that do not go into its text; callers add their own.
+    """
+
+    __slots__ = ("_constants_inline", "_source", "_texts", "parameters")
+
+    def __init__(self, source: Executable, constants_inline: bool) -> None:
+        self._source = source
+        self._constants_inline = constants_inline
+        self._texts: dict[EngineName, str] = {}
+        self.parameters: dict[str, Any] = {}
+
+    def text(self, engine: EngineName) -> str:
+        """The SQL, with `:name` parameters on SQLite and `%(name)s` on PostgreSQL."""
+        known = self._texts.get(engine)
+        if known is None:
+            known = self._texts[engine] = self._compile(engine)
+        return known
+
+    def _compile(self, engine: EngineName) -> str:
+        result = self._source.compile(  # type: ignore[attr-defined]  # Every statement built here is a ClauseElement.
+            dialect=_DIALECTS[engine], compile_kwargs={"render_postcompile": True}
+        )
+        assert isinstance(result, SQLCompiler)
+        text, held = result.string, dict(result.params)
+        if not self._constants_inline:
+            self.parameters = held
+            return text
+        for name, value in held.items():
+            if value is None:
+                continue
+            if engine == "sqlite":
+                text = re.sub(rf":{name}\b", _constant(value), text)
+            else:
+                text = re.sub(rf"%\({name}\)s(::[A-Z]+)?", _constant(value), text)
+        return text
+
+
+def parameter(name: str) -> BindParameter[Any]:
+    """A parameter whose value comes with each call."""
+    return bindparam(name, required=False)
+
+
+def sql(statement: Executable) -> Statement:
+    """A statement whose parameters come at each call; its own constants go into the text."""
+    return Statement(statement, constants_inline=True)
+
+
+def compiled(statement: Executable) -> Statement:
+    """A statement that was built for one query, whose own values are its `parameters` (known once it has a text)."""
+    return Statement(statement, constants_inline=False)
+
+
+def json_list(values: Any) -> str:
+    """A list as the parameter of `integers` or `texts`."""
+    return msgspec.json.encode(values).decode()
+
+
+class _Listed(FunctionElement[Any]):
+    """The values of a JSON list parameter, as a table with one column `value`."""
+
+    inherit_cache = True
+    name = "listed"
+
+    def __init__(self, bound: BindParameter[Any], kind: TypeEngine[Any]) -> None:
+        super().__init__(bound)
+        self.type = kind
+
+
+@compiles(_Listed, "sqlite")
+def _listed_on_sqlite(element: _Listed, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_Listed, "postgresql")
+def _listed_on_postgres(element: _Listed, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS JSON))"
+
+
+def integers(name: str) -> Select[Any]:
+    """The whole numbers of a JSON list parameter, for `column.in_(integers(name))`."""
+    value = column("value", Whole)
+    return select(value.cast(Whole)).select_from(_Listed(bindparam(name, required=False, type_=Text()), Whole).alias())
+
+
+def texts(name: str) -> Select[Any]:
+    """The texts of a JSON list parameter."""
+    return select(column("value", Text)).select_from(
+        _Listed(bindparam(name, required=False, type_=Text()), Integer()).alias()
+    )
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, str) and value.isidentifier():
+        return f"'{value}'"
+    raise TypeError(f"{value!r} is no constant of a statement")

@@ -1,0 +1,110 @@
+"""One write transaction: statements, savepoints, counters, primary keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.dialects.sqlite import insert
+
+from agentworld.pool import schema
+from agentworld.pool.sql.connections import Connection, Row
+from agentworld.pool.sql.statements import Statement, parameter, sql
+
+T = TypeVar("T")
+KEYS = "pk."
+
+_counters = schema.counters.c
+# SQLite's and PostgreSQL's upserts compile to the same text.
+_upsert = insert(schema.counters).values(name=parameter("name"), value=parameter("value"))
+_ADD = sql(
+    _upsert.on_conflict_do_update(index_elements=["name"], set_={"value": _counters.value + _upsert.excluded.value})
+)
+_COUNTERS = sql(select(_counters.name, _counters.value))
+
+
+class Transaction:
+    """One write transaction, while no other process writes to the pool.
+
+    `count` adds to a counter, `next_pk` gives the next primary key of a table, `on_rollback` undoes what lives outside
+    the database. `now`: seconds since the epoch, the same for all that the transaction writes.
+    """
+
+    def __init__(self, connection: Connection, now: float) -> None:
+        self.connection = connection
+        self.now = now
+        self._counts: dict[str, int] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._before: dict[str, int] | None = None
+
+    def execute(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+        """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""
+        return self.connection.execute(statement, parameters or {})
+
+    def one(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> Row | None:
+        """The first row, or None."""
+        rows = self.connection.execute(statement, parameters or {})
+        return rows[0] if rows else None
+
+    def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run one statement for each of the rows."""
+        if rows:
+            self.connection.many(statement, rows)
+
+    def count(self, name: str, change: int = 1) -> None:
+        """Add to a counter."""
+        self._counts[name] = self._counts.get(name, 0) + change
+
+    def counter(self, name: str) -> int:
+        """The counter's value as this transaction leaves it."""
+        if self._before is None:
+            self._before = {row[0]: row[1] for row in self.execute(_COUNTERS)}
+        return self._before.get(name, 0) + self._counts.get(name, 0)
+
+    def next_pk(self, table: str, count: int = 1) -> int:
+        """The first of `count` primary keys that the table has never had, and never will but for this row."""
+        first = self.counter(KEYS + table) + 1
+        self.count(KEYS + table, count)
+        return first
+
+    def on_rollback(self, action: Callable[[], None]) -> None:
+        """Run `action` where what was written up to now is undone."""
+        self._undo.append(action)
+
+    def probe(self, operation: Callable[[Transaction], T]) -> T:
+        """What `operation` gives, without what it writes."""
+        counts, undo = dict(self._counts), len(self._undo)
+        self.connection.savepoint("probe")
+        result = operation(self)
+        self.connection.undo("probe")
+        self._counts = counts
+        self._undo_from(undo)
+        return result
+
+    def run(self, operation: Callable[[Transaction], T]) -> T:
+        """One operation in a savepoint; what it raises has undone it."""
+        counts, undo = dict(self._counts), len(self._undo)
+        self.connection.savepoint("operation")
+        try:
+            result = operation(self)
+        except BaseException:
+            self._counts = counts
+            self._undo_from(undo)
+            self.connection.undo("operation")
+            raise
+        self.connection.keep("operation")
+        return result
+
+    def write_counters(self) -> None:
+        """Add what was counted; the last statement before the commit."""
+        self.many(_ADD, [{"name": name, "value": change} for name, change in self._counts.items() if change])
+
+    def undo_all(self) -> None:
+        """Run what `on_rollback` was given: everything is rolled back."""
+        self._undo_from(0)
+
+    def _undo_from(self, first: int) -> None:
+        for action in self._undo[first:]:
+            action()
+        del self._undo[first:]

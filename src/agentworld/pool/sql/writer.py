@@ -1,0 +1,194 @@
+"""The one writing thread: it gathers what many threads submit into one transaction and one fsync.
+
+An operation is a function of the open transaction. Each runs in a savepoint, so that one that raises leaves no trace
+and harms no other; futures are done after the commit, never before. Operations of one kind that come together may be
+written together: then they share statements.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from agentworld.errors import AgentWorldError, PoolError
+from agentworld.pool.sql.connections import Database, WriteSession
+from agentworld.pool.sql.transaction import Transaction
+
+T = TypeVar("T")
+P = TypeVar("P")
+MAX_OPERATIONS = 256
+MAX_PENDING = 20_000
+GROUP_SECONDS = (
+    0.02  # of work after which a transaction takes no further operation, so that other processes wait briefly
+)
+
+_log = logging.getLogger("agentworld.pool")
+# Writes the payloads of operations that came together; one outcome for each, in order, an exception where it failed.
+Together = Callable[[Transaction, Sequence[P]], Sequence[T | AgentWorldError]]
+
+
+@dataclass(slots=True)
+class _Pending(Generic[T]):
+    operation: Callable[[Transaction], T] | None
+    future: Future[T]
+    together: Together[Any, T] | None = None
+    payload: Any = None
+    outcome: T | None = None
+    error: BaseException | None = None
+
+    def finish(self) -> None:
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.outcome)  # type: ignore[arg-type]  # Set wherever there is no error.
+
+    def settle(self, outcome: T | BaseException) -> None:
+        if isinstance(outcome, BaseException):
+            self.error = outcome
+        else:
+            self.outcome = outcome
+
+
+class Writer:
+    """Owns the write session and its thread. `clock` gives seconds since the epoch."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+        self._queue: queue.SimpleQueue[_Pending[Any] | None] = queue.SimpleQueue()
+        self._left: _Pending[Any] | None = None
+        self._guard = threading.Lock()
+        self._closed = False
+        self._session: WriteSession = database.open_writer()
+        self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, operation: Callable[[Transaction], T]) -> Future[T]:
+        """Run `operation` in the next transaction; the future is done when it is durable."""
+        return self._put(_Pending(operation, Future[T]()))
+
+    def submit_together(self, together: Together[P, T], payload: P) -> Future[T]:
+        """Write `payload` in the next transaction, with others that were submitted with the same function."""
+        return self._put(_Pending(None, Future[T](), together, payload))
+
+    def close(self) -> None:
+        """Write what is queued, then stop."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _put(self, pending: _Pending[T]) -> Future[T]:
+        # A started future cannot be cancelled: what is queued will be written.
+        pending.future.set_running_or_notify_cancel()
+        with self._guard:
+            if self._closed:
+                raise PoolError("the pool is closed", hint="Open it again")
+            if self._queue.qsize() >= MAX_PENDING:
+                raise PoolError(f"{MAX_PENDING} writes wait already", hint="The disk is too slow for this load; retry")
+            self._queue.put(pending)
+        return pending.future
+
+    def _run(self) -> None:
+        ended = False
+        waiting: list[_Pending[Any]] = []
+        while not ended or waiting:
+            if not ended:
+                ended = self._gather(waiting)
+            if waiting:
+                self._write(waiting)
+            if not ended:
+                self._session.maintain()
+        self._session.close()
+
+    def _gather(self, waiting: list[_Pending[Any]]) -> bool:
+        """Add what is queued now; without anything at hand waits for the first, or until maintenance is due."""
+        try:
+            while len(waiting) < MAX_OPERATIONS:
+                pending = self._queue.get_nowait() if waiting else self._queue.get(timeout=self._session.idle_seconds())
+                if pending is None:
+                    return True
+                waiting.append(pending)
+        except queue.Empty:
+            pass
+        return False
+
+    def _write(self, waiting: list[_Pending[Any]]) -> None:
+        """Write from the front of `waiting` in one transaction, and take out what was written or has failed."""
+        done = 0
+        try:
+            with self._session.transaction() as connection:
+                transaction = Transaction(connection, self._clock())
+                try:
+                    done = self._transact(transaction, waiting)
+                    transaction.write_counters()
+                    self._session.commit()
+                except BaseException:
+                    transaction.undo_all()
+                    raise
+        except BaseException as error:
+            # Nothing of the transaction is kept, so everyone in it must hear.
+            fault = self._database.as_error(error) if isinstance(error, Exception) else error
+            done = done or len(waiting)
+            for pending in waiting[:done]:
+                pending.error = fault
+        finished, waiting[:] = waiting[:done], waiting[done:]
+        for pending in finished:
+            pending.finish()
+
+    def _transact(self, transaction: Transaction, waiting: list[_Pending[Any]]) -> int:
+        """Run operations until the group's time is up; returns how many."""
+        begin = time.perf_counter()
+        done = 0
+        while done < len(waiting):
+            first = waiting[done]
+            if first.together is None:
+                assert first.operation is not None
+                first.settle(self._attempt(transaction, first.operation))
+                done += 1
+            else:
+                until = done + 1
+                while until < len(waiting) and waiting[until].together == first.together:
+                    until += 1
+                self._run_together(transaction, waiting[done:until])
+                done = until
+            if time.perf_counter() - begin > GROUP_SECONDS:
+                break
+        return done
+
+    def _run_together(self, transaction: Transaction, pending: Sequence[_Pending[Any]]) -> None:
+        together = pending[0].together
+        assert together is not None
+        outcomes = self._attempt(transaction, lambda txn: together(txn, [one.payload for one in pending]))
+        if isinstance(outcomes, BaseException):
+            if len(pending) == 1:
+                pending[0].settle(outcomes)
+                return
+            # One at a time, so that the fault is told to the one that has it.
+            for one in pending:
+                self._run_together(transaction, [one])
+            return
+        for one, outcome in zip(pending, outcomes, strict=True):
+            one.settle(outcome)
+
+    def _attempt(self, transaction: Transaction, operation: Callable[[Transaction], T]) -> T | Exception:
+        """The operation's outcome, or its own fault; faults of the engine end the transaction."""
+        try:
+            return transaction.run(operation)
+        except AgentWorldError as error:
+            return error
+        except Exception as error:
+            if (ours := self._database.as_value_error(error)) is not None:
+                return ours
+            if self._database.is_engine_fault(error):
+                raise
+            _log.error("a pool operation failed", exc_info=error)
+            return error

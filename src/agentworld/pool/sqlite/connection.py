@@ -1,0 +1,63 @@
+"""A SQLite connection as the shared code uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentworld.pool.sql.connections import Row, SearchTimeoutError
+from agentworld.pool.sql.statements import EngineName, Statement
+
+_STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
+_NOTHING: Mapping[str, Any] = {}
+
+
+class SqliteConnection:
+    """Statements on one raw connection; see Connection and Reader of the shared code."""
+
+    engine: EngineName = "sqlite"
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.raw = raw
+
+    def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
+        """See Reader."""
+        text = statement.text("sqlite")
+        if statement.parameters:
+            parameters = {**statement.parameters, **parameters}
+        return self.raw.execute(text, parameters).fetchall()
+
+    def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See Connection."""
+        self.raw.executemany(statement.text("sqlite"), rows)
+
+    def savepoint(self, name: str) -> None:
+        """See Connection."""
+        self.raw.execute(f"SAVEPOINT {name}")
+
+    def undo(self, name: str) -> None:
+        """See Connection."""
+        if self.raw.in_transaction:
+            self.raw.execute(f"ROLLBACK TO {name}")
+            self.raw.execute(f"RELEASE {name}")
+
+    def keep(self, name: str) -> None:
+        """See Connection."""
+        self.raw.execute(f"RELEASE {name}")
+
+    @contextlib.contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """See Reader."""
+        deadline = time.monotonic() + seconds
+        self.raw.set_progress_handler(lambda: time.monotonic() >= deadline, _STEPS_BETWEEN_LOOKS)
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise SearchTimeoutError from None
+        finally:
+            self.raw.set_progress_handler(None, 0)

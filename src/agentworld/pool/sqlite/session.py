@@ -1,0 +1,99 @@
+"""The writing connection: transactions under the file lock, and checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agentworld.errors import PoolError
+from agentworld.pool.sql.connections import Connection, WriteSession
+from agentworld.pool.sqlite.connection import SqliteConnection
+
+if TYPE_CHECKING:
+    from agentworld.pool.sqlite.database import SqliteDatabase
+
+CHECKPOINT_SECONDS = 5.0
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+TRUNCATE_BYTES = 256 * 1024 * 1024
+
+_log = logging.getLogger("agentworld.pool")
+
+
+class SqliteWriteSession(WriteSession):
+    """Closes the database's lock where it cannot begin."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+        self._dirty_since: float | None = None
+        self._raw = database.connect()
+        self._connection = SqliteConnection(self._raw)
+        try:
+            database.watch_log(self._raw)
+        except BaseException:
+            self._raw.close()
+            database.lock.close()
+            raise
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """See WriteSession."""
+        with self._database.exclusive():
+            self._raw.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                if self._raw.in_transaction:
+                    self._raw.execute("ROLLBACK")
+                raise
+        if self._dirty_since is None:
+            self._dirty_since = time.monotonic()
+
+    def commit(self) -> None:
+        """See WriteSession."""
+        self._raw.execute("COMMIT")
+
+    def idle_seconds(self) -> float | None:
+        """See WriteSession."""
+        if self._dirty_since is None:
+            return None
+        return max(0.0, self._dirty_since + CHECKPOINT_SECONDS - time.monotonic())
+
+    def maintain(self) -> None:
+        """A checkpoint, where one is due."""
+        if self._dirty_since is None:
+            return
+        waited = time.monotonic() - self._dirty_since
+        if waited < CHECKPOINT_SECONDS and self._log_bytes() < CHECKPOINT_BYTES:
+            return
+        # Truncating waits for readers, so it is kept for a log that passive checkpoints could not reset.
+        mode = "TRUNCATE" if self._log_bytes() >= TRUNCATE_BYTES else "PASSIVE"
+        try:
+            with self._database.exclusive():
+                self._raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except (sqlite3.Error, PoolError) as error:
+            # The log holds everything that was committed; the next checkpoint tries again.
+            _log.warning("checkpoint of %s failed: %s", self._database.path, error)
+        self._dirty_since = None
+
+    def close(self) -> None:
+        """A last checkpoint, then nothing more."""
+        try:
+            # The last connection of all checkpoints as it closes, so it closes under the lock.
+            with self._database.exclusive():
+                if self._dirty_since is not None:
+                    self._raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._raw.close()
+        except (sqlite3.Error, PoolError) as error:
+            # Whoever holds the lock has the file open, so this is not the last one; what is no pool is left alone.
+            _log.warning("%s closes without a checkpoint: %s", self._database.path, error)
+            self._raw.close()
+
+    def _log_bytes(self) -> int:
+        try:
+            return self._database.log_path.stat().st_size
+        except FileNotFoundError:
+            return 0
