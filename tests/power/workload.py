@@ -1,0 +1,95 @@
+"""A pool's day in one process, whose file access is recorded: `python -m tests.power.workload FOLDER EVENTS [PRAGMA]`.
+
+What is written can be told from its number, so that whoever opens what a crash left knows what must be there. PRAGMA is
+run on each connection of the pool, to see what the pool would lose with weaker settings.
+"""
+
+import sys
+from pathlib import Path
+
+from agentworld.pool import open_store
+from agentworld.pool.sqlite import database, session
+from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Step
+from tests.power.disk import Recorder
+from tests.power.vfs import watched
+
+SHARED = list(range(700))
+ROUNDS = 6
+STEPS = 12
+
+
+def numbered_step(number):
+    """Step `number`: shares its opening with all others and takes a page or two of its own."""
+    return Step(
+        step_id=f"s{number}",
+        trajectory_id=f"t{number // STEPS}",
+        prompt_ids=[*SHARED, *range(number, number + 100)],
+        response_ids=[number, 1],
+        response_logprobs=[-0.5, -1.0],
+        prompt_messages=[Message(role="user", content=f"question {number} " + "long " * (number % 400))],
+        response_message=Message(role="assistant", content=f"answer {number}"),
+        token_source="submitted",
+        policy=Policy("m", "r", 0),
+    )
+
+
+def work(url, told, number=0):
+    """One opening of the pool: appends alone and in groups, an end with a reward, a lease that is acknowledged.
+
+    `told(kind, ...)` is called as soon as the pool says that something is done; `number` is the first step's.
+    """
+    pool = open_store(url)
+    told("opened")
+    try:
+        for _ in range(ROUNDS):
+            pool.create_trajectory(NewTrajectory(trajectory_id=f"t{number // STEPS}"))
+            waiting = []
+            for place in range(STEPS):
+                waiting.append((number + place, pool.submit_steps([numbered_step(number + place)])))
+                if place % 3 == 0:
+                    _tell(waiting, told)
+            _tell(waiting, told)
+            pool.complete_trajectory(f"t{number // STEPS}", "finished", 1.0)
+            told("completed", f"t{number // STEPS}")
+            number += STEPS
+            batch = pool.lease(BatchSpec(method="reinforce", size=1, lease_seconds=10_000), "c")
+            assert batch is not None
+            told("leased", batch.batch_id)
+            if number // STEPS % 2:
+                pool.ack(batch.batch_id, batch.epoch)
+                told("acked", batch.items[0].key)
+    finally:
+        pool.close()
+    told("closed")
+    return number
+
+
+def _tell(waiting, told):
+    for number, future in waiting:
+        assert [result.outcome for result in future.result(60)] == ["stored"]
+        told("stored", number)
+    waiting.clear()
+
+
+def main(folder, events, pragma=None):
+    session.CHECKPOINT_BYTES = 200_000
+    session.TRUNCATE_BYTES = 400_000
+    if pragma is not None:
+        original = database.SqliteDatabase.connect
+
+        def connect(self, *arguments):
+            connection = original(self, *arguments)
+            connection.execute(f"PRAGMA {pragma}")
+            return connection
+
+        database.SqliteDatabase.connect = connect
+    recorder = Recorder()
+    with watched(recorder, folder):
+        number = 0
+        for _ in range(2):
+            number = work(f"sqlite:///{folder}/pool.db", recorder.mark, number)
+    recorder.save(events)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
