@@ -14,7 +14,9 @@ from .samples import finished, ids, step
 
 def limit_pages(pool, pages):
     """Let the file grow to `pages` pages; sqlite reports a full disk beyond."""
-    return pool._writer.submit(lambda txn: txn.one(f"PRAGMA max_page_count = {pages}")[0]).result()
+    return pool._writer.submit(
+        lambda txn: txn.connection.raw.execute(f"PRAGMA max_page_count = {pages}").fetchone()[0]
+    ).result()
 
 
 def test_a_full_disk_is_a_clear_error_and_the_pool_goes_on_after(sqlite_pool):
@@ -40,7 +42,7 @@ def test_an_operation_that_fails_harms_no_other_in_its_transaction(sqlite_pool):
     sqlite_pool_writer = sqlite_pool._writer
 
     def fails(txn):
-        txn.execute("INSERT INTO counters VALUES ('rest', 1)")
+        txn.connection.raw.execute("INSERT INTO counters VALUES ('rest', 1)")
         raise ConflictError("no")
 
     futures = [sqlite_pool.submit_steps([step("t", step_id="a")]), sqlite_pool_writer.submit(fails)]
@@ -130,10 +132,10 @@ def test_a_damaged_file_is_named(tmp_path):
 def test_a_reader_is_not_in_the_writers_way(sqlite_pool):
     sqlite_pool.create_trajectory(NewTrajectory(trajectory_id="t"))
     with sqlite_pool._database.reading() as connection:
-        seen = connection.execute("SELECT count(*) FROM steps").fetchone()[0]
+        seen = connection.raw.execute("SELECT count(*) FROM steps").fetchone()[0]
         sqlite_pool.append_steps([step("t")])
         # The transaction still sees the state that it began with.
-        assert connection.execute("SELECT count(*) FROM steps").fetchone()[0] == seen == 0
+        assert connection.raw.execute("SELECT count(*) FROM steps").fetchone()[0] == seen == 0
     assert len(sqlite_pool.list_steps().items) == 1
 
 

@@ -174,7 +174,7 @@ def test_readers_need_no_lock(hasty, lock_path):
     with FileLock(lock_path), contextlib.ExitStack() as readers:
         for _ in range(12):  # More than are kept, so that some are closed as they come back.
             connection = readers.enter_context(hasty._database.reading())
-            assert connection.execute("SELECT count(*) FROM steps").fetchone()[0] == 1
+            assert connection.raw.execute("SELECT count(*) FROM steps").fetchone()[0] == 1
         readers.close()
         assert ids(hasty.list_steps()) == ["a"]
     assert waiting_threads() == []
@@ -203,7 +203,7 @@ def test_a_value_that_sqlite_cannot_hold_fails_alone(sqlite_pool):
     writer = sqlite_pool._writer
     writer.submit(lambda txn: gate.wait(10))
     bad = [
-        writer.submit(lambda txn, value=value: txn.connection.execute("SELECT :value", {"value": value}))
+        writer.submit(lambda txn, value=value: txn.connection.raw.execute("SELECT :value", {"value": value}))
         for value in (2**63, "\ud800", object())
     ]
     good = sqlite_pool.submit_steps([step("t", step_id="a")])

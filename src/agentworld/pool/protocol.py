@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-import msgspec
-
+from agentworld.pool.results import (
+    AppendResult,
+    DeadLetter,
+    GatewayState,
+    Page,
+    PoolStats,
+    sequence_page,
+)
 from agentworld.records import (
     Batch,
     BatchSpec,
@@ -25,73 +31,16 @@ from agentworld.records import (
     Trajectory,
 )
 
-T = TypeVar("T")
-Outcome = Literal["stored", "duplicate", "conflict", "late", "rejected"]
-
-
-class AppendResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one step of a batch; a rejected or conflicting one does not fail the others.
-
-    stored: new. duplicate: the same content was there under this id. conflict: other content is there under this id,
-    which stays. late: stored, but its trajectory had ended, so it is excluded. rejected: not stored, `reason` says why.
-    """
-
-    step_id: str
-    outcome: Outcome
-    step_index: int | None = None
-    reason: str | None = None
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a listing; `next_cursor` is null on the last."""
-
-    items: list[T]
-    next_cursor: str | None = None
-
-
-def sequence_page(items: list[T], limit: int) -> Page[T]:
-    """A page of records with a `sequence`; its cursor, where the page is full, is the `after` of the next."""
-    last: Any = items[-1] if items else None
-    return Page(items, str(last.sequence) if last is not None and len(items) == limit else None)
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A step that could not be stored: why, and what was sent (JSON, broken characters escaped, cut at 64 KiB)."""
-
-    sequence: int
-    step_id: str
-    trajectory_id: str
-    reason: str
-    record: str
-    at: float
-
-
-class PoolStats(msgspec.Struct, frozen=True):
-    """Counters that the writes keep; tokens_flat is what storing each step's whole sequence would take.
-
-    `trajectories`: by status. `batches`: by state (leased, acked, released, expired). `exchanges`: all calls,
-    `failed_exchanges`: those with an error. `dead_letters`: rejected steps.
-    """
-
-    trajectories: dict[str, int]
-    steps: int
-    exchanges: int
-    excluded_steps: int
-    tokens_flat: int
-    tokens_stored: int
-    message_nodes: int
-    rewards: int
-    batches: dict[str, int]
-    last_event: int
-    failed_exchanges: int = 0
-    dead_letters: int = 0
-
-
-class GatewayState(msgspec.Struct, frozen=True):
-    """Shared server state that is read at dispatch."""
-
-    policies: dict[str, Policy]
-    paused: bool = False
+__all__ = [
+    "AppendResult",
+    "Consumer",
+    "DeadLetter",
+    "GatewayState",
+    "Page",
+    "Pool",
+    "PoolStats",
+    "sequence_page",
+]
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from agentworld.records.message import (
     Tool,
     ToolCall,
 )
+from agentworld.records.signals import Annotation, Feedback, FeedbackKind, Reward
 from agentworld.records.step import (
     Exchange,
     ForkReason,
@@ -27,8 +28,9 @@ from agentworld.records.step import (
 )
 from agentworld.records.trajectory import (
     Event,
+    Group,
+    GroupFailures,
     NewTrajectory,
-    Reward,
     TerminalStatus,
     Trajectory,
     TrajectoryStatus,
@@ -36,14 +38,19 @@ from agentworld.records.trajectory import (
 
 __all__ = [
     "MAX_DEPTH",
+    "Annotation",
     "Batch",
     "BatchItem",
     "BatchSpec",
     "BatchTrajectory",
     "Event",
     "Exchange",
+    "Feedback",
+    "FeedbackKind",
     "ForkReason",
     "FunctionCall",
+    "Group",
+    "GroupFailures",
     "LogprobSpace",
     "MediaPart",
     "Message",

@@ -10,8 +10,8 @@ from agentworld.errors import InvalidRequestError
 from agentworld.records.step import Policy, Step
 from agentworld.records.trajectory import Trajectory
 
-Unit = Literal["step", "trajectory", "group"]
-Order = Literal["fifo", "freshest", "random"]
+Unit = Literal["step", "trajectory", "group", "pair"]
+Order = Literal["fifo", "freshest", "random", "priority"]
 
 # The unit that a method trains on, unless the spec names one.
 METHOD_UNITS: dict[str, Unit] = {
@@ -20,6 +20,7 @@ METHOD_UNITS: dict[str, Unit] = {
     "grpo": "group",
     "dr_grpo": "group",
     "rloo": "group",
+    "dpo": "pair",
 }
 
 
@@ -29,8 +30,16 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     `groups` x `rollouts` for units of groups: that many groups of at least `rollouts` ready trajectories each. A group
     is delivered once, with those that are ready then: with `rollouts` below its size, later ones are not delivered.
     `size` for units of steps or trajectories. `min_size`: a smaller batch is handed out only down to this (default:
-    the full number). `where` filters trajectories (units trajectory and group) or steps. `lease_seconds`: how long the
-    consumer has before the batch goes back.
+    the full number). `where` filters trajectories (units trajectory, group and pair) or steps. `lease_seconds`: how
+    long the consumer has before the batch goes back.
+
+    Unit `pair`: two trajectories, the preferred one first; from comparisons, and from groups (the best and the worst
+    primary reward, where they differ by at least `pair_margin`). `order`: fifo, freshest, random (by `seed`), or
+    priority (of trajectories; a group has its highest). `max_staleness`: units that are staler are, with `stale`
+    "drop", dropped for this consumer for good; with "wait" they stay, and the lease waits for fresh ones.
+    `skip_equal`: name of a reward that says correctness; groups all of whose rollouts have it equal are dropped.
+    `require`: tokens, logprobs, messages, reward, annotation.NAME, label.NAME. `max_deliveries`: a unit that was handed
+    out so often and never acknowledged is poisoned, which means set aside and reported.
     """
 
     method: str = "sft"
@@ -45,6 +54,11 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     seed: int = 0
     require: tuple[str, ...] = ()
     lease_seconds: float = 600.0
+    max_staleness: int | None = None
+    stale: Literal["drop", "wait"] = "drop"
+    skip_equal: str | None = None
+    pair_margin: float = 0.0
+    max_deliveries: int = 16
 
     def resolved(self) -> BatchSpec:
         """The spec with its unit and numbers filled in and checked; raises InvalidRequestError."""
@@ -88,18 +102,30 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class BatchTrajectory(msgspec.Struct, kw_only=True):
-    """One trajectory in a batch with its steps in order, tokens and messages included."""
+    """One trajectory in a batch with its steps in order, tokens and messages included.
+
+    `loss_denominator`: reply tokens that the policy sampled over all of its steps here, so that rows of its branches
+    share one weight. `trained` is false where it is here for its group's statistics only.
+    """
 
     trajectory: Trajectory
     steps: list[Step]
+    loss_denominator: int = 0
+    trained: bool = True
 
 
 class BatchItem(msgspec.Struct, kw_only=True):
-    """One unit: a group with its trajectories, or one trajectory (for unit step, with the one step)."""
+    """One unit: a group or pair with its trajectories, or one trajectory (for unit step, with the one step).
+
+    `rewards`: of each trajectory by id, every reward as it was at the lease. `padding`: a copy that only makes shards
+    equally long, not to be trained on.
+    """
 
     key: str
     trajectories: list[BatchTrajectory]
     delivery_count: int = 1
+    rewards: dict[str, dict[str, float]] = {}
+    padding: bool = False
 
 
 class Batch(msgspec.Struct, kw_only=True):

@@ -105,6 +105,7 @@ class Step(msgspec.Struct, kw_only=True):
     rewards: dict[str, float] = {}
     reward: float | None = None
     labels: dict[str, Any] = {}
+    annotations: list[str] = []
     readiness: Readiness = "open"
     excluded_reason: str | None = None
     late: bool = False

@@ -1,4 +1,4 @@
-"""One agent run, the task that it works on, and the signals that are put on it."""
+"""One agent run, the task that it works on, its group, and the events that tell of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,20 @@ TrajectoryStatus = Literal["open", "finished", "failed", "truncated", "abandoned
 TerminalStatus = Literal["finished", "failed", "truncated", "abandoned"]
 
 
+GroupFailures = Literal["zero", "mask", "drop"]
+
+
 class NewTrajectory(msgspec.Struct, kw_only=True):
     """What is known of a trajectory when it is created; creating it twice with the same id is one trajectory.
 
-    `task` is free JSON that identifies the problem (`task_id`, `task_set`, prompt, reference, ...).
+    `task` is free JSON that identifies the problem (`task_id`, `task_set`, prompt, reference, ...). `user`: whose data
+    it is, so that all of one user's can be deleted. `priority`: what consumers that ask for order priority take first
+    is higher.
+
+    The first trajectory of a group decides when it closes: once `group_size` rollouts have ended, or `group_timeout`
+    seconds after its first one. `group_failures` says what becomes of rollouts that failed or were abandoned: `zero`
+    serves them with the primary reward 0, `mask` serves them for the group's statistics but not for training, `drop`
+    leaves them out.
     """
 
     trajectory_id: str | None = None
@@ -27,10 +37,18 @@ class NewTrajectory(msgspec.Struct, kw_only=True):
     agent: str | None = None
     channel: str = "train"
     metadata: dict[str, Any] = {}
+    user: str | None = None
+    priority: float = 0.0
+    group_timeout: float | None = None
+    group_failures: GroupFailures = "drop"
 
 
 class Trajectory(msgspec.Struct, kw_only=True):
-    """One agent run. Times in seconds since the epoch; token counts include every step, flat."""
+    """One agent run. Times in seconds since the epoch; token counts include every step, flat.
+
+    `sampled_tokens`: reply tokens that the policy sampled, over the steps that are not excluded. `masked`: served for
+    its group's statistics, not to be trained on. `annotations`: names of the arrays that were put on it.
+    """
 
     trajectory_id: str
     group_id: str | None = None
@@ -41,32 +59,23 @@ class Trajectory(msgspec.Struct, kw_only=True):
     agent: str | None = None
     channel: str = "train"
     metadata: dict[str, Any] = {}
+    user: str | None = None
+    priority: float = 0.0
     status: TrajectoryStatus = "open"
     rewards: dict[str, float] = {}
     reward: float | None = None
+    labels: dict[str, Any] = {}
+    annotations: list[str] = []
+    masked: bool = False
     readiness: Readiness = "open"
     excluded_reason: str | None = None
     step_count: int = 0
     prompt_tokens: int = 0
     response_tokens: int = 0
+    sampled_tokens: int = 0
     policy: Policy | None = None
     created_at: float = 0.0
     completed_at: float | None = None
-
-
-class Reward(msgspec.Struct, kw_only=True):
-    """A named, sourced value on a trajectory or on one of its steps; the name `reward` is the primary one.
-
-    Setting the same name from the same source again replaces the value. Absent is not zero.
-    """
-
-    value: float
-    trajectory_id: str | None = None
-    step_id: str | None = None
-    name: str = "reward"
-    source: str = "api"
-    details: dict[str, Any] | None = None
-    created_at: float = 0.0
 
 
 class Event(msgspec.Struct, kw_only=True):
@@ -78,3 +87,24 @@ class Event(msgspec.Struct, kw_only=True):
     trajectory_id: str | None = None
     step_id: str | None = None
     data: dict[str, Any] = {}
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """Rollouts of one task under one policy, as the pool counts them.
+
+    `members`: trajectories. `ended`: those that ended. `served`: those that consumers may get now. Once `state` is
+    closed, by `size` or by `timeout`, what comes or ends later is excluded as `late_for_group`.
+    """
+
+    group_id: str
+    channel: str
+    size: int | None = None
+    timeout_at: float | None = None
+    failures: GroupFailures = "drop"
+    state: Literal["open", "closed"] = "open"
+    closed_by: Literal["size", "timeout"] | None = None
+    created_at: float = 0.0
+    closed_at: float | None = None
+    members: int = 0
+    ended: int = 0
+    served: int = 0

@@ -7,31 +7,26 @@ from concurrent.futures import Future
 from typing import Literal
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from agentworld.errors import InvalidRequestError, NotFoundError
-from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import schema
-from agentworld.pool.base import Store, check_after, check_limit
+from agentworld.pool.base import check_limit
 from agentworld.pool.bounds import check_new_trajectory
 from agentworld.pool.intake import check_include
-from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, PoolStats
-from agentworld.pool.sql import signals, trajectories
+from agentworld.pool.protocol import AppendResult, Page
+from agentworld.pool.sql import trajectories
 from agentworld.pool.sql.append import Appender, PreparedExchange, prepare_all
 from agentworld.pool.sql.connections import Database
-from agentworld.pool.sql.leases import Leases
 from agentworld.pool.sql.reads import STEP, page_of_rows, read_steps
-from agentworld.pool.sql.rows import from_json, trajectory_from
+from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
-from agentworld.pool.sql.writer import Writer
+from agentworld.pool.sql.store_batches import BatchMethods
+from agentworld.pool.sql.store_signals import SignalMethods
+from agentworld.pool.sql.store_state import StateMethods
 from agentworld.records import (
-    Batch,
-    BatchSpec,
-    Event,
     Exchange,
     NewTrajectory,
-    Policy,
-    Reward,
     Step,
     TerminalStatus,
     Trajectory,
@@ -39,9 +34,7 @@ from agentworld.records import (
     new_id,
 )
 
-_e, _d, _x = schema.events.c, schema.dead_letters.c, schema.exchanges.c
-_EVENTS = sql(select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk).limit(parameter("limit")))
-_DEAD = sql(select(schema.dead_letters).where(_d.pk > parameter("after")).order_by(_d.pk).limit(parameter("limit")))
+_x = schema.exchanges.c
 _EXCHANGES = sql(
     select(_x.record)
     .join(schema.trajectories, schema.trajectories.c.pk == _x.trajectory)
@@ -49,11 +42,9 @@ _EXCHANGES = sql(
     .order_by(_x.pk)
     .limit(parameter("limit"))
 )
-_COUNTERS = sql(select(schema.counters))
-_LAST_EVENT = sql(select(func.coalesce(func.max(_e.pk), 0)))
 
 
-class SqlPool(Store):
+class SqlPool(SignalMethods, StateMethods, BatchMethods):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all
@@ -61,11 +52,8 @@ class SqlPool(Store):
     """
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self.url = database.url
-        self._database = database
-        self._writer = Writer(database, clock)
+        super().__init__(database, clock)
         self._appender = Appender()
-        self._leases = Leases(self._database, self._writer, clock)
 
     # --- trajectories -----------------------------------------------------------------------------------------
     def create_trajectory(self, new: NewTrajectory) -> Trajectory:
@@ -155,101 +143,3 @@ class SqlPool(Store):
         with self._database.reading() as connection:
             found = connection.execute(_EXCHANGES, {"id": trajectory_id, "limit": check_limit(limit)})
         return [msgspec.json.decode(row["record"], type=Exchange) for row in found]
-
-    def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
-        """See Pool."""
-        with self._database.reading() as connection:
-            found = connection.execute(_DEAD, {"after": check_after(after), "limit": check_limit(limit)})
-        return [
-            DeadLetter(*(row[n] for n in ("pk", "step_id", "trajectory_id", "reason", "record", "at"))) for row in found
-        ]
-
-    # --- signals ----------------------------------------------------------------------------------------------
-    def add_rewards(self, rewards: Sequence[Reward]) -> int:
-        """See Pool."""
-        return self._writer.submit(lambda txn: signals.add_rewards(txn, rewards)).result()
-
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
-        """See Pool."""
-        with self._database.reading() as connection:
-            found = connection.execute(_EVENTS, {"after": check_after(after), "limit": check_limit(limit)})
-        return [
-            Event(
-                sequence=row["pk"],
-                kind=row["kind"],
-                at=row["at"],
-                trajectory_id=row["trajectory_id"],
-                step_id=row["step_id"],
-                data=from_json(row["data"], {}),
-            )
-            for row in found
-        ]
-
-    # --- shared server state ----------------------------------------------------------------------------------
-    def set_policy(self, policy: Policy) -> Policy:
-        """See Pool."""
-        self._writer.submit(lambda txn: signals.set_policy(txn, policy)).result()
-        return policy
-
-    def set_paused(self, paused: bool) -> None:
-        """See Pool."""
-        self._writer.submit(lambda txn: signals.set_paused(txn, paused)).result()
-
-    def gateway_state(self) -> GatewayState:
-        """See Pool."""
-        with self._database.reading() as connection:
-            policies = signals.current_policies(connection)
-            counters = {row["name"]: row["value"] for row in connection.execute(_COUNTERS)}
-        return GatewayState(policies, bool(counters.get(signals.PAUSED)))
-
-    def stats(self) -> PoolStats:
-        """See Pool."""
-        with self._database.reading() as connection:
-            counters: dict[str, int] = {row["name"]: row["value"] for row in connection.execute(_COUNTERS)}
-            last_event = connection.execute(_LAST_EVENT)[0][0]
-
-        def named(prefix: str) -> dict[str, int]:
-            found = {name.removeprefix(prefix): n for name, n in counters.items() if name.startswith(prefix)}
-            return {name: number for name, number in found.items() if number}
-
-        return PoolStats(
-            trajectories=named("trajectories."),
-            steps=counters.get("steps", 0),
-            exchanges=counters.get("exchanges", 0),
-            excluded_steps=counters.get("steps.excluded", 0),
-            tokens_flat=counters.get("tokens_flat", 0),
-            tokens_stored=counters.get("blocks", 0) * BLOCK_SIZE + counters.get("tokens_in_tails", 0),
-            message_nodes=counters.get("message_nodes", 0),
-            rewards=counters.get("rewards", 0),
-            batches=named("batches."),
-            last_event=last_event,
-            failed_exchanges=counters.get("exchanges.error", 0),
-            dead_letters=counters.get("dead_letters", 0),
-        )
-
-    # --- consuming --------------------------------------------------------------------------------------------
-    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
-        """See Pool."""
-        return self._leases.lease(spec, consumer)
-
-    def ack(self, batch_id: str, epoch: int) -> None:
-        """See Pool."""
-        self._leases.ack(batch_id, epoch)
-
-    def release(self, batch_id: str, epoch: int) -> None:
-        """See Pool."""
-        self._leases.release(batch_id, epoch)
-
-    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
-        """See Pool."""
-        return self._leases.extend(batch_id, epoch, seconds)
-
-    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
-        """See Pool."""
-        return self._leases.resume(consumer, applied)
-
-    def close(self) -> None:
-        """See Pool."""
-        self._database.stop_reading()
-        self._writer.close()
-        self._database.close()
