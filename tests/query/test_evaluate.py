@@ -1,6 +1,6 @@
 import pytest
 
-from agentworld.query import evaluate, parse
+from agentworld.query import bind, evaluate, parse, printed
 
 VALUES = {
     "reward": 0.5,
@@ -10,7 +10,10 @@ VALUES = {
     "label.n": 1,
     "label.yes": True,
     "label.list": [1],
-    "version": 3,
+    "policy.version": 3,
+    "created_at": 1000.0,
+    "label.big": 2**64,
+    "label.text": "50% of [x]",
 }
 
 
@@ -39,7 +42,28 @@ VALUES = {
         ("label.gone is null", True),
         ("label.n in ('1', 1)", True),
         ("agent not in ('x', 'y')", True),
+        ("has agent and has label.n and has label.list and not has model", True),
+        ("agent like 'c%' and agent not like 'C%' and agent like '_l_'", True),
+        ("label.text like '50\\% of [x]' and label.text not like '50_of%'", True),
+        ("label.n like '1' or model like '%'", False),
+        ("label.big == 18446744073709551616 and label.big > 9223372036854775807", True),
+        ("created_at >= now - 10m and created_at < now", True),
+        ("created_at == 1000 and created_at == '1970-01-01T00:16:40Z'", True),
+        ("created_at in (now - 1s, now - 30s)", True),
     ],
 )
 def test_logic_is_two_valued_and_types_do_not_mix(where, holds):
-    assert evaluate(parse(where, "steps"), lambda field: VALUES.get(str(field))) is holds
+    expression = bind(parse(where, "steps"), 1030.0)
+    assert evaluate(expression, lambda field: VALUES.get(str(field))) is holds
+
+
+def test_an_unbound_now_is_refused():
+    with pytest.raises(TypeError, match="bound before"):
+        evaluate(parse("created_at > now", "steps"), lambda field: 1.0)
+
+
+def test_binding_maps_texts_patterns_and_keys():
+    source = "not (label.ab == 'ab' or meta.b.a in ('a', 1, null)) and agent like 'a_%' and has label.a and late"
+    bound = bind(parse(source, "steps"), 0.0, str.upper)
+    expected = "not (label.AB == 'AB' or metadata.B.A in ('A', 1, null)) and agent like 'A_%' and has label.A and late"
+    assert printed(bound) == expected

@@ -6,73 +6,120 @@ import difflib
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["text", "number", "boolean", "json"]
+Kind = Literal["text", "number", "boolean", "time", "json", "presence"]
 Subject = Literal["steps", "trajectories"]
 _BOTH: tuple[Subject, ...] = ("steps", "trajectories")
 _STEPS: tuple[Subject, ...] = ("steps",)
 _TRAJECTORIES: tuple[Subject, ...] = ("trajectories",)
+_NONE: tuple[Subject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `keyed`: a map, written `name.KEY`; `plain`: may also stand without a key. json: any JSON value."""
+    """One field.
+
+    kind: `json` is any JSON value, `time` seconds since the epoch, `presence` something that only `has` asks for.
+    keys: what stands after the dot where the field is a map, `NAME` for one key, `PATH` for keys of nested objects.
+    plain: it may stand without a key. indexed: the subjects for which conditions on it (without a key) use an index.
+    alias_of: the field that this is another name of.
+    """
 
     name: str
     kind: Kind
     subjects: tuple[Subject, ...]
     doc: str
-    keyed: bool = False
+    keys: Literal["NAME", "PATH"] | None = None
     plain: bool = True
+    indexed: tuple[Subject, ...] = _NONE
+    alias_of: str | None = None
+
+    @property
+    def nested(self) -> bool:
+        """Whether the keys lead into nested objects."""
+        return self.keys == "PATH"
 
 
 FIELDS: tuple[Field, ...] = (
-    Field("step_id", "text", _STEPS, "the step's id"),
-    Field("exchange_id", "text", _STEPS, "the call that it came from"),
-    Field("trajectory_id", "text", _BOTH, "the trajectory's id"),
-    Field("group_id", "text", _BOTH, "the group's id"),
-    Field("channel", "text", _BOTH, "partition of the pool: train, val, judge, ..."),
-    Field("agent", "text", _BOTH, "name of the agent"),
-    Field("model", "text", _STEPS, "the model that answered"),
-    Field("requested_model", "text", _STEPS, "the model that the caller named"),
-    Field("policy.model", "text", _BOTH, "model of the policy (of a trajectory: of its first step)"),
-    Field("policy.run", "text", _BOTH, "training run of the policy"),
-    Field("policy.version", "number", _BOTH, "version of the policy"),
-    Field("version", "number", _BOTH, "short for policy.version"),
+    Field("step_id", "text", _STEPS, "The step's id.", indexed=_STEPS),
+    Field("exchange_id", "text", _STEPS, "The call that it came from."),
+    Field("trajectory_id", "text", _BOTH, "The trajectory's id.", indexed=_BOTH),
+    Field("group_id", "text", _BOTH, "The group's id.", indexed=_BOTH),
+    Field(
+        "channel",
+        "text",
+        _BOTH,
+        "Partition of the pool: `train`, `val`, `expert`, ...",
+        indexed=_TRAJECTORIES,
+    ),
+    Field("agent", "text", _BOTH, "Name of the agent."),
+    Field("user", "text", _BOTH, "Whom the trajectory belongs to.", indexed=_BOTH),
+    Field("priority", "number", _BOTH, "Priority of the trajectory, higher first; 0 by default.", indexed=_BOTH),
+    Field("model", "text", _STEPS, "The model that answered."),
+    Field("requested_model", "text", _STEPS, "The model that the caller named."),
+    Field(
+        "policy.model",
+        "text",
+        _BOTH,
+        "Model of the policy. A trajectory has the policy of its first step, or the oldest version of that run among "
+        "its steps.",
+        indexed=_TRAJECTORIES,
+    ),
+    Field("policy.run", "text", _BOTH, "Training run of the policy."),
+    Field("policy.version", "number", _BOTH, "Version of the policy."),
+    Field("version", "number", _BOTH, "Short for `policy.version`.", alias_of="policy.version"),
     Field(
         "staleness",
         "number",
         _BOTH,
-        "current version (0 until one is published) minus this one; absent where another run speaks now",
+        "Version that speaks now (0 until one is published) minus this one; absent where another run speaks now.",
     ),
-    Field("dialect", "text", _STEPS, "API of the call: chat, completions, responses, anthropic"),
-    Field("step_index", "number", _STEPS, "position in the trajectory, from 0, in commit order"),
-    Field("parent_step_id", "text", _STEPS, "the step that this one continues"),
-    Field("fork_reason", "text", _STEPS, "why it does not simply continue; absent where it does"),
-    Field("token_source", "text", _STEPS, "engine, token-in, submitted, derived or none"),
-    Field("finish_reason", "text", _STEPS, "stop, length, tool_calls, abort, ..."),
-    Field("prompt_length", "number", _STEPS, "tokens of the prompt"),
-    Field("response_length", "number", _STEPS, "tokens of the reply"),
-    Field("reward", "number", _BOTH, "the primary reward; reward.NAME: the reward of that name", keyed=True),
-    Field("label", "json", _STEPS, "label.NAME: a label", keyed=True, plain=False),
-    Field("readiness", "text", _BOTH, "open, complete, ready or excluded"),
-    Field("open", "boolean", _BOTH, "the trajectory has not ended"),
-    Field("complete", "boolean", _BOTH, "ended and not excluded, with or without a reward"),
-    Field("ready", "boolean", _BOTH, "complete and rewarded"),
-    Field("excluded", "boolean", _BOTH, "not served"),
-    Field("excluded_reason", "text", _BOTH, "why it is not served"),
-    Field("late", "boolean", _STEPS, "came after its trajectory had ended"),
-    Field("status", "text", _BOTH, "of the trajectory: open, finished, failed, truncated or abandoned"),
-    Field("task", "json", _BOTH, "task.KEY: a value of the trajectory's task", keyed=True, plain=False),
-    Field("step_count", "number", _TRAJECTORIES, "steps, excluded ones too"),
-    Field("prompt_tokens", "number", _TRAJECTORIES, "tokens of all prompts"),
-    Field("response_tokens", "number", _TRAJECTORIES, "tokens of all replies"),
-    Field("group_size", "number", _TRAJECTORIES, "rollouts planned for the group"),
-    Field("rollout_index", "number", _TRAJECTORIES, "position in the group"),
-    Field("attempt", "number", _TRAJECTORIES, "how often the rollout was started before"),
-    Field("created_at", "number", _BOTH, "seconds since the epoch"),
-    Field("completed_at", "number", _TRAJECTORIES, "seconds since the epoch"),
-    Field("latency_ms", "number", _STEPS, "duration of the call"),
-    Field("metadata", "json", _BOTH, "metadata.KEY: a value of the metadata", keyed=True, plain=False),
+    Field("dialect", "text", _STEPS, "API of the call: `chat` or `anthropic`."),
+    Field("step_index", "number", _STEPS, "Position in the trajectory, from 0, in commit order."),
+    Field("parent_step_id", "text", _STEPS, "The step that this one continues."),
+    Field("fork_reason", "text", _STEPS, "Why it does not simply continue; absent where it does."),
+    Field("token_source", "text", _STEPS, "`engine`, `token-in`, `submitted`, `derived` or `none`."),
+    Field("finish_reason", "text", _STEPS, "`stop`, `length`, `tool_calls`, `abort`, ..."),
+    Field("prompt_length", "number", _STEPS, "Tokens of the prompt."),
+    Field("response_length", "number", _STEPS, "Tokens of the reply."),
+    Field("tokens", "presence", _STEPS, "The ids of the reply."),
+    Field("logprobs", "presence", _STEPS, "The log-probabilities of the reply."),
+    Field("messages", "presence", _STEPS, "The messages of the prompt and of the reply."),
+    Field("annotation", "presence", _BOTH, "An array of that name that was put on it.", keys="NAME", plain=False),
+    Field(
+        "reward",
+        "number",
+        _BOTH,
+        "The primary reward; the reward of that name.",
+        keys="NAME",
+        indexed=_TRAJECTORIES,
+    ),
+    Field("label", "json", _BOTH, "A label, submitted with the step or given later.", keys="NAME", plain=False),
+    Field("readiness", "text", _BOTH, "`open`, `complete`, `ready` or `excluded`.", indexed=_TRAJECTORIES),
+    Field("open", "boolean", _BOTH, "The trajectory has not ended.", indexed=_TRAJECTORIES),
+    Field("complete", "boolean", _BOTH, "Ended and not excluded, with or without a reward.", indexed=_TRAJECTORIES),
+    Field("ready", "boolean", _BOTH, "Complete and rewarded.", indexed=_TRAJECTORIES),
+    Field("excluded", "boolean", _BOTH, "Not served.", indexed=_TRAJECTORIES),
+    Field("excluded_reason", "text", _BOTH, "Why it is not served."),
+    Field("late", "boolean", _STEPS, "Came after its trajectory had ended."),
+    Field(
+        "status",
+        "text",
+        _BOTH,
+        "Of the trajectory: `open`, `finished`, `failed`, `truncated` or `abandoned`.",
+        indexed=_BOTH,
+    ),
+    Field("task", "json", _BOTH, "A value of the trajectory's task.", keys="PATH", plain=False),
+    Field("step_count", "number", _TRAJECTORIES, "Steps, excluded ones too."),
+    Field("prompt_tokens", "number", _TRAJECTORIES, "Tokens of all prompts."),
+    Field("response_tokens", "number", _TRAJECTORIES, "Tokens of all replies."),
+    Field("group_size", "number", _TRAJECTORIES, "Rollouts planned for the group."),
+    Field("rollout_index", "number", _TRAJECTORIES, "Position in the group."),
+    Field("attempt", "number", _TRAJECTORIES, "How often the rollout was started before."),
+    Field("created_at", "time", _BOTH, "When it began.", indexed=_BOTH),
+    Field("completed_at", "time", _TRAJECTORIES, "When it ended."),
+    Field("latency_ms", "number", _STEPS, "Duration of the call."),
+    Field("metadata", "json", _BOTH, "A value of the metadata.", keys="PATH", plain=False),
+    Field("meta", "json", _BOTH, "Short for `metadata.PATH`.", keys="PATH", plain=False, alias_of="metadata"),
 )
 
 
@@ -81,29 +128,28 @@ def fields_of(subject: Subject) -> list[Field]:
     return [field for field in FIELDS if subject in field.subjects]
 
 
-def find_field(name: str, subject: Subject) -> tuple[Field, str | None] | None:
-    """The field that `name` means and its key, or None."""
+def find_field(pieces: tuple[str, ...], subject: Subject) -> tuple[Field, tuple[str, ...]] | None:
+    """The field that a name means, which was cut at its dots, and the keys; None where there is none."""
     known = {field.name: field for field in fields_of(subject)}
-    field = known.get(name)
+    field = known.get(".".join(pieces))
     if field is not None and field.plain:
-        return field, None
-    head, dot, key = name.partition(".")
-    field = known.get(head)
-    if dot and key and field is not None and field.keyed:
-        return field, key
-    return None
+        return known[field.alias_of or field.name], ()
+    field, keys = known.get(pieces[0]), pieces[1:]
+    if field is None or field.keys is None or not keys:
+        return None
+    return known[field.alias_of or field.name], keys if field.nested else (".".join(keys),)
 
 
-def nearest_field(name: str, subject: Subject) -> str | None:
+def nearest_field(pieces: tuple[str, ...], subject: Subject) -> str | None:
     """The field that was probably meant, as it is written, or None."""
-    names = {field.name for field in fields_of(subject) if field.plain}
-    maps = {field.name for field in fields_of(subject) if field.keyed}
-    head, dot, key = name.partition(".")
+    plain = {field.name for field in fields_of(subject) if field.plain}
+    maps = {field.name: field.keys for field in fields_of(subject) if field.keys}
+    head, *keys = pieces
     if head in maps:
-        return f"{head}.KEY"
-    if dot and (near := difflib.get_close_matches(head, maps, n=1, cutoff=0.7)):
-        return f"{near[0]}.{key}"
-    found = difflib.get_close_matches(name, names | maps, n=1, cutoff=0.5)
+        return f"{head}.{maps[head]}"
+    if keys and (near := difflib.get_close_matches(head, maps, n=1, cutoff=0.7)):
+        return ".".join([near[0], *keys])
+    found = difflib.get_close_matches(".".join(pieces), plain | set(maps), n=1, cutoff=0.5)
     if not found:
         return None
-    return f"{found[0]}.KEY" if found[0] in maps - names else found[0]
+    return f"{found[0]}.{maps[found[0]]}" if found[0] in maps and found[0] not in plain else found[0]

@@ -1,8 +1,6 @@
-"""Recursive descent over the tokens: or, and, not, comparison; bounded in length and depth."""
+"""Recursive descent over the tokens: or, and, not, condition; bounded in length and depth."""
 
 from __future__ import annotations
-
-import math
 
 from agentworld.errors import QueryError
 from agentworld.query.expression import (
@@ -12,20 +10,25 @@ from agentworld.query.expression import (
     Expression,
     FieldRef,
     Flag,
+    Has,
+    Like,
     Membership,
     Not,
+    Now,
     Operator,
     Value,
 )
 from agentworld.query.fields import Subject, find_field, nearest_field
 from agentworld.query.lexer import Token, fault, tokenize
+from agentworld.query.literals import CONSTANTS, checked, read_literal
+from agentworld.query.patterns import read_pattern
+from agentworld.query.times import read_duration
 
 MAX_DEPTH = 40
 MAX_NODES = 500
 _OPERATORS: dict[str, Operator] = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _FLIPPED: dict[Operator, Operator] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
-_WORDS = frozenset({"and", "or", "not", "in", "is", *_CONSTANTS})
+_WORDS = frozenset({"and", "or", "not", "in", "is", "like", "has", "now", *CONSTANTS})
 
 
 def parse(source: str, subject: Subject) -> Expression:
@@ -57,13 +60,15 @@ class _Parser:
         items = [self._conjunction(depth)]
         while self._accept("or"):
             items.append(self._conjunction(depth))
-        return items[0] if len(items) == 1 else Disjunction(tuple(items))
+        flat = [part for item in items for part in (item.items if isinstance(item, Disjunction) else [item])]
+        return flat[0] if len(flat) == 1 else Disjunction(tuple(flat))
 
     def _conjunction(self, depth: int) -> Expression:
         items = [self._negation(depth)]
         while self._accept("and"):
             items.append(self._negation(depth))
-        return items[0] if len(items) == 1 else Conjunction(tuple(items))
+        flat = [part for item in items for part in (item.items if isinstance(item, Conjunction) else [item])]
+        return flat[0] if len(flat) == 1 else Conjunction(tuple(flat))
 
     def _negation(self, depth: int) -> Expression:
         position = self.peek().position
@@ -81,82 +86,108 @@ class _Parser:
         return self._condition()
 
     def _condition(self) -> Expression:
-        token = self._take()
-        if token.kind in ("text", "number") or token.text in _CONSTANTS:
-            value = self._literal(token)
+        token = self.peek()
+        if self._accept("has"):
+            return self._presence()
+        if token.kind in ("text", "number") or (token.kind == "name" and token.text in ("now", *CONSTANTS)):
+            value = self._value()
             operator = self._operator()
-            field = self._field(self._take())
-            return self._comparison(field, _FLIPPED[operator], value, token)
-        field = self._field(token)
+            return self._comparison(self._field(self._take()), _FLIPPED[operator], value, token)
+        field = self._field(self._take())
         if self._accept("is"):
             negated = self._accept("not")
             self._expect("null")
-            return Comparison(field, "!=" if negated else "==", None)
+            return self._comparison(field, "!=" if negated else "==", None, token)
         if self._accept("not"):
-            self._expect("in")
+            if self._accept("like"):
+                return Not(self._like(field, token))
+            self._expect("in", "in or like")
             return Not(self._membership(field))
         if self._accept("in"):
             return self._membership(field)
+        if self._accept("like"):
+            return self._like(field, token)
         if self.peek().text in _OPERATORS and self.peek().kind == "operator":
             operator = self._operator()
-            found = self._take()
-            return self._comparison(field, operator, self._literal(found), found)
+            literal = self.peek()
+            return self._comparison(field, operator, self._value(), literal)
+        if field.field.kind == "presence":
+            raise fault(f"{field} is not true or false,", token.position, f"Ask for it: has {field}")
         if field.field.kind not in ("boolean", "json"):
             raise fault(
                 f"{field} is a {field.field.kind}, not true or false,", token.position, f"Compare it: {field} == ..."
             )
         return Flag(field)
 
+    def _presence(self) -> Has:
+        bracket = self._accept("(")
+        token = self._take()
+        field = self._field(token)
+        if bracket:
+            self._expect(")")
+        if field.field.kind == "boolean":
+            raise fault(f"{field} is always there, true or false,", token.position, f"Leave has out: {field}")
+        return Has(field)
+
     def _membership(self, field: FieldRef) -> Membership:
         self._expect("(")
         values = []
         while True:
-            token = self._take()
-            values.append(self._checked(field, self._literal(token), token))
+            token = self.peek()
+            values.append(checked(field, self._value(), token, exact=True))
             if self._accept(")"):
                 return Membership(field, tuple(values))
             self._expect(",")
 
+    def _like(self, field: FieldRef, name: Token) -> Like:
+        token = self._take()
+        if token.kind != "text":
+            raise self._unexpected(token, "a pattern in quotes")
+        if field.field.kind not in ("text", "json"):
+            raise fault(f"{field} is a {field.field.kind}, no text that is like a pattern,", name.position)
+        return Like(field, read_pattern(token))
+
     def _comparison(self, field: FieldRef, operator: Operator, value: Value, token: Token) -> Comparison:
-        if operator not in ("==", "!=") and (value is None or isinstance(value, bool) or field.field.kind == "boolean"):
+        exact = operator in ("==", "!=")
+        if not exact and (value is None or isinstance(value, bool) or field.field.kind == "boolean"):
             raise fault(f"{operator} does not order {token.text!r}", token.position, "Use == or !=")
-        return Comparison(field, operator, self._checked(field, value, token))
+        return Comparison(field, operator, checked(field, value, token, exact))
 
-    def _checked(self, field: FieldRef, value: Value, token: Token) -> Value:
-        kind = field.field.kind
-        wanted: dict[str, type | tuple[type, ...]] = {"text": str, "number": (int, float), "boolean": bool}
-        if value is None or kind == "json":
-            return value
-        if not isinstance(value, wanted[kind]) or (kind == "number" and isinstance(value, bool)):
-            article = {"text": "a text in quotes", "number": "a number", "boolean": "true or false"}[kind]
-            raise fault(f"{field} compares with {article}, not with {token.text!r},", token.position)
-        return value
-
-    def _literal(self, token: Token) -> Value:
-        if token.kind == "text":
-            return token.text
-        if token.kind == "number":
-            number = float(token.text)
-            if not math.isfinite(number):
-                raise fault(f"{token.text} is too large a number", token.position)
-            whole = token.text.lstrip("-").isdigit() and abs(number) < 2**63
-            return int(token.text) if whole else number
-        if token.kind == "name" and token.text in _CONSTANTS:
-            return _CONSTANTS[token.text]
+    def _value(self) -> Value:
+        token = self._take()
+        if token.kind in ("text", "number") or (token.kind == "name" and token.text in CONSTANTS):
+            return read_literal(token)
+        if token.kind == "name" and token.text == "now":
+            return self._now()
         if token.kind == "name":
             raise fault(
                 f"a value must follow, not {token.text!r},", token.position, f"Put text in quotes: '{token.text}'"
             )
+        if token.kind == "duration":
+            raise fault(f"{token.text} is a duration, no moment,", token.position, f"Write now - {token.text}")
         raise self._unexpected(token, "a value")
+
+    def _now(self) -> Now:
+        for sign in "-+":
+            if self._accept(sign):
+                token = self._take()
+                if token.kind != "duration":
+                    raise self._unexpected(token, "a duration such as 90s, 30m, 2h, 7d or 1w")
+                seconds = read_duration(token)
+                return Now(seconds if sign == "+" else 0.0 - seconds)  # Never -0.0.
+        token = self.peek()
+        if token.kind == "number" and token.text.startswith("-"):
+            raise fault(f"{token.text[1:]} has no unit,", token.position + 1, f"Write now - {token.text[1:]}s")
+        return Now()
 
     def _field(self, token: Token) -> FieldRef:
         if token.kind != "name" or token.text in _WORDS:
             raise self._unexpected(token, "a field")
-        found = find_field(token.text, self._subject)
+        found = find_field(token.pieces, self._subject)
         if found is None:
             other: Subject = "steps" if self._subject == "trajectories" else "trajectories"
-            near = nearest_field(token.text, self._subject)
-            if find_field(token.text, other) is not None:
+            near = nearest_field(token.pieces, self._subject)
+            if find_field(token.pieces, other) is not None:
                 hint = f"It is a field of {other}: list those with it"
             else:
                 hint = f"Did you mean {near}?" if near else "The field table is in the documentation of where"
@@ -182,10 +213,10 @@ class _Parser:
             return True
         return False
 
-    def _expect(self, text: str) -> None:
+    def _expect(self, text: str, wanted: str | None = None) -> None:
         token = self.peek()
         if not self._accept(text):
-            raise self._unexpected(token, repr(text))
+            raise self._unexpected(token, wanted or repr(text))
 
     def _unexpected(self, token: Token, wanted: str) -> QueryError:
         shown = "the end" if token.kind == "end" else repr(token.text)
