@@ -125,7 +125,7 @@ class State:
         step = found.step
         step.readiness = rules.step_readiness(trajectory.readiness, step.excluded_reason)
         current = self._current(step.policy)
-        return evaluate(expression, lambda field: step_value(step, trajectory, field, current))
+        return evaluate(expression, lambda field: step_value(step, trajectory, field, current, found.prepared))
 
     def read(self, found: StoredStep, include: Sequence[str]) -> Step:
         """A copy of the step with what `include` asks for."""
