@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from sqlalchemy.exc import DBAPIError
+
 from agentworld.errors import AgentWorldError, InvalidRequestError, PoolError, PoolFullError
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.connections import Database, Reader, WriteSession
@@ -179,7 +181,10 @@ class SqliteDatabase(Database):
                         f"{self.path} has schema {version}, this version knows up to {SCHEMA_VERSION}",
                         hint="A newer AgentWorld wrote it: upgrade AgentWorld, or open another pool",
                     )
-                upgrade(self.path)
+                try:
+                    upgrade(self.path)
+                except DBAPIError as error:
+                    raise error.orig or error from None
         finally:
             connection.close()
 
