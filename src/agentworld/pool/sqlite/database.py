@@ -171,7 +171,7 @@ class SqliteDatabase(Database):
     def _prepare(self) -> None:
         connection = self.connect("rwc")
         try:
-            version = self._version(connection)
+            version = schema_version(connection, self.path)
             if version != SCHEMA_VERSION:
                 connection.execute("PRAGMA journal_mode = WAL")
                 from agentworld.pool.migrations import known_versions, upgrade
@@ -188,16 +188,16 @@ class SqliteDatabase(Database):
         finally:
             connection.close()
 
-    def _version(self, connection: sqlite3.Connection) -> str | None:
-        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not names:
-            return None
-        if "alembic_version" not in names:
-            raise PoolError(
-                f"{self.path} is a SQLite database, but no pool", hint="Name another file; a new one is created"
-            )
-        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        return str(row[0]) if row else None
+
+def schema_version(connection: sqlite3.Connection, path: Path) -> str | None:
+    """The pool's schema version, None in an empty file; PoolError where the database is no pool."""
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not names:
+        return None
+    if "alembic_version" not in names:
+        raise PoolError(f"{path} is a SQLite database, but no pool", hint="Name another file; a new one is created")
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row else None
 
 
 def _identify(path: Path) -> _Identity:

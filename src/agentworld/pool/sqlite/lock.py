@@ -7,6 +7,7 @@ who wait, and frees the lock when its holder dies.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from agentworld.errors import PoolError
+from agentworld.errors import PoolError, PoolFullError
 
 LOCK_SECONDS = 30.0
 
@@ -76,9 +77,10 @@ class FileLock:
         try:
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise PoolError(
-                f"the lock file {self.path} cannot be opened: {error.strerror}", hint="Make its folder writable"
-            ) from None
+            what = f"the lock file {self.path} cannot be opened: {error.strerror}"
+            if error.errno == errno.ENOSPC:
+                raise PoolFullError(what, hint="Free space on its disk and open the pool again") from None
+            raise PoolError(what, hint="Make its folder writable") from None
 
     def _is_in_place(self) -> bool:
         try:

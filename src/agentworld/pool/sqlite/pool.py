@@ -9,13 +9,17 @@ from pathlib import Path
 from agentworld.pool.sql.store import SqlPool
 from agentworld.pool.sqlite.database import SqliteDatabase
 from agentworld.pool.sqlite.lock import LOCK_SECONDS
+from agentworld.pool.sqlite.readonly import ReadOnlyDatabase, is_read_only
 
 
 class SqlitePool(SqlPool):
-    """A pool in one SQLite file. `clock`: seconds since the epoch; `lock_seconds`: the longest wait for the lock."""
+    """A pool in one SQLite file. `clock`: seconds since the epoch; `lock_seconds`: the longest wait for the lock.
+
+    A file that this process may not write to, or whose folder it may not write to, is opened for reading only.
+    """
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float] = time.time, lock_seconds: float = LOCK_SECONDS
     ) -> None:
         self.path = path.absolute()
-        super().__init__(SqliteDatabase(path, lock_seconds), clock)
+        super().__init__(ReadOnlyDatabase(path) if is_read_only(path) else SqliteDatabase(path, lock_seconds), clock)
