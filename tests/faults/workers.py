@@ -121,3 +121,16 @@ def noted(notes, kind):
             return [words for words in map(str.split, file) if words[0] == kind]
     except FileNotFoundError:
         return []
+
+
+def write_some(url, barrier, notes, name, count):
+    """Open the pool at the same moment as others, and append `count` steps."""
+    notes = Notes(notes)
+    barrier.wait(PATIENCE)
+    pool = open_store(url)
+    for place in range(count):
+        results = pool.append_steps([made_step(name, place)])
+        assert results[0].outcome == "stored", results
+        notes.add("step", results[0].step_id)
+    pool.close()
+    notes.add("closed", name)

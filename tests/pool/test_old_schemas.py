@@ -1,0 +1,87 @@
+"""A pool of an earlier version, as that version wrote it, holds the same for this one and goes on from there.
+
+`schema_NNNN.sql` is a dump of such a pool, `schema_NNNN.json` what that version read from it.
+"""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agentworld.pool.schema import SCHEMA_VERSION
+from agentworld.pool.sqlite import SqlitePool
+from agentworld.records import BatchSpec
+
+from .samples import step
+
+HERE = Path(__file__).parent
+OLD = sorted(path.stem for path in HERE.glob("schema_*.sql"))
+NOW = 1_700_001_000.0
+
+
+def restore(name, path):
+    """The dump as a pool file."""
+    connection = sqlite3.connect(path)
+    connection.executescript((HERE / f"{name}.sql").read_text())
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+
+
+@pytest.fixture(params=OLD)
+def old(request, tmp_path):
+    """A pool that was made by an earlier version, opened by this one, and what the earlier one read."""
+    restore(request.param, tmp_path / "pool.db")
+    pool = SqlitePool(tmp_path / "pool.db", clock=lambda: NOW)
+    yield pool, json.loads((HERE / f"{request.param}.json").read_text())
+    pool.close()
+
+
+def differences(before, now):
+    """What of the earlier record is not in this one's; fields that came since are not looked at."""
+    plain = msgspec.json.decode(msgspec.json.encode(now))
+    return {name: (value, plain.get(name)) for name, value in before.items() if value and plain.get(name) != value}
+
+
+def test_every_earlier_version_has_a_pool_here():
+    assert [f"schema_{number:04}" for number in range(1, int(SCHEMA_VERSION))] == OLD
+
+
+def test_records_read_back_as_before(old):
+    pool, before = old
+    steps = pool.list_steps(include=("tokens", "messages", "logprobs")).items
+    trajectories, events = pool.list_trajectories().items, pool.events()
+    for name, found in (("steps", steps), ("trajectories", trajectories), ("dead_letters", pool.dead_letters())):
+        assert len(found) == len(before[name]) > 0
+        assert [differences(*pair) for pair in zip(before[name], found, strict=True)] == [{}] * len(found), name
+    known = before["events"]
+    assert [differences(*pair) for pair in zip(known, events[: len(known)], strict=True)] == [{}] * len(known)
+    assert differences(before["stats"], pool.stats()).keys() <= {"last_event"}
+
+
+def test_leases_go_on(old):
+    pool, before = old
+    batch_id, epoch, acked = before["acked"]
+    pool.ack(batch_id, epoch)  # Again is no error.
+    leased_id, leased_epoch, leased = before["leased"]
+    spec = BatchSpec(method="reinforce", size=10, min_size=1)
+    batch = pool.lease(spec, "trainer")
+    assert {item.key for item in batch.items} & {acked, leased} == set()
+    assert batch.epoch > leased_epoch
+    pool.release(leased_id, leased_epoch)
+    assert [item.key for item in pool.lease(spec, "trainer").items] == [leased]
+    group = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=2), "groups")
+    assert [item.key for item in group.items] == ["group-1"]
+    assert len(group.items[0].trajectories) == 3
+
+
+def test_writing_goes_on(old):
+    pool, before = old
+    last = before["events"][-1]["sequence"]
+    first = before["steps"][0]
+    sent = step("alone", step_id="new", prompt_ids=first["prompt_ids"])
+    assert pool.append_steps([sent])[0].outcome == "stored"
+    assert pool.get_step("new").prompt_ids == first["prompt_ids"]
+    assert [event.sequence for event in pool.events(after=last)] == list(range(last + 1, pool.stats().last_event + 1))
+    assert pool.stats().steps == len(before["steps"]) + 1
