@@ -6,6 +6,8 @@ Whatever the pool refuses for the moment (its server is being started again) is 
 
 import os
 import random
+import signal
+import threading
 import time
 
 from agentworld.errors import PoolError, StaleLeaseError
@@ -134,3 +136,17 @@ def write_some(url, barrier, notes, name, count):
         notes.add("step", results[0].step_id)
     pool.close()
     notes.add("closed", name)
+
+
+def stop_while_writing(url, pid_file):
+    """Stop this process in the middle of a transaction; it goes on when it is told to."""
+    pool = open_store(url)
+    Notes(pid_file).add("pid", os.getpid())
+
+    def stopping(txn):
+        # To this thread, which then goes no further; sent to the process, another might take it a moment later.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    pool._writer.submit(stopping).result(PATIENCE)
+    assert pool.append_steps([made_step("stopped", 0)])[0].outcome == "stored"
+    pool.close()
