@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from agentworld.pool.intake import Prepared
 from agentworld.pool.rules import staleness
 from agentworld.query import FieldRef
 from agentworld.records import Policy, Readiness, Step, Trajectory
@@ -17,51 +19,58 @@ def trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Polic
             return staleness(policy, current)
         case "readiness" | "open" | "complete" | "ready" | "excluded" as name:
             return _readiness_value(trajectory.readiness, name)
-        case "policy.model":
-            return policy.model if policy else None
-        case "policy.run":
-            return policy.run if policy else None
-        case "policy.version" | "version":
-            return policy.version if policy else None
+        case "policy.model" | "policy.run" | "policy.version" as name:
+            return _policy_value(policy, name)
         case "reward" if reference.key is not None:
             return trajectory.rewards.get(reference.key)
+        case "label":
+            return trajectory.labels.get(reference.key or "")
+        case "annotation":
+            return True if reference.key in trajectory.annotations else None
         case "task" | "metadata" as name:
-            return nested(getattr(trajectory, name), reference.key or "")
+            return nested(getattr(trajectory, name), reference.path)
         case name:
             return getattr(trajectory, name)
 
 
-def step_value(step: Step, trajectory: Trajectory, reference: FieldRef, current: Policy | None) -> Any:
-    """The value of a field of a step of `trajectory`."""
-    policy = step.policy
+def step_value(step: Step, trajectory: Trajectory, reference: FieldRef, current: Policy | None, held: Prepared) -> Any:
+    """The value of a field of a step of `trajectory`; `held`: the step's arrays, which the record may be without."""
     match reference.field.name:
-        case "status" | "task" | "group_id":
+        case "status" | "task" | "group_id" | "user" | "priority":
             return trajectory_value(trajectory, reference, None)
         case "staleness":
-            return staleness(policy, current)
+            return staleness(step.policy, current)
         case "readiness" | "open" | "complete" | "ready" | "excluded" as name:
             return _readiness_value(step.readiness, name)
-        case "policy.model":
-            return policy.model if policy else None
-        case "policy.run":
-            return policy.run if policy else None
-        case "policy.version" | "version":
-            return policy.version if policy else None
+        case "policy.model" | "policy.run" | "policy.version" as name:
+            return _policy_value(step.policy, name)
         case "reward" if reference.key is not None:
             return step.rewards.get(reference.key)
         case "label":
             return step.labels.get(reference.key or "")
+        case "annotation":
+            return True if reference.key in step.annotations else None
+        case "tokens":
+            return None if held.response is None else True
+        case "logprobs":
+            return None if held.logprobs is None else True
+        case "messages":
+            return None if held.step.prompt_messages is None or held.step.response_message is None else True
         case "metadata":
-            return nested(step.metadata, reference.key or "")
+            return nested(step.metadata, reference.path)
         case name:
             return getattr(step, name)
 
 
-def nested(value: Any, key: str) -> Any:
-    """The value at a dotted key, None where there is none."""
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+def nested(value: Any, path: Sequence[str]) -> Any:
+    """The value under the keys, None where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def _policy_value(policy: Policy | None, name: str) -> Any:
+    return getattr(policy, name.removeprefix("policy.")) if policy is not None else None
 
 
 def _readiness_value(readiness: Readiness, name: str) -> Any:

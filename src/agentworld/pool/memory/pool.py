@@ -16,7 +16,6 @@ from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_signals import SignalMethods
 from agentworld.pool.memory.store_state import StateMethods
 from agentworld.pool.protocol import AppendResult, Page
-from agentworld.query import parse
 from agentworld.records import (
     Exchange,
     NewTrajectory,
@@ -90,7 +89,7 @@ class MemoryPool(SignalMethods, StateMethods):
         limit: int = 100,
     ) -> Page[Trajectory]:
         """See Pool."""
-        expression = parse(where, "trajectories") if where is not None else None
+        expression = self._state.query(where, "trajectories")
         with self._open():
             rows = [
                 (self._state.ordinals[found.trajectory_id], found)
@@ -135,7 +134,7 @@ class MemoryPool(SignalMethods, StateMethods):
     ) -> Page[Step]:
         """See Pool."""
         check_include(include)
-        expression = parse(where, "steps") if where is not None else None
+        expression = self._state.query(where, "steps")
         with self._open():
             ids: Iterable[str] = (
                 self._state.steps if trajectory_id is None else self._state.steps_of.get(trajectory_id, [])

@@ -12,7 +12,7 @@ from agentworld.pool import rules
 from agentworld.pool.intake import Prepared, restore_arrays
 from agentworld.pool.protocol import DeadLetter
 from agentworld.pool.values import step_value, trajectory_value
-from agentworld.query import Expression, evaluate
+from agentworld.query import Expression, Subject, bind, evaluate, parse
 from agentworld.records import Event, Exchange, NewTrajectory, Policy, Reward, Step, Trajectory
 
 R = TypeVar("R")
@@ -109,6 +109,10 @@ class State:
         data = {"name": reward.name, "value": value, "source": reward.source}
         self.add_event("reward.set", trajectory_id, reward.step_id, data)
         return True
+
+    def query(self, where: str | None, subject: Subject) -> Expression | None:
+        """The expression to match records with, `now` being the moment of this call; None without one."""
+        return bind(parse(where, subject), self.clock()) if where is not None else None
 
     def trajectory_matches(self, expression: Expression | None, trajectory: Trajectory) -> bool:
         """Whether the expression, if any, holds for the trajectory."""

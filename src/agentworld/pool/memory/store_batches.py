@@ -11,7 +11,7 @@ from agentworld.pool.lease_rules import requirements, wanted_readiness
 from agentworld.pool.memory.leases import Leases
 from agentworld.pool.memory.state import StoredStep, copied
 from agentworld.pool.memory.store_base import MemoryStore
-from agentworld.query import Expression, parse
+from agentworld.query import Expression
 from agentworld.records import Batch, BatchItem, BatchSpec, BatchTrajectory, Trajectory, check_id
 
 
@@ -27,9 +27,7 @@ class BatchMethods(MemoryStore):
         spec = spec.resolved()
         needs = requirements(spec)
         check_id(consumer, "consumer")
-        expression = None
-        if spec.where is not None:
-            expression = parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+        expression = self._state.query(spec.where, "steps" if spec.unit == "step" else "trajectories")
         with self._open():
             self._leases.expire()
             units = self._units(spec, expression, needs, consumer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import and_, insert, or_, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules, schema
@@ -85,7 +85,7 @@ class Leases:
         with self._database.reading() as connection:
             due = connection.execute(_EXPIRED, {"now": now})
             if not due:
-                there = available_units(connection, spec, needs, consumer)
+                there = available_units(connection, spec, needs, consumer, now)
                 if len(there) < (spec.min_size or 1):
                     return None
         taken = self._writer.submit(lambda txn: self._take(txn, spec, needs, consumer)).result()
@@ -162,7 +162,7 @@ class Leases:
     ) -> tuple[Batch, list[AvailableUnit], list[int]] | None:
         for row in txn.execute(_EXPIRED, {"now": txn.now}):
             _end(txn, row, "expired")
-        units = available_units(txn.connection, spec, needs, consumer)
+        units = available_units(txn.connection, spec, needs, consumer, txn.now)
         if len(units) < (spec.min_size or 1):
             return None
         unit: Unit = spec.unit or "step"

@@ -27,7 +27,7 @@ from agentworld.pool.sql.rows import (
     step_from,
 )
 from agentworld.pool.sql.statements import Statement, compiled, integers, json_list, parameter, sql
-from agentworld.pool.sql.where import condition
+from agentworld.pool.sql.where import NOW, condition
 from agentworld.query import Subject, parse
 from agentworld.records import Message, Step
 
@@ -122,8 +122,9 @@ def page_of_rows(
     order: Literal["oldest", "newest"],
     cursor: str | None,
     limit: int,
+    now: float,
 ) -> tuple[list[Row], str | None]:
-    """One page of rows and the cursor of the next."""
+    """One page of rows and the cursor of the next; `now` is what `where` means by it."""
     check_limit(limit)
     after = read_cursor(cursor, order)
     given = {name: value for name, value in filters.items() if value is not None}
@@ -134,7 +135,7 @@ def page_of_rows(
     stop = None
     if where is not None:
         above, below, stop = _scanned(connection, subject, order, above, below)
-    bound = {**given, "above": above, "below": below, "limit": limit + 1}
+    bound = {**given, "above": above, "below": below, "limit": limit + 1, NOW: now}
     with bounded_search(connection, where):
         rows = connection.execute(statement, bound)
     if len(rows) > limit:

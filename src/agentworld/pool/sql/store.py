@@ -92,7 +92,7 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods):
         """See Pool."""
         filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
         with self._database.reading() as connection:
-            rows, more = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit)
+            rows, more = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit, self._clock())
         return Page([trajectory_from(row) for row in rows], more)
 
     # --- steps ------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods):
         check_include(include)
         filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
         with self._database.reading() as connection:
-            rows, more = page_of_rows(connection, "steps", where, filters, order, cursor, limit)
+            rows, more = page_of_rows(connection, "steps", where, filters, order, cursor, limit, self._clock())
             return Page(read_steps(connection, rows, include), more)
 
     def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:

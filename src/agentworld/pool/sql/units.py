@@ -25,7 +25,7 @@ from agentworld.pool.sql.rows import (
     trajectory_from,
 )
 from agentworld.pool.sql.statements import Statement, compiled, integers, json_list, parameter, sql, texts
-from agentworld.pool.sql.where import condition
+from agentworld.pool.sql.where import NOW, condition
 from agentworld.query import parse
 from agentworld.records import BatchItem, BatchSpec, BatchTrajectory, Order, Readiness, Trajectory, Unit
 
@@ -44,12 +44,19 @@ def available_units(
     spec: BatchSpec,
     needs: tuple[str, ...],
     consumer: str,
+    now: float,
 ) -> list[AvailableUnit]:
-    """Up to the number that the (resolved) spec asks for, in its order."""
+    """Up to the number that the (resolved) spec asks for, in its order; `now` is what `where` means by it."""
     unit: Unit = spec.unit or "step"
     statement = _units_sql(unit, spec.order, spec.where, needs, wanted_readiness(spec))
     limit = SCAN_ROWS if spec.order == "random" else spec.count
-    bound = {"for_consumer": consumer, "in_channel": spec.channel, "rollouts": spec.rollouts or 1, "limit": limit}
+    bound = {
+        "for_consumer": consumer,
+        "in_channel": spec.channel,
+        "rollouts": spec.rollouts or 1,
+        "limit": limit,
+        NOW: now,
+    }
     with bounded_search(connection, spec.where):
         found = connection.execute(statement, bound)
     pairs = {row["key"]: row["pk"] for row in found}
@@ -58,7 +65,7 @@ def available_units(
         return [AvailableUnit(key, [pairs[key]]) for key in keys]
     statement = _members_sql(spec.where, needs, wanted_readiness(spec))
     members: dict[str, list[int]] = {key: [] for key in keys}
-    bound = {"in_channel": spec.channel, "keys": json_list(keys)}
+    bound = {"in_channel": spec.channel, "keys": json_list(keys), NOW: now}
     with bounded_search(connection, spec.where):
         for row in connection.execute(statement, bound):
             members[row["group_id"]].append(row["pk"])

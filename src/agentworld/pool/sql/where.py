@@ -1,16 +1,43 @@
 """`where` expressions as SQL conditions with bound parameters.
 
-Logic is two-valued as the language says: every condition gives true or false, never NULL.
+Logic is two-valued as the language says: every condition gives true or false, never NULL. `now` is the parameter
+NOW, which the caller gives with the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, false, func, literal, not_, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Text,
+    and_,
+    bindparam,
+    case,
+    exists,
+    false,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    true,
+)
 
 from agentworld.pool import schema
-from agentworld.pool.sql.rows import step_readiness
+from agentworld.pool.sql.json_functions import (
+    by_code_point,
+    fits_pattern,
+    json_integer,
+    json_kind,
+    json_list_has,
+    json_real,
+    json_text,
+)
+from agentworld.pool.sql.numbers import Condition, Number, Numeric
+from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.query import (
     Comparison,
     Conjunction,
@@ -18,17 +45,22 @@ from agentworld.query import (
     Expression,
     FieldRef,
     Flag,
+    Has,
+    Like,
     Membership,
     Not,
+    Now,
     Subject,
+    evaluate,
 )
+from agentworld.query.expression import Condition as Leaf
 from agentworld.records.step import DEFAULT_RUN
 
-Condition = ColumnElement[bool]
+NOW = "now"
 _s, _t, _p = schema.steps, schema.trajectories, schema.policies
-_RENAMED = {"version": "policy_version", "policy.version": "policy_version", "policy.run": "policy_run"}
-_OF_TRAJECTORY = ("trajectory_id", "group_id", "status", "task")
-_JSON_TYPES: dict[type, tuple[str, ...]] = {str: ("text",), int: ("integer", "real"), float: ("integer", "real")}
+_RENAMED = {"user": "user_id"}
+_OF_TRAJECTORY = ("trajectory_id", "group_id", "status", "task", "user", "priority")
+_READINESS = ("open", "complete", "ready", "excluded")
 
 
 def condition(expression: Expression, subject: Subject) -> Condition:
@@ -40,113 +72,160 @@ def condition(expression: Expression, subject: Subject) -> Condition:
             return or_(*(condition(item, subject) for item in items))
         case Not(item):
             return not_(condition(item, subject))
-        case Flag(field):
-            return _flag(field, subject)
-        case Membership(field, values):
-            return or_(
-                false(),
-                *(_equal(field, value, subject) for value in _singles(field, values)),
-                *_many(field, values, subject),
-            )
-        case Comparison(field, "==", value):
+        case _:
+            return _leaf(expression, subject)
+
+
+def _leaf(leaf: Leaf, subject: Subject) -> Condition:
+    field = leaf.field
+    match field.field.kind:
+        case "boolean":
+            return _boolean(leaf, subject)
+        case "presence":
+            return _presence(field, subject)
+        case "text" if field.field.name == "readiness":
+            return _readiness({name for name in _READINESS if evaluate(leaf, lambda _: name)}, subject)  # noqa: B023
+    match leaf:
+        case Has():
+            return not_(_is_null(field, subject))
+        case Flag():
+            return json_kind(*_json(field, subject)) == "true"
+        case Like(_, pattern):
+            return _certain(field, subject, lambda text: fits_pattern(text, pattern))
+        case Membership(_, values):
+            return _one_of(field, values, subject)
+        case Comparison(_, "==", value):
             return _equal(field, value, subject)
-        case Comparison(field, "!=", value):
+        case Comparison(_, "!=", value):
             return not_(_equal(field, value, subject))
-        case Comparison(field, operator, value):
-            return _ordered(field, operator, value, subject)
+        case Comparison(_, operator, value):
+            if isinstance(value, Now):
+                return _certain(field, subject, lambda time: time.op(operator, is_comparison=True)(_moment(value)))
+            if isinstance(value, str):
+                bound = literal(value, Text)
+                return _certain(
+                    field, subject, lambda text: by_code_point(text).op(operator, is_comparison=True)(bound)
+                )
+            return _number(field, subject).compared(operator, _as_number(value))
 
 
 def _equal(field: FieldRef, value: Any, subject: Subject) -> Condition:
-    kind = field.field.kind
-    if kind == "boolean":
-        flag = _flag(field, subject)
-        return false() if value is None else flag if value else not_(flag)
-    if kind == "json":
-        column, path = _json(field, subject)
-        found = func.coalesce(func.json_type(column, path), "null")
-        if value is None:
-            return found == "null"
-        if isinstance(value, bool):
-            return found == ("true" if value else "false")
-        return and_(found.in_(_JSON_TYPES[type(value)]), func.json_extract(column, path) == value)
-    column = _column(field, subject)
-    return column.is_(None) if value is None else column.is_not_distinct_from(value)
+    if value is None:
+        return _is_null(field, subject)
+    if isinstance(value, bool):
+        return json_kind(*_json(field, subject)) == ("true" if value else "false")
+    if isinstance(value, Now):
+        return _certain(field, subject, lambda time: time == _moment(value))
+    if isinstance(value, str):
+        return _certain(field, subject, lambda text: text == literal(value, Text))
+    return _number(field, subject).compared("==", value)
 
 
-def _ordered(field: FieldRef, operator: str, value: Any, subject: Subject) -> Condition:
+def _one_of(field: FieldRef, values: tuple[Any, ...], subject: Subject) -> Condition:
+    # One condition for all texts, one for all numbers: SQLite bounds the depth of an expression, not its lists.
+    texts = list(dict.fromkeys(value for value in values if isinstance(value, str)))
+    numbers: list[Number] = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    others = dict.fromkeys(value for value in values if value is None or isinstance(value, (bool, Now)))
+    found = [_equal(field, value, subject) for value in others]
+    if texts:
+        listed = [literal(text, Text) for text in texts]
+        found.append(_certain(field, subject, lambda text: text.in_(listed)))
+    if numbers:
+        found.append(_number(field, subject).is_one_of(numbers))
+    return or_(false(), *found)
+
+
+def _is_null(field: FieldRef, subject: Subject) -> Condition:
     if field.field.kind == "json":
-        document, path = _json(field, subject)
-        found = func.coalesce(func.json_type(document, path), "null")
-        return and_(found.in_(_JSON_TYPES[type(value)]), func.json_extract(document, path).op(operator)(value))
+        return json_kind(*_json(field, subject)) == "null"
+    if field.field.kind == "number":
+        return _number(field, subject).is_null()
+    return _column(field, subject).is_(None)
+
+
+def _certain(field: FieldRef, subject: Subject, test: Callable[[ColumnElement[Any]], Condition]) -> Condition:
+    """A test of a text or a moment that is false where there is none."""
+    if field.field.kind == "json":
+        return func.coalesce(test(json_text(*_json(field, subject))), false())
     column = _column(field, subject)
-    return and_(column.is_not(None), column.op(operator)(value))
+    return and_(column.is_not(None), test(column))
 
 
-def _flag(field: FieldRef, subject: Subject) -> Condition:
-    readiness = step_readiness if subject == "steps" else _t.c.readiness
+def _boolean(leaf: Leaf, subject: Subject) -> Condition:
+    # These fields are never absent.
+    name = leaf.field.field.name
+    holds, fails = (evaluate(leaf, lambda _: value) for value in (True, False))  # noqa: B023
+    if holds == fails:
+        return true() if holds else false()
+    if name in ("late", "masked"):
+        flag: Condition = (_s.c.late if name == "late" else _t.c.masked) == 1
+        return flag if holds else not_(flag)
+    wanted = {"complete", "ready"} if name == "complete" else {name}
+    return _readiness(wanted if holds else set(_READINESS) - wanted, subject)
+
+
+def _readiness(wanted: set[str], subject: Subject) -> Condition:
+    of_trajectory = _t.c.readiness.in_(sorted(wanted)) if wanted else false()
+    if subject == "trajectories":
+        return of_trajectory
+    if "excluded" in wanted:
+        return or_(_s.c.excluded_reason.is_not(None), of_trajectory)
+    return and_(_s.c.excluded_reason.is_(None), of_trajectory)
+
+
+def _presence(field: FieldRef, subject: Subject) -> Condition:
     match field.field.name:
-        case "late":
-            return _s.c.late == 1
-        case "complete":
-            return readiness.in_(("complete", "ready"))
-        case "open" | "ready" | "excluded" as name:
-            return readiness == name
+        case "tokens":
+            return _s.c.present.op("&")(RESPONSE_IDS) != 0
+        case "logprobs":
+            return _s.c.logprobs.is_not(None)
+        case "messages":
+            return and_(_s.c.present.op("&")(PROMPT_MESSAGES) != 0, _s.c.reply_node.is_not(None))
         case _:
-            column, path = _json(field, subject)
-            return func.coalesce(func.json_type(column, path), "null") == "true"
+            table = _s if subject == "steps" else _t
+            return json_list_has(table.c.annotations, field.key or "")
+
+
+def _number(field: FieldRef, subject: Subject) -> Numeric:
+    table = _s if subject == "steps" else _t
+    name = field.field.name
+    if field.path:
+        column, path = (table.c.rewards, list(field.path)) if name == "reward" else _json(field, subject)
+        return Numeric(json_integer(column, path), json_real(column, path))
+    if name == "staleness":
+        return Numeric(whole=_staleness(table))
+    column = _column(field, subject)
+    return Numeric(real=column, column=True) if isinstance(column.type, Float) else Numeric(column, column=True)
+
+
+def _staleness(table: Any) -> ColumnElement[Any]:
+    speaks = (_p.c.model == table.c.policy_model, _p.c.current == 1)
+    current = select(_p.c.version).where(*speaks, _p.c.run == table.c.policy_run).scalar_subquery()
+    # As rules.staleness: where no policy of the model was published, version 0 of the default run speaks.
+    unpublished = case((table.c.policy_run == DEFAULT_RUN, 0))
+    speaking: ColumnElement[Any] = case((exists().where(*speaks), current), else_=unpublished)
+    staleness: ColumnElement[Any] = speaking - table.c.policy_version
+    return staleness
 
 
 def _column(field: FieldRef, subject: Subject) -> ColumnElement[Any]:
-    table = _s if subject == "steps" else _t
     name = field.field.name
-    if name == "reward" and field.key is not None:
-        return func.json_extract(table.c.rewards, _path([field.key]))
-    if name == "readiness":
-        return step_readiness if subject == "steps" else _t.c.readiness
-    if name == "staleness":
-        speaks = (_p.c.model == table.c.policy_model, _p.c.current == 1)
-        current = select(_p.c.version).where(*speaks, _p.c.run == table.c.policy_run).scalar_subquery()
-        # As rules.staleness: where no policy of the model was published, version 0 of the default run speaks.
-        unpublished = case((table.c.policy_run == DEFAULT_RUN, 0))
-        return case((exists().where(*speaks), current), else_=unpublished) - table.c.policy_version
-    if name in _OF_TRAJECTORY:
-        return _t.c[name]
+    table = _s if subject == "steps" and name not in _OF_TRAJECTORY else _t
     return table.c[_RENAMED.get(name, name.replace(".", "_"))]
 
 
-def _json(field: FieldRef, subject: Subject) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """The JSON column and the path into it."""
-    key = field.key or ""
-    if field.field.name == "task":
-        return _t.c.task, _path(key.split("."))
+def _json(field: FieldRef, subject: Subject) -> tuple[ColumnElement[Any], list[str]]:
+    """The JSON column and the keys into it."""
     table = _s if subject == "steps" else _t
-    if field.field.name == "label":
-        return table.c.labels, _path([key])
-    return table.c.metadata, _path(key.split("."))
+    columns = {"task": _t.c.task, "label": table.c.labels, "metadata": table.c.metadata}
+    return columns[field.field.name], list(field.path)
 
 
-def _path(keys: list[str]) -> ColumnElement[Any]:
-    # Keys hold letters, digits, dots, - and _ only, so quotes need no escape.
-    return literal("$" + "".join(f'."{key}"' for key in keys))
+def _moment(now: Now) -> ColumnElement[Any]:
+    return bindparam(NOW, required=False, type_=Float()) + literal(now.offset, Float)
 
 
-def _singles(field: FieldRef, values: tuple[Any, ...]) -> list[Any]:
-    """The values that need a condition of their own."""
-    return [v for v in dict.fromkeys(values) if v is None or isinstance(v, bool) or field.field.kind == "boolean"]
-
-
-def _many(field: FieldRef, values: tuple[Any, ...], subject: Subject) -> list[Condition]:
-    """One condition for all texts, one for all numbers: SQLite bounds the depth of an expression, not its lists."""
-    conditions: list[Condition] = []
-    texts = [value for value in values if isinstance(value, str)]
-    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    for same_type in (texts, numbers):
-        if same_type and field.field.kind == "json":
-            column, path = _json(field, subject)
-            found = func.coalesce(func.json_type(column, path), "null")
-            types = _JSON_TYPES[type(same_type[0])]
-            conditions.append(and_(found.in_(types), func.json_extract(column, path).in_(same_type)))
-        elif same_type:
-            own = _column(field, subject)
-            conditions.append(and_(own.is_not(None), own.in_(same_type)))
-    return conditions
+def _as_number(value: Any) -> Number:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    raise TypeError(f"{value!r} has no order")
