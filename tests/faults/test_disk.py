@@ -65,6 +65,7 @@ def disk(tmp_path):
 
 def test_a_pool_that_fills_its_disk_again_and_again_keeps_what_it_acknowledged(tmp_path, disk, monkeypatch):
     monkeypatch.setattr(session, "CHECKPOINT_BYTES", 60_000)
+    monkeypatch.setattr(session, "PRESSED_SECONDS", 0.0)
     chance = random.Random(5)
     pool = SqlitePool(tmp_path / "pool.db")
     stored, ended, delivered = set(), set(), set()

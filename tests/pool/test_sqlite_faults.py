@@ -129,6 +129,19 @@ def test_a_damaged_file_is_named(tmp_path):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("table", ["token_blocks", "message_nodes"])
+def test_a_row_that_others_build_on_and_that_is_gone_is_named(sqlite_pool, table):
+    sqlite_pool.append_steps([step("t", step_id="a", prompt_ids=list(range(500)))])
+    with sqlite3.connect(sqlite_pool.path) as connection:
+        connection.execute(f"DELETE FROM {table} WHERE pk = 1")
+    connection.close()
+    with pytest.raises(PoolError, match="row 1, which others build on, is missing") as caught:
+        sqlite_pool.get_step("a")
+    assert "backup" in caught.value.hint
+    # What does not need it is read as ever.
+    assert len(sqlite_pool.list_steps().items) == 1
+
+
 def test_a_reader_is_not_in_the_writers_way(sqlite_pool):
     sqlite_pool.create_trajectory(NewTrajectory(trajectory_id="t"))
     with sqlite_pool._database.reading() as connection:
@@ -214,3 +227,21 @@ def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_poo
     with pytest.raises(QueryError, match="took longer"):
         bad.result()
     assert sqlite_pool.stats().batches == {"leased": 1}
+
+
+def test_a_log_that_is_large_is_not_brought_in_after_each_transaction(sqlite_pool, monkeypatch):
+    """SQLite keeps the log's file as large as it was, however little of it is in use."""
+    from agentworld.pool.sqlite import session
+
+    monkeypatch.setattr(session, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(session, "PRESSED_SECONDS", 3600.0)
+    statements = []
+    sqlite_pool._writer.submit(lambda txn: txn.connection.raw.set_trace_callback(statements.append)).result()
+    for number in range(20):
+        sqlite_pool.append_steps([step("t", step_id=f"s{number}")])
+    assert statements.count("COMMIT") >= 20
+    assert not [statement for statement in statements if "checkpoint" in statement]
+    monkeypatch.setattr(session, "PRESSED_SECONDS", 0.0)
+    sqlite_pool.append_steps([step("t", step_id="last")])
+    sqlite_pool._writer.submit(lambda txn: None).result()  # The writing thread is past its maintenance then.
+    assert [statement for statement in statements if "checkpoint" in statement]

@@ -72,7 +72,7 @@ def _tell(waiting, told):
 
 
 def main(folder, events, pragma=None):
-    session.CHECKPOINT_BYTES = 200_000
+    session.CHECKPOINT_BYTES, session.PRESSED_SECONDS = 200_000, 0.0
     session.TRUNCATE_BYTES = 400_000
     if pragma is not None:
         original = database.SqliteDatabase.connect

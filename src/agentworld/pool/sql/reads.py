@@ -1,20 +1,18 @@
-"""Reading steps with what the forests hold, and pages of steps and trajectories."""
+"""Reading steps with what the forests hold."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
-from sqlalchemy import func, select
+from sqlalchemy import select
 
-from agentworld.errors import QueryError
+from agentworld.errors import PoolError, QueryError
 from agentworld.forest import BLOCK_SIZE, TokenArray
 from agentworld.pool import schema
-from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.intake import check_include, restore_arrays
 from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
 from agentworld.pool.sql.packing import unpack_ids, unpack_logprobs, unpack_mask
@@ -23,12 +21,9 @@ from agentworld.pool.sql.rows import (
     PROMPT_MESSAGES,
     RESPONSE_IDS,
     select_steps,
-    select_trajectories,
     step_from,
 )
-from agentworld.pool.sql.statements import Statement, compiled, integers, json_list, parameter, sql
-from agentworld.pool.sql.where import NOW, condition
-from agentworld.query import Subject, parse
+from agentworld.pool.sql.statements import Statement, integers, json_list, parameter, sql
 from agentworld.records import Message, Step
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at
@@ -67,10 +62,6 @@ def _chain_sql(table: Any, columns: Sequence[Any]) -> Statement:
 _BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
 _NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body])
 _TOOLS = sql(select(_tools.c.pk, _tools.c.body).where(_tools.c.pk.in_(integers("ends"))))
-_NEWEST: dict[Subject, Statement] = {
-    "steps": sql(select(func.coalesce(func.max(schema.steps.c.pk), 0))),
-    "trajectories": sql(select(func.coalesce(func.max(schema.trajectories.c.pk), 0))),
-}
 STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
 
 
@@ -93,69 +84,6 @@ def read_steps(connection: Reader, rows: Sequence[Row], include: Sequence[str]) 
     return found
 
 
-@functools.lru_cache(maxsize=256)
-def _page_sql(subject: Subject, where: str | None, filters: tuple[str, ...], order: str) -> Statement:
-    # Cached by the text, since the trees of `x == 1` and `x == true` are equal to Python.
-    table = schema.steps if subject == "steps" else schema.trajectories
-    columns: dict[str, Any] = {
-        "trajectory_id": schema.trajectories.c.trajectory_id,
-        "group_id": schema.trajectories.c.group_id,
-        "channel": table.c.channel,
-    }
-    statement = select_steps() if subject == "steps" else select_trajectories()
-    statement = statement.where(
-        *(columns[name] == parameter(name) for name in filters),
-        table.c.pk > parameter("above"),
-        table.c.pk < parameter("below"),
-    )
-    if where is not None:
-        statement = statement.where(condition(parse(where, subject), subject))
-    ordered = table.c.pk.desc() if order == "newest" else table.c.pk.asc()
-    return compiled(statement.order_by(ordered).limit(parameter("limit")))
-
-
-def page_of_rows(
-    connection: Reader,
-    subject: Subject,
-    where: str | None,
-    filters: dict[str, str | None],
-    order: Literal["oldest", "newest"],
-    cursor: str | None,
-    limit: int,
-    now: float,
-) -> tuple[list[Row], str | None]:
-    """One page of rows and the cursor of the next; `now` is what `where` means by it."""
-    check_limit(limit)
-    after = read_cursor(cursor, order)
-    given = {name: value for name, value in filters.items() if value is not None}
-    statement = _page_sql(subject, where, tuple(given), order)
-    above, below = 0, 2**62
-    if after is not None:
-        above, below = (after, below) if order == "oldest" else (above, after)
-    stop = None
-    if where is not None:
-        above, below, stop = _scanned(connection, subject, order, above, below)
-    bound = {**given, "above": above, "below": below, "limit": limit + 1, NOW: now}
-    with bounded_search(connection, where):
-        rows = connection.execute(statement, bound)
-    if len(rows) > limit:
-        return rows[:limit], cursor_for(rows[limit - 1]["pk"], order)
-    return rows, None if stop is None else cursor_for(stop, order)
-
-
-def _scanned(connection: Reader, subject: Subject, order: str, above: int, below: int) -> tuple[int, int, int | None]:
-    """Narrow the range to what one page may look at; the last value is where the next page goes on, if any."""
-    newest = connection.execute(_NEWEST[subject])[0][0]
-    below = min(below, newest + 1)
-    if below - above - 1 <= SCAN_ROWS:
-        return above, below, None
-    if order == "oldest":
-        below = above + SCAN_ROWS + 1
-        return above, below, below - 1
-    above = below - SCAN_ROWS - 1
-    return above, below, above + 1
-
-
 def _paths(
     connection: Reader, statement: Statement, ends: Iterable[int | None], column: str
 ) -> dict[int | None, list[bytes]]:
@@ -171,6 +99,11 @@ def _paths(
         path = []
         at: int | None = end
         while at is not None:
+            if at not in rows:
+                raise PoolError(
+                    f"the pool is damaged: row {at}, which others build on, is missing",
+                    hint="Restore it from a backup; `agentworld pool check` names all that is wrong",
+                )
             at, value = rows[at]
             path.append(value)
         path.reverse()

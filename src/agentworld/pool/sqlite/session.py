@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 5.0
 CHECKPOINT_BYTES = 16 * 1024 * 1024
+# After a checkpoint SQLite writes the log from its beginning again and leaves its file as large as it was, so the size
+# alone would ask for a checkpoint after each transaction.
+PRESSED_SECONDS = 0.25
 TRUNCATE_BYTES = 256 * 1024 * 1024
 
 _log = logging.getLogger("agentworld.pool")
@@ -67,7 +70,7 @@ class SqliteWriteSession(WriteSession):
         if self._dirty_since is None:
             return
         waited = time.monotonic() - self._dirty_since
-        if waited < CHECKPOINT_SECONDS and self._log_bytes() < CHECKPOINT_BYTES:
+        if waited < PRESSED_SECONDS or (waited < CHECKPOINT_SECONDS and self._log_bytes() < CHECKPOINT_BYTES):
             return
         # Truncating waits for readers, so it is kept for a log that passive checkpoints could not reset.
         mode = "TRUNCATE" if self._log_bytes() >= TRUNCATE_BYTES else "PASSIVE"
