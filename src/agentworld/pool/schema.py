@@ -73,7 +73,7 @@ trajectories = _growing(
         "masked", Whole, nullable=False, server_default="0"
     ),  # 1: served for its group's statistics, not for training
     Column("ready_seq", Whole),  # grows each time it becomes fit to be served; what a consumer goes on from
-    Index("trajectories_by_group", "group_id"),
+    Index("trajectories_by_group", "group_id", "rollout_index"),
     Index("trajectories_by_readiness", "readiness", "pk"),
     Index("trajectories_by_channel", "channel", "pk"),
     Index("trajectories_by_status", "status", "pk"),
@@ -184,6 +184,7 @@ steps = _growing(
     Index("steps_by_block", "block"),
     Index("steps_by_prompt_node", "prompt_node"),
     Index("steps_by_reply_node", "reply_node"),
+    Index("steps_by_tools", "tools"),
     Index("steps_by_creation", "created_at"),
 )
 
@@ -210,6 +211,7 @@ rewards = Table(
     Column("source", Text, nullable=False),
     Column("value", Float, nullable=False),
     Column("details", Text),
+    Column("of_trajectory", Text),  # the trajectory that the caller said the step is of
     Column("created_at", Float, nullable=False),
     UniqueConstraint("target", "target_id", "name", "source"),
 )
@@ -223,8 +225,9 @@ feedback = _growing(
     Column("other_id", Text),  # what the target is preferred to, of a comparison
     Column("name", Text),
     Column("value", Text),  # JSON
-    Column("comment", Text),
+    Column("comment", Text),  # JSON
     Column("source", Text, nullable=False),
+    Column("of_trajectory", Text),
     Column("created_at", Float, nullable=False),
     Index("feedback_by_target", "target", "target_id"),
 )
@@ -240,6 +243,8 @@ annotation_arrays = Table(
     Column("dtype", Text, nullable=False),
     Column("shape", Text, nullable=False),  # JSON list
     Column("data", LargeBinary, nullable=False),  # little-endian, row by row
+    Column("per_token", Whole, nullable=False),  # 1: its first dimension is the reply's length
+    Column("of_trajectory", Text),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("target", "target_id", "name"),
 )
@@ -259,7 +264,7 @@ groups = _growing(
     Column("channel", Text, nullable=False),
     Column("size", Whole),  # closes once this many rollouts have ended
     Column("timeout_at", Float),  # closes then with what is there
-    Column("failures", Text, nullable=False),  # zero, mask or drop
+    Column("failures", Text),  # zero, mask or drop; null where nobody has said, which is as drop
     Column("state", Text, nullable=False),  # open or closed
     Column("closed_by", Text),  # size or timeout
     Column("created_at", Float, nullable=False),
@@ -288,6 +293,7 @@ dead_letters = _growing(
     Column("reason", Text, nullable=False),
     Column("record", Text, nullable=False),
     Column("at", Float, nullable=False),
+    Column("kind", Text, nullable=False, server_default="step"),  # or reward, feedback, annotation
 )
 
 policies = Table(
@@ -321,23 +327,24 @@ positions = Table(
     Column("unit", Text, primary_key=True),
     Column("channel", Text, primary_key=True),
     Column("ready_seq", Whole, nullable=False),
+    Column("seed", Whole, nullable=False, server_default="0"),  # that the backlog is shuffled with
 )
 
 # What a consumer may still lease; a lease takes its units out, a release puts them back.
 backlog = Table(
     "backlog",
     metadata,
-    Column("consumer", Text, ForeignKey("consumers.name"), primary_key=True),
+    Column("consumer", Text, primary_key=True),
     Column("unit", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
     Column("key", Text, primary_key=True),
-    Column("channel", Text, nullable=False),
     Column("row_pk", Whole, nullable=False),  # pk of the step, trajectory, group or feedback
-    Column("place", Whole, nullable=False),  # order of age
-    Column("priority", Float, nullable=False),
+    Column("place", Whole, nullable=False),  # the order in which units became fit to be served
+    Column("rank", Float, nullable=False),  # the priority, negated: with the place it ascends
     Column("shuffle", Whole, nullable=False),  # order by chance
     Index("backlog_by_place", "consumer", "unit", "channel", "place"),
-    Index("backlog_by_priority", "consumer", "unit", "channel", "priority", "place"),
-    Index("backlog_by_shuffle", "consumer", "unit", "channel", "shuffle"),
+    Index("backlog_by_rank", "consumer", "unit", "channel", "rank", "place"),
+    Index("backlog_by_shuffle", "consumer", "unit", "channel", "shuffle", "place"),
 )
 
 batches = _growing(
@@ -362,8 +369,11 @@ batch_units = Table(
     metadata,
     Column("batch", Whole, ForeignKey("batches.pk"), primary_key=True),
     Column("key", Text, primary_key=True),
+    Column("row_pk", Whole),  # this and the next two as in the backlog, for when the unit comes back
     Column("place", Whole),
+    Column("rank", Float),
     Column("rewards", Text),  # as they were at the lease, JSON
+    Index("batch_units_by_key", "key"),
 )
 
 deliveries = Table(

@@ -29,6 +29,7 @@ def upgrade() -> None:
     _make_deliveries_free_of_batches()
     _count_steps()
     _open_groups()
+    _place_leased_units()
     _seed_keys()
 
 
@@ -64,6 +65,7 @@ def _create_tables() -> None:
         sa.Column("value", sa.Text(), nullable=True),
         sa.Column("comment", sa.Text(), nullable=True),
         sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("of_trajectory", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("feedback_id"),
@@ -80,6 +82,8 @@ def _create_tables() -> None:
         sa.Column("dtype", sa.Text(), nullable=False),
         sa.Column("shape", sa.Text(), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.Column("per_token", Whole, nullable=False),
+        sa.Column("of_trajectory", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("target", "target_id", "name"),
@@ -98,7 +102,7 @@ def _create_tables() -> None:
         sa.Column("channel", sa.Text(), nullable=False),
         sa.Column("size", Whole, nullable=True),
         sa.Column("timeout_at", sa.Float(), nullable=True),
-        sa.Column("failures", sa.Text(), nullable=False),
+        sa.Column("failures", sa.Text(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("closed_by", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
@@ -119,6 +123,7 @@ def _create_tables() -> None:
         sa.Column("unit", sa.Text(), nullable=False),
         sa.Column("channel", sa.Text(), nullable=False),
         sa.Column("ready_seq", Whole, nullable=False),
+        sa.Column("seed", Whole, nullable=False, server_default="0"),
         sa.ForeignKeyConstraint(["consumer"], ["consumers.name"]),
         sa.PrimaryKeyConstraint("consumer", "unit", "channel"),
     )
@@ -126,18 +131,17 @@ def _create_tables() -> None:
         "backlog",
         sa.Column("consumer", sa.Text(), nullable=False),
         sa.Column("unit", sa.Text(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
         sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
         sa.Column("row_pk", Whole, nullable=False),
         sa.Column("place", Whole, nullable=False),
-        sa.Column("priority", sa.Float(), nullable=False),
+        sa.Column("rank", sa.Float(), nullable=False),
         sa.Column("shuffle", Whole, nullable=False),
-        sa.ForeignKeyConstraint(["consumer"], ["consumers.name"]),
-        sa.PrimaryKeyConstraint("consumer", "unit", "key"),
+        sa.PrimaryKeyConstraint("consumer", "unit", "channel", "key"),
     )
     op.create_index("backlog_by_place", "backlog", ["consumer", "unit", "channel", "place"])
-    op.create_index("backlog_by_priority", "backlog", ["consumer", "unit", "channel", "priority", "place"])
-    op.create_index("backlog_by_shuffle", "backlog", ["consumer", "unit", "channel", "shuffle"])
+    op.create_index("backlog_by_rank", "backlog", ["consumer", "unit", "channel", "rank", "place"])
+    op.create_index("backlog_by_shuffle", "backlog", ["consumer", "unit", "channel", "shuffle", "place"])
     op.create_table(
         "pins",
         sa.Column("owner_kind", sa.Text(), nullable=False),
@@ -186,15 +190,23 @@ def _extend_tables() -> None:
             sa.Column("created_at", sa.Float()),
             sa.Column("ended_at", sa.Float()),
         ],
-        "batch_units": [sa.Column("place", Whole), sa.Column("rewards", sa.Text())],
+        "dead_letters": [sa.Column("kind", sa.Text(), nullable=False, server_default="step")],
+        "batch_units": [
+            sa.Column("row_pk", Whole),
+            sa.Column("place", Whole),
+            sa.Column("rank", sa.Float()),
+            sa.Column("rewards", sa.Text()),
+        ],
     }
     for table, added in new.items():
         for column in added:
             op.add_column(table, column)
     op.drop_index("trajectories_by_readiness", "trajectories")
+    op.drop_index("trajectories_by_group", "trajectories")
     indexes: dict[str, dict[str, list[str]]] = {
         "trajectories": {
             "readiness": ["readiness", "pk"],
+            "group": ["group_id", "rollout_index"],
             "channel": ["channel", "pk"],
             "status": ["status", "pk"],
             "creation": ["created_at"],
@@ -208,11 +220,13 @@ def _extend_tables() -> None:
             "block": ["block"],
             "prompt_node": ["prompt_node"],
             "reply_node": ["reply_node"],
+            "tools": ["tools"],
             "creation": ["created_at"],
         },
         "token_blocks": {"parent": ["parent"]},
         "message_nodes": {"parent": ["parent"]},
         "batches": {"consumer": ["consumer", "state"]},
+        "batch_units": {"key": ["key"]},
     }
     for table, named in indexes.items():
         for name, columns in named.items():
@@ -229,6 +243,7 @@ def _rekey_rewards() -> None:
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("value", sa.Float(), nullable=False),
         sa.Column("details", sa.Text(), nullable=True),
+        sa.Column("of_trajectory", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("target", "target_id", "name", "source"),
@@ -312,14 +327,42 @@ def _chunks(connection: sa.Connection, steps: sa.TableClause) -> Iterator[list[A
 
 def _open_groups() -> None:
     op.execute(
-        "INSERT INTO groups "
-        "(pk, group_id, channel, size, failures, state, created_at, members, ended, served, ready_seq) "
-        "SELECT min(pk), group_id, min(channel), max(group_size), 'drop', 'open', min(created_at), count(*), "
-        "sum(CASE WHEN status = 'open' THEN 0 ELSE 1 END), "
+        "INSERT INTO groups (pk, group_id, channel, size, state, created_at, members, ended, served, ready_seq) "
+        "SELECT min(pk), group_id, min(channel), max(group_size), 'open', min(created_at), count(*), 0, "
         "sum(CASE WHEN readiness IN ('complete', 'ready') THEN 1 ELSE 0 END), max(ready_seq) "
         "FROM trajectories WHERE group_id IS NOT NULL GROUP BY group_id"
     )
+    # A rollout has ended once one attempt at it counts, or all have failed; without an index each is one of its own.
+    op.execute(
+        "UPDATE groups SET ended = (SELECT count(*) FROM (SELECT 1 AS one FROM trajectories t "
+        "WHERE t.group_id = groups.group_id GROUP BY t.rollout_index, "
+        "CASE WHEN t.rollout_index IS NULL THEN t.pk ELSE 0 END "
+        "HAVING max(CASE WHEN t.status IN ('finished', 'truncated') THEN 1 ELSE 0 END) = 1 "
+        "OR max(CASE WHEN t.status = 'open' THEN 1 ELSE 0 END) = 0) AS over)"
+    )
     op.execute("UPDATE groups SET state = 'closed', closed_by = 'size', closed_at = created_at WHERE ended >= size")
+    for prefix, table, column in (("groups.", "groups", "state"), ("readiness.", "trajectories", "readiness")):
+        op.execute(
+            f"INSERT INTO counters (name, value) SELECT '{prefix}' || {column}, count(*) FROM {table} GROUP BY {column}"
+        )
+
+
+def _place_leased_units() -> None:
+    """What a batch holds goes back to where it was found, in the channel that it was found in."""
+    for unit, table, key, place in (
+        ("step", "steps", "step_id", "trajectory * 1048576 + f.step_index"),
+        ("trajectory", "trajectories", "trajectory_id", "pk"),
+        ("group", "groups", "group_id", "pk"),
+    ):
+        found = f"FROM {table} f WHERE f.{key} = batch_units.key"
+        op.execute(
+            f"UPDATE batch_units SET row_pk = (SELECT f.pk {found}), place = (SELECT f.{place} {found}), rank = 0 "
+            f"WHERE batch IN (SELECT pk FROM batches WHERE unit = '{unit}')"
+        )
+        op.execute(
+            f"UPDATE batches SET channel = (SELECT min(f.channel) FROM batch_units u JOIN {table} f ON f.{key} = u.key "
+            f"WHERE u.batch = batches.pk) WHERE unit = '{unit}'"
+        )
 
 
 def _seed_keys() -> None:
