@@ -20,8 +20,8 @@ def test_every_field_of_where_is_documented() -> None:
         facts = [subjects, kinds.get(field.kind, field.kind)]
         if field.plain:
             expected[field.name] = facts
-        if field.keyed:
-            expected[f"{field.name}.{'NAME' if field.name == 'reward' else 'KEY'}"] = facts
+        if field.keys:
+            expected[f"{field.name}.{field.keys}"] = facts
     assert {name: row[1:3] for name, row in rows.items()} == expected
 
 

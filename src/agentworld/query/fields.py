@@ -99,6 +99,7 @@ FIELDS: tuple[Field, ...] = (
     Field("complete", "boolean", _BOTH, "Ended and not excluded, with or without a reward.", indexed=_TRAJECTORIES),
     Field("ready", "boolean", _BOTH, "Complete and rewarded.", indexed=_TRAJECTORIES),
     Field("excluded", "boolean", _BOTH, "Not served.", indexed=_TRAJECTORIES),
+    Field("masked", "boolean", _TRAJECTORIES, "Served for its group's statistics, not to be trained on."),
     Field("excluded_reason", "text", _BOTH, "Why it is not served."),
     Field("late", "boolean", _STEPS, "Came after its trajectory had ended."),
     Field(
@@ -114,6 +115,9 @@ FIELDS: tuple[Field, ...] = (
     Field("response_tokens", "number", _TRAJECTORIES, "Tokens of all replies."),
     Field("group_size", "number", _TRAJECTORIES, "Rollouts planned for the group."),
     Field("rollout_index", "number", _TRAJECTORIES, "Position in the group."),
+    Field(
+        "sampled_tokens", "number", _TRAJECTORIES, "Tokens of replies that the policy sampled, without excluded steps."
+    ),
     Field("attempt", "number", _TRAJECTORIES, "How often the rollout was started before."),
     Field("created_at", "time", _BOTH, "When it began.", indexed=_BOTH),
     Field("completed_at", "time", _TRAJECTORIES, "When it ended."),

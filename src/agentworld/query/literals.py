@@ -43,7 +43,7 @@ def checked(field: FieldRef, value: Value, token: Token, exact: bool) -> Value:
         case "time" if isinstance(value, str):
             return read_moment(token, exact)
         case "time" if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+            return float(value) + 0.0  # Never -0.0.
         case "time" if isinstance(value, Now):
             return value
         case "text" if isinstance(value, str):
