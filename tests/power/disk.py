@@ -55,11 +55,11 @@ class _File:
 
 
 class Disk:
-    """The disk after the events that `follow` was given."""
+    """The disk after the events that `follow` was given; `files` (path to content) were there long before."""
 
-    def __init__(self):
-        self._names = {}
-        self._durable_names = {}
+    def __init__(self, files=()):
+        self._names = {path: _File(bytearray(content)) for path, content in dict(files).items()}
+        self._durable_names = dict(self._names)
         self.told = []
 
     def follow(self, event):

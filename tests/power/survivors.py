@@ -24,9 +24,14 @@ def problems(folder, told):
         return [f"does not work: {error!r}"]
     finally:
         pool.close()
-    with sqlite3.connect(folder / "pool.db") as connection:
-        found += [f"integrity: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        found += [f"reference: {row}" for row in connection.execute("PRAGMA foreign_key_check")]
+    return [*found, *unsound(folder / "pool.db")]
+
+
+def unsound(path):
+    """What SQLite itself finds wrong with a file."""
+    connection = sqlite3.connect(path)
+    found = [f"integrity: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    found += [f"reference: {tuple(row)}" for row in connection.execute("PRAGMA foreign_key_check")]
     connection.close()
     return found
 

@@ -1,6 +1,7 @@
 """Power loss on SQLite: what a caller was told is there after it, whatever part of the rest the disk kept."""
 
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from agentworld.pool.sqlite import SqlitePool
+from tests.pool.test_old_schemas import HERE, OLD, restore
 from tests.power.disk import MODES, Disk, crash_points, load
-from tests.power.survivors import problems
+from tests.power.survivors import listed, problems, unsound
 from tests.power.vfs import Unwatchable, library
+from tests.power.workload import numbered_step
 
 ROOT = Path(__file__).parent.parent.parent
 POINTS = int(os.environ.get("AGENTWORLD_POWER_POINTS", "400"))
@@ -26,21 +30,18 @@ def watchable():
         pytest.skip(str(error))
 
 
-def recorded(tmp_path, *pragma):
+def recorded(kind, folder, events, *pragma):
     """The events of a run in a process of its own."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    command = [sys.executable, "-m", "tests.power.workload", str(folder), str(tmp_path / "events"), *pragma]
+    command = [sys.executable, "-m", "tests.power.workload", kind, str(folder), str(events), *pragma]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    return folder, load(tmp_path / "events")
+    return load(events)
 
 
-def losses(tmp_path, number, seed, *pragma):
-    """What is wrong after a power loss at each of `number` points, as {(point, mode): problems}."""
-    folder, events = recorded(tmp_path, *pragma)
+def power_losses(folder, events, number, seed, files=()):
+    """Cut the power at `number` points: each leaves in `folder` what was kept; yields (point, mode, what was told)."""
     chance, modes = random.Random(seed), itertools.cycle(MODES)
-    disk, done, found = Disk(), 0, {}
+    disk, done = Disk(files), 0
     for point in crash_points(events, number, seed):
         for event in events[done:point]:
             disk.follow(event)
@@ -51,9 +52,17 @@ def losses(tmp_path, number, seed, *pragma):
             Path(path).write_bytes(content)
         # Left by the kernel in whatever state; SQLite must not believe it.
         (folder / "pool.db-shm").write_bytes(chance.randbytes(32_768))
-        if wrong := problems(folder, disk.told):
-            found[point, mode] = wrong
-    return found
+        yield point, mode, disk.told
+
+
+def losses(tmp_path, number, seed, *pragma):
+    """What is wrong after a power loss at each of `number` points of a pool's day, as {(point, mode): problems}."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    events = recorded("work", folder, tmp_path / "events", *pragma)
+    cuts = power_losses(folder, events, number, seed)
+    found = {(point, mode): problems(folder, told) for point, mode, told in cuts}
+    return {place: wrong for place, wrong in found.items() if wrong}
 
 
 @pytest.mark.usefixtures("watchable")
@@ -74,3 +83,35 @@ def test_a_pool_that_did_not_sync_would_be_caught(tmp_path, pragma):
     found = losses(tmp_path, 12, 5, pragma)
     seen = [problem for wrong in found.values() for problem in wrong]
     assert any("is lost" in problem or "does not" in problem for problem in seen)
+
+
+def migrations_undone(tmp_path, schema, number, seed):
+    """Points at which a power loss while a pool of an earlier schema is migrated costs some of its content."""
+    folder, path = tmp_path / schema, tmp_path / schema / "pool.db"
+    folder.mkdir()
+    restore(schema, path)
+    before = {str(path): path.read_bytes()}
+    expected = json.loads((HERE / f"{schema}.json").read_text())
+    events = recorded("migrate", folder, tmp_path / "events")
+    wrong = []
+    for point, mode, _ in power_losses(folder, events, number, seed, before):
+        pool = SqlitePool(path)
+        kept = [step.step_id for step in listed(pool)] == [step["step_id"] for step in expected["steps"]]
+        goes_on = pool.append_steps([numbered_step(0)])[0].outcome == "stored"
+        pool.close()
+        if not kept or not goes_on or unsound(path):
+            wrong.append((point, mode))
+    return wrong
+
+
+@pytest.mark.parametrize("schema", OLD)
+@pytest.mark.usefixtures("watchable")
+def test_a_power_loss_during_a_migration_leaves_the_pool_of_before_or_after(tmp_path, schema):
+    assert migrations_undone(tmp_path, schema, 24, seed=2) == []
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("schema", OLD)
+def test_power_losses_at_many_points_of_a_migration(tmp_path, schema):
+    assert migrations_undone(tmp_path, schema, POINTS // 2, seed=4) == []

@@ -1,7 +1,9 @@
-"""A pool's day in one process, whose file access is recorded: `python -m tests.power.workload FOLDER EVENTS [PRAGMA]`.
+"""A pool's day in one process, whose file access is recorded.
 
-What is written can be told from its number, so that whoever opens what a crash left knows what must be there. PRAGMA is
-run on each connection of the pool, to see what the pool would lose with weaker settings.
+Run as `python -m tests.power.workload KIND FOLDER EVENTS [PRAGMA]`. KIND is `work`, or `migrate` for a pool of an
+earlier schema that is opened and closed. What is written can be told from its number, so that whoever opens what a crash
+left knows what must be there. PRAGMA is run on each connection of the pool, to see what the pool would lose with weaker
+settings.
 """
 
 import sys
@@ -71,7 +73,7 @@ def _tell(waiting, told):
     waiting.clear()
 
 
-def main(folder, events, pragma=None):
+def main(kind, folder, events, pragma=None):
     session.CHECKPOINT_BYTES, session.PRESSED_SECONDS = 200_000, 0.0
     session.TRUNCATE_BYTES = 400_000
     if pragma is not None:
@@ -84,12 +86,15 @@ def main(folder, events, pragma=None):
 
         database.SqliteDatabase.connect = connect
     recorder = Recorder()
+    url, number = f"sqlite:///{folder}/pool.db", 0
     with watched(recorder, folder):
-        number = 0
-        for _ in range(2):
-            number = work(f"sqlite:///{folder}/pool.db", recorder.mark, number)
+        if kind == "migrate":
+            open_store(url).close()
+        else:
+            for _ in range(2):
+                number = work(url, recorder.mark, number)
     recorder.save(events)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])
