@@ -1,9 +1,9 @@
 """A pool's day in one process, whose file access is recorded.
 
 Run as `python -m tests.power.workload KIND FOLDER EVENTS [PRAGMA]`. KIND is `work`, or `migrate` for a pool of an
-earlier schema that is opened and closed. What is written can be told from its number, so that whoever opens what a crash
-left knows what must be there. PRAGMA is run on each connection of the pool, to see what the pool would lose with weaker
-settings.
+earlier schema that is opened and closed. What is written can be told from its number, so that whoever opens what a
+crash left knows what must be there. PRAGMA is run on each connection of the pool, to see what the pool would lose with
+weaker settings.
 """
 
 import sys
