@@ -1,8 +1,11 @@
 import shutil
 
+import psycopg
 import pytest
 
 from agentworld.pool.memory import MemoryPool
+from agentworld.pool.postgres import PostgresPool
+from agentworld.pool.schema import metadata
 from agentworld.pool.sqlite import SqlitePool
 
 
@@ -29,13 +32,43 @@ def empty_file(tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def pool(request, tmp_path, clock, empty_file):
+@pytest.fixture(scope="session")
+def postgres_wipe(postgres):
+    """A database with a pool that was made once, and a function that empties it, faster than making another."""
+    url = postgres.fresh_pool_url()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TEMPORARY TABLE fresh AS TABLE counters")
+        # Without the checks of foreign keys, so that the order does not matter.
+        connection.execute("SET session_replication_role = replica")
+        deletes = [f"DELETE FROM {table.name}" for table in metadata.sorted_tables]
+        wipe = "; ".join([*deletes, "INSERT INTO counters SELECT * FROM fresh"])
+        yield url, lambda: connection.execute(wipe)
+
+
+@pytest.fixture
+def postgres_url(postgres_wipe):
+    """The URL of an empty pool on PostgreSQL; the next test gets the same one, empty again."""
+    url, wipe = postgres_wipe
+    wipe()
+    return url
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def pool(request, tmp_path, clock):
     """The store under the contract."""
     if request.param == "memory":
         store = MemoryPool(clock=clock)
+    elif request.param == "sqlite":
+        store = SqlitePool(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "pool.db"), clock=clock)
     else:
-        store = SqlitePool(shutil.copy(empty_file, tmp_path / "pool.db"), clock=clock)
+        store = PostgresPool(request.getfixturevalue("postgres_url"), clock=clock)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def postgres_pool(postgres_url, clock):
+    store = PostgresPool(postgres_url, clock=clock)
     yield store
     store.close()
 

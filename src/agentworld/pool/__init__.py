@@ -1,10 +1,11 @@
-"""Data pools: one protocol, stores in memory and on SQLite.
+"""Data pools: one protocol, stores in memory, on SQLite and on PostgreSQL.
 
 `open_store(url)` is the one way in; gateway, trainers and API see the protocol only.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from agentworld.errors import ConfigError
@@ -27,17 +28,22 @@ __all__ = [
 def open_store(url: str) -> Pool:
     """The pool at `url`, created where it is not there.
 
-    `sqlite:///relative.db`, `sqlite:////absolute.db` (several processes may share the file, on a local disk) or
-    `memory://` (this process alone). ConfigError where the scheme is unknown or the folder is missing.
+    `sqlite:///relative.db`, `sqlite:////absolute.db` (several processes may share the file, on a local disk),
+    `postgresql://user:password@host:port/database` (many machines) or `memory://` (this process alone). ConfigError
+    where the scheme is unknown or the folder is missing.
     """
     if url == "memory://":
         from agentworld.pool.memory import MemoryPool
 
         return MemoryPool()
     scheme, separator, rest = url.partition("://")
+    if separator and scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        return _open_postgres(url)
     if scheme != "sqlite" or not separator:
         raise ConfigError(
-            f"no pool at {url!r}", path="pool", hint="Use sqlite:///relative.db, sqlite:////absolute.db or memory://"
+            f"no pool at {url!r}",
+            path="pool",
+            hint="Use sqlite:///relative.db, sqlite:////absolute.db, postgresql://... or memory://",
         )
     if not rest.startswith("/") or len(rest) < 2 or rest.endswith("/"):
         raise ConfigError(
@@ -49,3 +55,13 @@ def open_store(url: str) -> Pool:
     from agentworld.pool.sqlite import SqlitePool
 
     return SqlitePool(path)
+
+
+def _open_postgres(url: str) -> Pool:
+    if importlib.util.find_spec("psycopg") is None:
+        raise ConfigError(
+            "pools on PostgreSQL need its driver", path="pool", hint='Install it: pip install "agentworld[postgres]"'
+        )
+    from agentworld.pool.postgres import PostgresPool
+
+    return PostgresPool(url)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 
@@ -31,11 +33,37 @@ def upgrade(path: Path) -> None:
     event.listen(engine, "begin", _begin)
     try:
         with engine.begin() as connection:
-            config = _config()
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            _to_head(connection, None)
     finally:
         engine.dispose()
+
+
+def upgrade_schema(connect: Callable[[], Any], schema: str, key: int, is_old: Callable[[Any], bool]) -> None:
+    """Bring a schema of a PostgreSQL database to the newest version in one transaction, one process at a time.
+
+    `connect` gives a connection of psycopg; `key` is the pool's advisory lock, which writers hold too. `is_old` looks,
+    once the lock is held, whether there is something to do, and raises where nothing may be done. A schema that is not
+    there is made.
+    """
+    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+            if not is_old(connection.connection.driver_connection):
+                return
+            quoted = connection.dialect.identifier_preparer.quote_identifier(schema)
+            if not connection.execute(text("SELECT to_regnamespace(:name)"), {"name": quoted}).scalar():
+                connection.exec_driver_sql(f"CREATE SCHEMA {quoted}")
+            connection.exec_driver_sql(f"SET LOCAL search_path TO {quoted}")
+            _to_head(connection, schema)
+    finally:
+        engine.dispose()
+
+
+def _to_head(connection: Connection, schema: str | None) -> None:
+    config = _config()
+    config.attributes.update(connection=connection, schema=schema)
+    command.upgrade(config, "head")
 
 
 def _begin(connection: Connection) -> None:

@@ -7,6 +7,7 @@ from agentworld.pool.schema import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
+    version_table_schema=context.config.attributes["schema"],
     render_as_batch=True,
     transactional_ddl=True,
 )

@@ -61,8 +61,8 @@ class WriteSession(abc.ABC):
         """The pool's write lock and an open transaction; what raises inside rolls back. `commit` ends it well."""
 
     @abc.abstractmethod
-    def commit(self) -> None:
-        """Make what was written durable."""
+    def commit(self, notify: bool = False) -> None:
+        """Make what was written durable; `notify`: it holds events, which whoever listens wants to hear of."""
 
     @abc.abstractmethod
     def idle_seconds(self) -> float | None:

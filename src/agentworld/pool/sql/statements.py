@@ -2,25 +2,69 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import BindParameter, Dialect, Executable, Integer, Select, Text, bindparam, column, select
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Dialect,
+    Executable,
+    Float,
+    Integer,
+    LargeBinary,
+    Select,
+    Text,
+    bindparam,
+    column,
+    select,
+)
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from agentworld.pool.schema import Whole
+from agentworld.pool.schema import Whole, metadata
 
 EngineName = Literal["sqlite", "postgres"]
+NO_INDEX = "NOT INDEXED"  # Hint for SQLite: find the table's rows by their primary key alone.
+
+
+class _Compiler(SQLiteCompiler):
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
+class _Dialect(SQLiteDialect_pysqlite):
+    statement_compiler = _Compiler
+    supports_statement_cache = False
+
+
 _DIALECTS: dict[EngineName, Dialect] = {
-    "sqlite": SQLiteDialect_pysqlite(paramstyle="named"),
+    "sqlite": _Dialect(paramstyle="named"),
     "postgres": PGDialect_psycopg(),  # type: ignore[no-untyped-call]
 }
+_PLAIN_INSERT = re.compile(r'INSERT INTO (?P<table>"?\w+"?) \((?P<columns>[^()]+)\) VALUES \((?P<values>.+)\)')
+_PARAMETER = re.compile(r'%\((?P<name>\w+)\)s(::[A-Z]+( COLLATE "C")?)?')
+_COPY_TYPES: dict[type[TypeEngine[Any]], str] = {
+    BigInteger: "int8",
+    Float: "float8",
+    Text: "text",
+    LargeBinary: "bytea",
+}
+
+
+class Insertion(NamedTuple):
+    """How PostgreSQL's COPY does what a plain INSERT does: its command, and each column's type and parameter."""
+
+    copy: str
+    types: list[str]
+    parameters: list[str]
 
 
 class Statement:
@@ -29,7 +73,7 @@ class Statement:
     `parameters`: the values that the statement itself holds and that do not go into its text; callers add their own.
     """
 
-    __slots__ = ("_constants_inline", "_source", "_texts", "parameters")
+    __slots__ = ("__dict__", "_constants_inline", "_source", "_texts", "parameters")
 
     def __init__(self, source: Executable, constants_inline: bool) -> None:
         self._source = source
@@ -43,6 +87,20 @@ class Statement:
         if known is None:
             known = self._texts[engine] = self._compile(engine)
         return known
+
+    @functools.cached_property
+    def insertion(self) -> Insertion | None:
+        """As COPY for PostgreSQL, where it inserts rows of parameters and nothing else."""
+        found = _PLAIN_INSERT.fullmatch(self.text("postgres"))
+        if found is None:
+            return None
+        names, values = found["columns"].split(", "), [_PARAMETER.fullmatch(v) for v in found["values"].split(", ")]
+        if None in values:
+            return None
+        columns = metadata.tables[found["table"].strip('"')].c
+        types = [_COPY_TYPES[type(columns[name.strip('"')].type)] for name in names]
+        copy = f"COPY {found['table']} ({found['columns']}) FROM STDIN (FORMAT BINARY)"
+        return Insertion(copy, types, [value["name"] for value in values if value is not None])
 
     def _compile(self, engine: EngineName) -> str:
         result = self._source.compile(  # type: ignore[attr-defined]  # Every statement built here is a ClauseElement.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.postgresql import insert
 
 from agentworld.pool import schema
 from agentworld.pool.sql.connections import Connection, Row
@@ -16,7 +16,7 @@ T = TypeVar("T")
 KEYS = "pk."
 
 _counters = schema.counters.c
-# SQLite's and PostgreSQL's upserts compile to the same text.
+# The upserts of this dialect compile for SQLite too.
 _upsert = insert(schema.counters).values(name=parameter("name"), value=parameter("value"))
 _ADD = sql(
     _upsert.on_conflict_do_update(index_elements=["name"], set_={"value": _counters.value + _upsert.excluded.value})
@@ -67,6 +67,10 @@ class Transaction:
         first = self.counter(KEYS + table) + 1
         self.count(KEYS + table, count)
         return first
+
+    def has_events(self) -> bool:
+        """Whether events were written."""
+        return bool(self._counts.get(KEYS + "events"))
 
     def on_rollback(self, action: Callable[[], None]) -> None:
         """Run `action` where what was written up to now is undone."""

@@ -130,7 +130,7 @@ class Writer:
                 try:
                     done = self._transact(transaction, waiting)
                     transaction.write_counters()
-                    self._session.commit()
+                    self._session.commit(transaction.has_events())
                 except BaseException:
                     transaction.undo_all()
                     raise

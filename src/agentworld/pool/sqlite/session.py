@@ -55,7 +55,7 @@ class SqliteWriteSession(WriteSession):
         if self._dirty_since is None:
             self._dirty_since = time.monotonic()
 
-    def commit(self) -> None:
+    def commit(self, notify: bool = False) -> None:
         """See WriteSession."""
         self._raw.execute("COMMIT")
 

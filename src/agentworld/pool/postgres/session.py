@@ -1,0 +1,115 @@
+"""The writing connection: transactions under an advisory lock of the pool, one writer at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import pq
+
+from agentworld.errors import PoolError
+from agentworld.pool.postgres.connection import PostgresConnection
+from agentworld.pool.postgres.errors import first_line, is_lost
+from agentworld.pool.sql.connections import Connection, WriteSession
+
+if TYPE_CHECKING:
+    from agentworld.pool.postgres.database import PostgresDatabase
+
+RECONNECT_SECONDS = 10.0  # that a transaction tries to reach a server that is gone
+IDLE_SECONDS = 20  # after which the server ends a transaction whose process has stopped
+
+_log = logging.getLogger("agentworld.pool")
+
+
+class PostgresWriteSession(WriteSession):
+    """Reconnects, with growing pauses, where the server left between two transactions."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._connection: PostgresConnection | None = None
+        settings = [
+            f"lock_timeout = {max(1, int(database.lock_seconds * 1000))}",
+            f"idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
+            *([] if database.durable else ["synchronous_commit = on"]),
+        ]
+        self._begin = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+            + "".join(f"; SET LOCAL {setting}" for setting in settings)
+            + database.search_path
+            # Taken in the order of asking; the time is that after the wait.
+            + f"; SELECT pg_advisory_xact_lock({database.key}), "
+            "CAST(extract(epoch FROM clock_timestamp()) AS FLOAT)"
+        )
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """See WriteSession."""
+        connection = self._begun()
+        try:
+            yield connection
+        except BaseException:
+            self._roll_back(connection)
+            raise
+
+    def commit(self, notify: bool = False) -> None:
+        """See WriteSession."""
+        connection = self._connection
+        assert connection is not None
+        told = f"NOTIFY {self._database.channel}; " if notify else ""
+        try:
+            cursor = connection.command(f"{told}COMMIT")
+        except psycopg.Error as error:
+            if is_lost(error):
+                raise PoolError(
+                    f"the connection to the pool {self._database.url} was lost during the commit: what was sent may "
+                    f"have been written ({first_line(error)})",
+                    hint="Send it again; ids make that safe",
+                ) from error
+            raise
+        if cursor.statusmessage != "COMMIT":
+            raise PoolError(f"{self._database.url} rolled the transaction back", hint="Send again")
+
+    def idle_seconds(self) -> float | None:
+        """See WriteSession."""
+        return None
+
+    def maintain(self) -> None:
+        """See WriteSession; the server sees to itself."""
+
+    def close(self) -> None:
+        """See WriteSession."""
+        if self._connection is not None:
+            self._connection.raw.close()
+            self._connection = None
+
+    def _begun(self) -> PostgresConnection:
+        """The connection inside a transaction that holds the pool's lock."""
+        while True:
+            fresh = self._connection is None
+            connection = self._connection = self._connection or self._database.connect(RECONNECT_SECONDS)
+            try:
+                connection.forget()
+                self._database.clock.observe(connection.command(self._begin).fetchall()[0][1])
+                return connection
+            except psycopg.Error as error:
+                self._drop()
+                if fresh or not is_lost(error):
+                    raise self._database.as_error(error) from error
+                _log.warning("the pool's connection is made anew: %s", first_line(error))
+
+    def _roll_back(self, connection: PostgresConnection) -> None:
+        connection.forget()
+        if connection.raw.info.transaction_status == pq.TransactionStatus.IDLE:
+            return
+        try:
+            connection.command("ROLLBACK")
+        except psycopg.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.raw.close()
+            self._connection = None
