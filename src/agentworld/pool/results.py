@@ -26,10 +26,17 @@ class AppendResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a listing; `next_cursor` is null on the last."""
+    """One page of a listing; `next_cursor` is null on the last.
+
+    `partial`: the search ended because it had looked at as many rows, or for as long, as one page may; there can be
+    more before the page is full, so go on with `next_cursor`. `scanned`: how many rows a search looked at; null where
+    the listing is none.
+    """
 
     items: list[T]
     next_cursor: str | None = None
+    partial: bool = False
+    scanned: int | None = None
 
 
 def sequence_page(items: list[T], limit: int) -> Page[T]:
@@ -39,7 +46,11 @@ def sequence_page(items: list[T], limit: int) -> Page[T]:
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A step that could not be stored: why, and what was sent (JSON, broken characters escaped, cut at 64 KiB)."""
+    """What could not be stored: why, and what was sent (JSON, broken characters escaped, cut at 64 KiB).
+
+    `kind`: a step, or a reward, feedback or annotation that waited for its step and then contradicted it; ids that it
+    did not name are empty.
+    """
 
     sequence: int
     step_id: str
@@ -47,6 +58,25 @@ class DeadLetter(msgspec.Struct, frozen=True):
     reason: str
     record: str
     at: float
+    kind: str = "step"
+
+
+class SignalsResult(msgspec.Struct, frozen=True):
+    """What became of rewards, feedback or annotations: `changed`: how many changed something (sending one again does
+    not); `set`: how many are on a target that is there; `waiting`: the ids of targets that are not there yet.
+    """
+
+    changed: int
+    set: int
+    waiting: list[str] = []
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """A step or trajectory that signals wait for; `since`: when the first came, in seconds since the epoch."""
+
+    kind: Literal["step", "trajectory"]
+    id: str
+    since: float
 
 
 class PoolStats(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ from agentworld.pool.protocol import AppendResult, Page
 from agentworld.pool.sql import trajectories
 from agentworld.pool.sql.append import Appender, PreparedExchange, prepare_all
 from agentworld.pool.sql.connections import Database
-from agentworld.pool.sql.reads import STEP, page_of_rows, read_steps
+from agentworld.pool.sql.pages import page_of_rows
+from agentworld.pool.sql.reads import STEP, read_steps
 from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
@@ -92,8 +93,8 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods):
         """See Pool."""
         filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
         with self._database.reading() as connection:
-            rows, more = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit, self._clock())
-        return Page([trajectory_from(row) for row in rows], more)
+            found = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit, self._clock())
+        return Page([trajectory_from(row) for row in found.rows], *found[1:])
 
     # --- steps ------------------------------------------------------------------------------------------------
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
@@ -135,8 +136,8 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods):
         check_include(include)
         filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
         with self._database.reading() as connection:
-            rows, more = page_of_rows(connection, "steps", where, filters, order, cursor, limit, self._clock())
-            return Page(read_steps(connection, rows, include), more)
+            found = page_of_rows(connection, "steps", where, filters, order, cursor, limit, self._clock())
+            return Page(read_steps(connection, found.rows, include), *found[1:])
 
     def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
         """See Pool."""

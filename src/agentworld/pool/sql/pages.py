@@ -1,0 +1,225 @@
+"""Pages of steps and trajectories: the next matches in commit order, within a budget of rows and time.
+
+A page is full, or the last, or partial: where its budget ended the search, it holds what was found by then, and its
+cursor goes on from there. Nothing of a page is kept between calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from agentworld.errors import QueryError
+from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.sql import reads
+from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
+from agentworld.pool.sql.plans import NEXT, ROWS, Access, Order, PagePlan, plan_page
+from agentworld.pool.sql.statements import json_list
+from agentworld.pool.sql.where import NOW
+from agentworld.query import Subject
+
+PAGE_SECONDS = 1.0  # after which a page with `where` ends with what it has
+FEW, MANY = 1_000, 50_000  # matches of an index: worth taking without further thought; too many to sort for one page
+_FIRST_CHUNK, _LARGEST_CHUNK = 1_000, 20_000  # rows that one statement looks at
+_HIGHEST = 2**62
+
+Way = Literal["few", "ordered", "walk"]
+
+
+class FoundPage(NamedTuple):
+    """Rows of select_steps or select_trajectories in the order of the page; see Page for the rest."""
+
+    rows: list[Row]
+    next_cursor: str | None
+    partial: bool
+    scanned: int
+
+
+def page_of_rows(
+    reader: Reader,
+    subject: Subject,
+    where: str | None,
+    filters: Mapping[str, str | None],
+    order: Order,
+    cursor: str | None,
+    limit: int,
+    now: float,
+) -> FoundPage:
+    """One page; `now` is what `where` means by it. QueryError where not even a first few rows could be searched."""
+    check_limit(limit)
+    after = read_cursor(cursor, order)
+    given = {name: value for name, value in filters.items() if value is not None}
+    plan = plan_page(subject, where, tuple(given), order)
+    search = Search(reader, subject, order, plan, {**given, NOW: now}, limited=where is not None)
+    if after is not None:
+        search.go_on_after(after)
+    if not plan.filtered:
+        keys = search.next_keys(limit + 1)
+        search.scanned, search.exhausted = min(len(keys), limit), len(keys) <= limit
+    else:
+        keys = search.matches(limit + 1)
+    kept = keys[:limit]
+    more = None if search.exhausted else cursor_for(search.position, order)
+    if len(keys) > limit:
+        more = cursor_for(kept[-1], order)
+    partial = more is not None and len(kept) < limit
+    return FoundPage(rows_of(reader, subject, kept), more, partial, search.scanned)
+
+
+def rows_of(reader: Reader, subject: Subject, keys: Sequence[int]) -> list[Row]:
+    """The rows with these primary keys, in their order; those that are gone are left out."""
+    found = {row["pk"]: row for row in reader.execute(ROWS[subject], {"rows": json_list(keys)})} if keys else {}
+    return [found[key] for key in keys if key in found]
+
+
+@dataclass(slots=True)
+class _Range:
+    above: int = 0
+    below: int = _HIGHEST
+
+
+class Search:
+    """One search over primary keys. `position`: the last one looked at; `scanned`: how many rows were."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        subject: Subject,
+        order: Order,
+        plan: PagePlan,
+        bound: Mapping[str, Any],
+        *,
+        limited: bool,
+    ) -> None:
+        self._reader, self._subject, self._order, self._plan = reader, subject, order, plan
+        self._bound = dict(bound)
+        self._limited = limited
+        self._range = _Range()
+        self._begun = time.monotonic()
+        self.position = 0
+        self.scanned = 0
+        self.exhausted = False
+
+    def go_on_after(self, position: int) -> None:
+        """Look only at what comes after `position` in the order of the page."""
+        self.position = position
+        if self._order == "oldest":
+            self._range.above = position
+        else:
+            self._range.below = position
+
+    def next_keys(self, count: int) -> list[int]:
+        """The next primary keys, whatever their rows hold."""
+        return self._keys(self._reader.execute(NEXT[self._subject, self._order], self._between(limit=count)))
+
+    def matches(self, wanted: int) -> list[int]:
+        """The next matches, until there are `wanted`, no more rows, or the budget is used."""
+        found: list[int] = []
+        try:
+            with self._within_time():
+                way, access = self.choose()
+                chunk = max(_FIRST_CHUNK, wanted) if way == "walk" else max(_FIRST_CHUNK, 2 * wanted)
+                while len(found) < wanted and not self.exhausted and (left := self._rows_left()) > 0:
+                    size = min(chunk, left)
+                    if way == "walk":
+                        found += self._walk(size, wanted - len(found))
+                    else:
+                        assert access is not None
+                        found += self._look_up(way, access, size, wanted - len(found))
+                    chunk = min(chunk * 4, _LARGEST_CHUNK)
+        except SearchTimeoutError:
+            if self.scanned == 0:
+                raise _too_slow() from None
+        return found
+
+    def choose(self) -> tuple[Way, Access | None]:
+        """How to look: by the condition that finds the least, or in the order of an index, or row by row."""
+        accesses = self._plan.accesses
+        if len(accesses) == 1 and accesses[0].ordered is not None:
+            return "ordered", accesses[0]
+        for cap in (FEW, MANY):
+            counts = [(self._count(access, cap), access) for access in accesses]
+            least = min(counts, key=lambda pair: pair[0], default=None)
+            if least is not None and least[0] <= cap:
+                return "few", least[1]
+        for access in accesses:
+            if access.ordered is not None:
+                return "ordered", access
+        return "walk", None
+
+    def _count(self, access: Access, cap: int) -> int:
+        number: int = self._reader.execute(access.count, {**self._bound, "cap": cap + 1})[0][0]
+        return number
+
+    def _look_up(self, way: Way, access: Access, size: int, wanted: int) -> list[int]:
+        """The matches among the next `size` rows that the index finds."""
+        statement = access.few if way == "few" else access.ordered
+        assert statement is not None
+        keys = self._keys(self._reader.execute(statement, self._between(limit=size, cap=MANY + 1)))
+        self.exhausted = len(keys) < size
+        if not keys:
+            return []
+        matching = keys
+        if not access.exact:
+            rows = self._reader.execute(self._plan.chosen, {**self._bound, "rows": json_list(keys)})
+            fitting = {row[0] for row in rows}
+            matching = [key for key in keys if key in fitting]
+        if len(matching) > wanted:
+            matching = matching[:wanted]
+            self.exhausted = False
+            keys = keys[: keys.index(matching[-1]) + 1]
+        self.scanned += len(keys)
+        self.go_on_after(keys[-1])
+        return matching
+
+    def _walk(self, size: int, wanted: int) -> list[int]:
+        """The matches among the next `size` rows."""
+        first = self.next_keys(1)
+        if not first:
+            self.exhausted = True
+            return []
+        # By numbers, not by rows: the next statement skips what was deleted.
+        if self._order == "oldest":
+            bounds = {"above": first[0] - 1, "below": first[0] + size}
+        else:
+            bounds = {"above": first[0] - size, "below": first[0] + 1}
+        found = self._keys(self._reader.execute(self._plan.walk, {**self._bound, **bounds, "limit": wanted}))
+        last = bounds["below"] - 1 if self._order == "oldest" else bounds["above"] + 1
+        if len(found) == wanted:
+            last = found[-1]
+        self.scanned += abs(last - first[0]) + 1
+        self.go_on_after(last)
+        if len(found) < wanted and not self.next_keys(1):
+            self.exhausted = True
+        return found
+
+    def _between(self, **more: int) -> dict[str, Any]:
+        return {**self._bound, "above": self._range.above, "below": self._range.below, **more}
+
+    def _rows_left(self) -> int:
+        if self._limited and self.scanned and time.monotonic() - self._begun > PAGE_SECONDS:
+            return 0
+        return reads.SCAN_ROWS - self.scanned
+
+    @contextlib.contextmanager
+    def _within_time(self) -> Iterator[None]:
+        if not self._limited:
+            yield
+            return
+        with self._reader.limited(reads.WHERE_SECONDS):
+            yield
+
+    @staticmethod
+    def _keys(rows: Sequence[Row]) -> list[int]:
+        return [row[0] for row in rows]
+
+
+def _too_slow() -> QueryError:
+    return QueryError(
+        f"the search with where took longer than {reads.WHERE_SECONDS:g} s",
+        path="where",
+        hint="Narrow it: filter by trajectory, group or channel, use fewer conditions, or fields without a key",
+    )
