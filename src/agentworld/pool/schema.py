@@ -17,21 +17,25 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
-    Text,
     UniqueConstraint,
 )
+from sqlalchemy import Text as AnyText
 
 SCHEMA_VERSION = "0002"
 
 # 64 bits on every engine.
 Whole = BigInteger().with_variant(Integer(), "sqlite")
+# Ordered by code points, whatever the language of the server; its rules change with updates and would spoil indexes.
+Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
 
 metadata = MetaData()
 
 
 def _growing(name: str, *columns: Column[object] | UniqueConstraint | Index) -> Table:
     """A table whose numbers are never used twice, so that cursors and sequences stay valid after deletions."""
-    return Table(name, metadata, Column("pk", Whole, primary_key=True), *columns, sqlite_autoincrement=True)
+    return Table(
+        name, metadata, Column("pk", Whole, primary_key=True, autoincrement=False), *columns, sqlite_autoincrement=True
+    )
 
 
 trajectories = _growing(
@@ -88,7 +92,7 @@ trajectories = _growing(
 token_blocks = Table(
     "token_blocks",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("parent", Whole, ForeignKey("token_blocks.pk")),
     Column("ids", LargeBinary, nullable=False),  # 128 ids of 2, 3 or 4 little-endian bytes each
@@ -98,7 +102,7 @@ token_blocks = Table(
 message_nodes = Table(
     "message_nodes",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("parent", Whole, ForeignKey("message_nodes.pk")),
     Column("depth", Whole, nullable=False),
@@ -110,7 +114,7 @@ message_nodes = Table(
 tool_sets = Table(
     "tool_sets",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("body", LargeBinary, nullable=False),
     Column("coding", Whole, nullable=False, server_default="0"),
@@ -119,7 +123,7 @@ tool_sets = Table(
 media = Table(
     "media",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("media_type", Text),
     Column("size", Whole, nullable=False),  # bytes
@@ -191,7 +195,7 @@ steps = _growing(
 exchanges = Table(
     "exchanges",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("exchange_id", Text, nullable=False, unique=True),
     Column("content", LargeBinary, nullable=False),
     Column("trajectory", Whole, ForeignKey("trajectories.pk"), nullable=False),
@@ -204,7 +208,7 @@ exchanges = Table(
 rewards = Table(
     "rewards",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("target", Text, nullable=False),
     Column("target_id", Text, nullable=False),
     Column("name", Text, nullable=False),
@@ -235,7 +239,7 @@ feedback = _growing(
 annotation_arrays = Table(
     "annotations",
     metadata,
-    Column("pk", Whole, primary_key=True),
+    Column("pk", Whole, primary_key=True, autoincrement=False),
     Column("target", Text, nullable=False),
     Column("target_id", Text, nullable=False),
     Column("name", Text, nullable=False),

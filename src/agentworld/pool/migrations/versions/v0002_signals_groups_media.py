@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from agentworld.pool.schema import Whole
+from agentworld.pool.schema import Text, Whole
 
 revision = "0002"
 down_revision = "0001"
@@ -36,9 +36,9 @@ def upgrade() -> None:
 def _create_tables() -> None:
     op.create_table(
         "media",
-        sa.Column("pk", Whole, nullable=False),
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
-        sa.Column("media_type", sa.Text(), nullable=True),
+        sa.Column("media_type", Text, nullable=True),
         sa.Column("size", Whole, nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
@@ -55,17 +55,17 @@ def _create_tables() -> None:
     op.create_index("media_uses_by_digest", "media_uses", ["digest"])
     op.create_table(
         "feedback",
-        sa.Column("pk", Whole, nullable=False),
-        sa.Column("feedback_id", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("target_id", sa.Text(), nullable=False),
-        sa.Column("other_id", sa.Text(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("value", sa.Text(), nullable=True),
-        sa.Column("comment", sa.Text(), nullable=True),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("of_trajectory", sa.Text(), nullable=True),
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
+        sa.Column("feedback_id", Text, nullable=False),
+        sa.Column("kind", Text, nullable=False),
+        sa.Column("target", Text, nullable=False),
+        sa.Column("target_id", Text, nullable=False),
+        sa.Column("other_id", Text, nullable=True),
+        sa.Column("name", Text, nullable=True),
+        sa.Column("value", Text, nullable=True),
+        sa.Column("comment", Text, nullable=True),
+        sa.Column("source", Text, nullable=False),
+        sa.Column("of_trajectory", Text, nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("feedback_id"),
@@ -74,37 +74,37 @@ def _create_tables() -> None:
     op.create_index("feedback_by_target", "feedback", ["target", "target_id"])
     op.create_table(
         "annotations",
-        sa.Column("pk", Whole, nullable=False),
-        sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("target_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("dtype", sa.Text(), nullable=False),
-        sa.Column("shape", sa.Text(), nullable=False),
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
+        sa.Column("target", Text, nullable=False),
+        sa.Column("target_id", Text, nullable=False),
+        sa.Column("name", Text, nullable=False),
+        sa.Column("source", Text, nullable=False),
+        sa.Column("dtype", Text, nullable=False),
+        sa.Column("shape", Text, nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.Column("per_token", Whole, nullable=False),
-        sa.Column("of_trajectory", sa.Text(), nullable=True),
+        sa.Column("of_trajectory", Text, nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("target", "target_id", "name"),
     )
     op.create_table(
         "awaited",
-        sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("target_id", sa.Text(), nullable=False),
+        sa.Column("target", Text, nullable=False),
+        sa.Column("target_id", Text, nullable=False),
         sa.Column("since", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("target", "target_id"),
     )
     op.create_table(
         "groups",
-        sa.Column("pk", Whole, nullable=False),
-        sa.Column("group_id", sa.Text(), nullable=False),
-        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
+        sa.Column("group_id", Text, nullable=False),
+        sa.Column("channel", Text, nullable=False),
         sa.Column("size", Whole, nullable=True),
         sa.Column("timeout_at", sa.Float(), nullable=True),
-        sa.Column("failures", sa.Text(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("closed_by", sa.Text(), nullable=True),
+        sa.Column("failures", Text, nullable=True),
+        sa.Column("state", Text, nullable=False),
+        sa.Column("closed_by", Text, nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("closed_at", sa.Float(), nullable=True),
         sa.Column("members", Whole, nullable=False),
@@ -119,9 +119,9 @@ def _create_tables() -> None:
     op.create_index("groups_by_ready_seq", "groups", ["ready_seq"])
     op.create_table(
         "positions",
-        sa.Column("consumer", sa.Text(), nullable=False),
-        sa.Column("unit", sa.Text(), nullable=False),
-        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("consumer", Text, nullable=False),
+        sa.Column("unit", Text, nullable=False),
+        sa.Column("channel", Text, nullable=False),
         sa.Column("ready_seq", Whole, nullable=False),
         sa.Column("seed", Whole, nullable=False, server_default="0"),
         sa.ForeignKeyConstraint(["consumer"], ["consumers.name"]),
@@ -129,10 +129,10 @@ def _create_tables() -> None:
     )
     op.create_table(
         "backlog",
-        sa.Column("consumer", sa.Text(), nullable=False),
-        sa.Column("unit", sa.Text(), nullable=False),
-        sa.Column("channel", sa.Text(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("consumer", Text, nullable=False),
+        sa.Column("unit", Text, nullable=False),
+        sa.Column("channel", Text, nullable=False),
+        sa.Column("key", Text, nullable=False),
         sa.Column("row_pk", Whole, nullable=False),
         sa.Column("place", Whole, nullable=False),
         sa.Column("rank", sa.Float(), nullable=False),
@@ -144,20 +144,20 @@ def _create_tables() -> None:
     op.create_index("backlog_by_shuffle", "backlog", ["consumer", "unit", "channel", "shuffle", "place"])
     op.create_table(
         "pins",
-        sa.Column("owner_kind", sa.Text(), nullable=False),
-        sa.Column("owner", sa.Text(), nullable=False),
-        sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("target_id", sa.Text(), nullable=False),
+        sa.Column("owner_kind", Text, nullable=False),
+        sa.Column("owner", Text, nullable=False),
+        sa.Column("target", Text, nullable=False),
+        sa.Column("target_id", Text, nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("owner_kind", "owner", "target", "target_id"),
     )
     op.create_index("pins_by_target", "pins", ["target", "target_id"])
     op.create_table(
         "tombstones",
-        sa.Column("pk", Whole, nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("target_id", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
+        sa.Column("kind", Text, nullable=False),
+        sa.Column("target_id", Text, nullable=False),
+        sa.Column("reason", Text, nullable=True),
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("kind", "target_id"),
@@ -171,31 +171,31 @@ def _extend_tables() -> None:
 
     new: dict[str, list[sa.Column[Any]]] = {
         "trajectories": [
-            sa.Column("user_id", sa.Text()),
+            sa.Column("user_id", Text),
             sa.Column("priority", sa.Float(), nullable=False, server_default="0"),
-            sa.Column("labels", sa.Text()),
-            sa.Column("annotations", sa.Text()),
+            sa.Column("labels", Text),
+            sa.Column("annotations", Text),
             counted("usable_steps"),
             counted("lacks"),
             counted("sampled_tokens"),
             counted("masked"),
             sa.Column("ready_seq", Whole),
         ],
-        "steps": [counted("sampled"), sa.Column("annotations", sa.Text())],
+        "steps": [counted("sampled"), sa.Column("annotations", Text)],
         "message_nodes": [counted("coding")],
         "tool_sets": [counted("coding")],
         "batches": [
-            sa.Column("channel", sa.Text()),
-            sa.Column("spec", sa.Text()),
+            sa.Column("channel", Text),
+            sa.Column("spec", Text),
             sa.Column("created_at", sa.Float()),
             sa.Column("ended_at", sa.Float()),
         ],
-        "dead_letters": [sa.Column("kind", sa.Text(), nullable=False, server_default="step")],
+        "dead_letters": [sa.Column("kind", Text, nullable=False, server_default="step")],
         "batch_units": [
             sa.Column("row_pk", Whole),
             sa.Column("place", Whole),
             sa.Column("rank", sa.Float()),
-            sa.Column("rewards", sa.Text()),
+            sa.Column("rewards", Text),
         ],
     }
     for table, added in new.items():
@@ -236,14 +236,14 @@ def _extend_tables() -> None:
 def _rekey_rewards() -> None:
     op.create_table(
         "rewards_by_id",
-        sa.Column("pk", Whole, nullable=False),
-        sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("target_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
+        sa.Column("target", Text, nullable=False),
+        sa.Column("target_id", Text, nullable=False),
+        sa.Column("name", Text, nullable=False),
+        sa.Column("source", Text, nullable=False),
         sa.Column("value", sa.Float(), nullable=False),
-        sa.Column("details", sa.Text(), nullable=True),
-        sa.Column("of_trajectory", sa.Text(), nullable=True),
+        sa.Column("details", Text, nullable=True),
+        sa.Column("of_trajectory", Text, nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("target", "target_id", "name", "source"),
@@ -262,7 +262,7 @@ def _rekey_rewards() -> None:
 def _make_deliveries_free_of_batches() -> None:
     with op.batch_alter_table("deliveries") as table:
         table.alter_column("batch", existing_type=Whole, nullable=True)
-        table.add_column(sa.Column("reason", sa.Text()))
+        table.add_column(sa.Column("reason", Text))
 
 
 def _count_steps() -> None:
