@@ -23,6 +23,7 @@ from agentworld.pool.sql.reads import STEP, read_steps
 from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
+from agentworld.pool.sql.store_keeping import KeepingMethods
 from agentworld.pool.sql.store_signals import SignalMethods
 from agentworld.pool.sql.store_state import StateMethods
 from agentworld.records import (
@@ -45,7 +46,7 @@ _EXCHANGES = sql(
 )
 
 
-class SqlPool(SignalMethods, StateMethods, BatchMethods):
+class SqlPool(SignalMethods, StateMethods, BatchMethods, KeepingMethods):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all

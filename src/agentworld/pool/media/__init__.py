@@ -1,0 +1,5 @@
+"""Media: blobs that messages name by digest, each stored once."""
+
+from agentworld.pool.media.blob import MAX_BYTES, Medium, check_medium, media_digest, read_digest
+
+__all__ = ["MAX_BYTES", "Medium", "check_medium", "media_digest", "read_digest"]

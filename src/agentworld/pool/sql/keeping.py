@@ -1,0 +1,224 @@
+"""Which trajectories retention names, what holds them, and pins."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, case, delete, exists, false, func, or_, select, true
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from agentworld.pool import schema
+from agentworld.pool.keeping.records import Pin, Retention, Tombstone
+from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.deletion import DELETING
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.records.step import DEFAULT_RUN
+
+_t, _s, _p = schema.trajectories, schema.steps, schema.policies
+_ba, _bu, _bl, _pos, _g = schema.batches, schema.batch_units, schema.backlog, schema.positions, schema.groups
+_pins = schema.pins
+
+_new_pin = upsert(_pins).values(
+    {name: parameter(name) for name in ("owner_kind", "owner", "target_id", "created_at")} | {"target": "trajectory"}
+)
+_PIN = sql(_new_pin.on_conflict_do_nothing().returning(_pins.c.target_id))
+_THERE = sql(
+    select(_t.c.trajectory_id).where(
+        _t.c.trajectory_id.in_(texts("ids")), _t.c.excluded_reason.is_distinct_from(DELETING)
+    )
+)
+_UNPIN = sql(
+    delete(_pins)
+    .where(_pins.c.owner_kind == parameter("of_kind"), _pins.c.owner == parameter("of_owner"))
+    .returning(_pins.c.target_id)
+)
+_TOMBSTONES = sql(
+    select(schema.tombstones)
+    .where(schema.tombstones.c.pk > parameter("after"))
+    .order_by(schema.tombstones.c.pk)
+    .limit(parameter("limit"))
+)
+_OF_USER = sql(
+    select(_t.c.trajectory_id).where(_t.c.user_id == parameter("user")).order_by(_t.c.pk).limit(parameter("limit"))
+)
+_LEFT_OVER = sql(
+    select(_t.c.trajectory_id)
+    .where(_t.c.readiness == "excluded", _t.c.excluded_reason == DELETING, _t.c.pk > parameter("above"))
+    .order_by(_t.c.pk)
+    .limit(parameter("limit"))
+)
+
+
+class Candidate(NamedTuple):
+    """A trajectory that retention names, and what holds it."""
+
+    pk: int
+    trajectory_id: str
+    steps: int
+    pinned: bool
+    leased: bool
+    waiting: bool
+
+
+def pin(txn: Transaction, owner_kind: str, owner: str, trajectory_ids: Sequence[str]) -> tuple[int, list[str]]:
+    """Pin what is there; returns how many pins are new, and the ids of which nothing is there."""
+    there = {row[0] for row in txn.execute(_THERE, {"ids": json_list(trajectory_ids)})}
+    if missing := [each for each in trajectory_ids if each not in there]:
+        return 0, missing
+    values = {"owner_kind": owner_kind, "owner": owner, "created_at": txn.now}
+    new = sum(len(txn.execute(_PIN, {**values, "target_id": each})) for each in dict.fromkeys(trajectory_ids))
+    return new, []
+
+
+def unpin(txn: Transaction, owner_kind: str, owner: str) -> int:
+    """Take all pins of an owner away; returns how many there were."""
+    return len(txn.execute(_UNPIN, {"of_kind": owner_kind, "of_owner": owner}))
+
+
+def read_pins(reader: Reader, filters: dict[str, str], limit: int) -> list[Pin]:
+    """Pins, by owner and trajectory."""
+    found = reader.execute(_pins_sql(tuple(sorted(filters))), {**filters, "limit": limit})
+    return [Pin(row["owner_kind"], row["owner"], row["target_id"], row["created_at"]) for row in found]
+
+
+def read_tombstones(reader: Reader, after: int, limit: int) -> list[Tombstone]:
+    """Tombstones with a sequence over `after`, in order."""
+    found = reader.execute(_TOMBSTONES, {"after": after, "limit": limit})
+    return [Tombstone(row["pk"], row["kind"], row["target_id"], row["reason"], row["at"]) for row in found]
+
+
+def trajectories_of_user(reader: Reader, user: str, limit: int) -> list[str]:
+    """Some trajectories of a user."""
+    return [row[0] for row in reader.execute(_OF_USER, {"user": user, "limit": limit})]
+
+
+def left_over(reader: Reader, limit: int) -> list[str]:
+    """Trajectories whose removal was interrupted."""
+    return [row[0] for row in reader.execute(_LEFT_OVER, {"above": 0, "limit": limit})]
+
+
+def candidates(
+    reader: Reader, retention: Retention, anything: bool, above: int, limit: int, now: float
+) -> list[Candidate]:
+    """The next trajectories, oldest first, that retention names after the primary key `above`.
+
+    `anything`: whether the pool is over a size, so that any trajectory that has ended may go.
+    """
+    statement = _candidates_sql(
+        retention.max_age is not None,
+        retention.max_policy_lag is not None,
+        anything,
+        retention.channels is not None,
+    )
+    bound: dict[str, Any] = {"above": above, "limit": limit, "now": now}
+    if not anything and retention.max_age is not None:
+        bound["ended_before"] = now - retention.max_age
+    if not anything and retention.max_policy_lag is not None:
+        bound["lag"] = retention.max_policy_lag
+    if retention.channels is not None:
+        bound["channels"] = json_list(retention.channels)
+    return [
+        Candidate(
+            row["pk"],
+            row["trajectory_id"],
+            row["step_count"],
+            bool(row["pinned"]),
+            bool(row["leased"]),
+            bool(row["waiting"]),
+        )
+        for row in reader.execute(statement, bound)
+    ]
+
+
+@functools.cache
+def _pins_sql(filters: tuple[str, ...]) -> Statement:
+    columns = {"owner_kind": _pins.c.owner_kind, "owner": _pins.c.owner, "trajectory_id": _pins.c.target_id}
+    return sql(
+        select(_pins)
+        .where(_pins.c.target == "trajectory", *(columns[name] == parameter(name) for name in filters))
+        .order_by(_pins.c.owner_kind, _pins.c.owner, _pins.c.target_id)
+        .limit(parameter("limit"))
+    )
+
+
+@functools.cache
+def _candidates_sql(by_age: bool, by_lag: bool, anything: bool, by_channel: bool) -> Statement:
+    named: list[ColumnElement[bool]] = []
+    if anything:
+        named.append(true())
+    else:
+        if by_age:
+            named.append(_t.c.completed_at <= parameter("ended_before"))
+        if by_lag:
+            named.append(_lag() > parameter("lag"))
+    conditions = [
+        _t.c.pk > parameter("above"),
+        _t.c.status != "open",
+        _t.c.excluded_reason.is_distinct_from(DELETING),
+        or_(false(), *named),
+    ]
+    if by_channel:
+        conditions.append(_t.c.channel.in_(texts("channels")))
+    return sql(
+        select(
+            _t.c.pk,
+            _t.c.trajectory_id,
+            _t.c.step_count,
+            _pinned().label("pinned"),
+            _leased().label("leased"),
+            _waiting().label("waiting"),
+        )
+        .where(*conditions)
+        .order_by(_t.c.pk)
+        .limit(parameter("limit"))
+    )
+
+
+def _lag() -> ColumnElement[Any]:
+    """Versions that a trajectory's policy lies behind; null where another run speaks. As rules.staleness."""
+    speaks = (_p.c.model == _t.c.policy_model, _p.c.current == 1)
+    current = select(_p.c.version).where(*speaks, _p.c.run == _t.c.policy_run).scalar_subquery()
+    unpublished = case((_t.c.policy_run == DEFAULT_RUN, 0))
+    lag: ColumnElement[Any] = case((exists().where(*speaks), current), else_=unpublished) - _t.c.policy_version
+    return lag
+
+
+def _pinned() -> ColumnElement[bool]:
+    return exists().where(_pins.c.target == "trajectory", _pins.c.target_id == _t.c.trajectory_id)
+
+
+def _leased() -> ColumnElement[bool]:
+    """Whether a running lease holds the trajectory, one of its steps, its group, or a pair that it is of."""
+    running = and_(_ba.c.pk == _bu.c.batch, _ba.c.state == "leased", _ba.c.deadline > parameter("now"))
+    steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk)
+    return or_(
+        exists().where(_bu.c.key == _t.c.trajectory_id, running, _ba.c.unit == "trajectory"),
+        exists().where(_bu.c.key == _t.c.group_id, running, _ba.c.unit == "group"),
+        exists().where(_bu.c.key.in_(steps), running, _ba.c.unit == "step"),
+    )
+
+
+def _waiting() -> ColumnElement[bool]:
+    """Whether a consumer may still lease it: from its backlog, or as it has not come so far."""
+    steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk)
+    of_backlog = (_pos.c.consumer == _bl.c.consumer, _pos.c.unit == _bl.c.unit, _pos.c.channel == _bl.c.channel)
+
+    def backlog(unit: str, key: Any) -> ColumnElement[bool]:
+        return exists().where(*of_backlog, _bl.c.unit == unit, key)
+
+    group_seq = select(_g.c.ready_seq).where(_g.c.group_id == _t.c.group_id).scalar_subquery()
+    return or_(
+        backlog("trajectory", _bl.c.key == _t.c.trajectory_id),
+        backlog("group", _bl.c.key == _t.c.group_id),
+        backlog("step", _bl.c.key.in_(steps)),
+        exists().where(
+            _pos.c.channel == _t.c.channel,
+            or_(
+                and_(_pos.c.unit.in_(["step", "trajectory"]), _t.c.ready_seq > _pos.c.ready_seq),
+                and_(_pos.c.unit.in_(["group", "pair"]), func.coalesce(group_seq, _t.c.ready_seq) > _pos.c.ready_seq),
+            ),
+        ),
+    )
