@@ -144,7 +144,7 @@ class PostgresConnection:
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """See Reader. What was read before in the transaction can be followed by more after a search ran out of time."""
+        """See Reader. After a search that ran out of time the transaction goes on as before it."""
         self.command("SAVEPOINT limited")
         self._deadline = time.monotonic() + seconds
         try:

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -18,6 +18,7 @@ from agentworld.pool.postgres.address import Address, read_address
 from agentworld.pool.postgres.clock import ServerClock
 from agentworld.pool.postgres.connection import PostgresConnection, connect
 from agentworld.pool.postgres.errors import as_connection_error, as_pool_error, as_value_error, is_lost, may_pass
+from agentworld.pool.postgres.listener import Listener
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.connections import Database, Reader, WriteSession
 from agentworld.pool.sql.statements import EngineName
@@ -53,6 +54,7 @@ class PostgresDatabase(Database):
                 self._prepare(connection)
         finally:
             connection.raw.close()
+        self._listener = Listener(lambda: self.connect().raw, self.channel)
 
     def connect(self, seconds: float = 0.0) -> PostgresConnection:
         """A new connection, outside of any transaction; PoolError where there is none to be had.
@@ -98,7 +100,7 @@ class PostgresDatabase(Database):
 
     def as_error(self, error: Exception) -> AgentWorldError:
         """See Database."""
-        return as_pool_error(error, self.url, self.address.database)
+        return as_pool_error(error, self.url)
 
     def as_value_error(self, error: Exception) -> InvalidRequestError | None:
         """See Database."""
@@ -118,6 +120,14 @@ class PostgresDatabase(Database):
 
     def close(self) -> None:
         """See Database."""
+        self._listener.close()
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See Database. `wake` is called for commits of this process too, from a thread of its own; it must not block.
+
+        A pooler that hands out server processes by transaction passes no notifications on.
+        """
+        return self._listener.add(wake)
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:

@@ -39,8 +39,8 @@ def is_lost(error: Exception) -> bool:
     return state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03", "57P05", "25P03")
 
 
-def as_pool_error(error: Exception, url: str, database: str) -> AgentWorldError:
-    """What a fault of the server, or of a value sent to it, means; errors of ours as they are. `url`: without secrets."""
+def as_pool_error(error: Exception, url: str) -> AgentWorldError:
+    """What a fault of the server, or of a value sent to it, means and what to do; errors of ours as they are."""
     if isinstance(error, AgentWorldError):
         return error
     if (ours := as_value_error(error)) is not None:

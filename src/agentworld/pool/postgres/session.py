@@ -18,7 +18,7 @@ from agentworld.pool.sql.connections import Connection, WriteSession
 if TYPE_CHECKING:
     from agentworld.pool.postgres.database import PostgresDatabase
 
-RECONNECT_SECONDS = 10.0  # that a transaction tries to reach a server that is gone
+RECONNECT_SECONDS = 5.0  # that a transaction tries to reach a server that is gone
 IDLE_SECONDS = 20  # after which the server ends a transaction whose process has stopped
 
 _log = logging.getLogger("agentworld.pool")
@@ -36,7 +36,7 @@ class PostgresWriteSession(WriteSession):
             *([] if database.durable else ["synchronous_commit = on"]),
         ]
         self._begin = (
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+            "BEGIN ISOLATION LEVEL READ COMMITTED"
             + "".join(f"; SET LOCAL {setting}" for setting in settings)
             + database.search_path
             # Taken in the order of asking; the time is that after the wait.
