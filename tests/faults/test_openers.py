@@ -41,3 +41,15 @@ def test_several_processes_open_and_migrate_one_file(tmp_path, before):
     assert len(steps) == len(told)
     assert {step.step_id for step in steps} == told
     pool.close()
+
+
+def test_several_processes_open_and_make_one_database(postgres, tmp_path):
+    url = postgres.create_database("many_openers")
+    told = all_at_once(url, tmp_path)
+    assert len(told) == OPENERS * COUNT
+    pool = open_store(url)
+    steps = listed(pool)
+    assert len(steps) == len(told)
+    assert {step.step_id for step in steps} == told
+    pool.close()
+    postgres.drop_database("many_openers")

@@ -8,6 +8,7 @@ from agentworld.pool import open_store
 from agentworld.records import BatchSpec, NewTrajectory
 from tests.faults.crew import Crew, kill_rounds, problems
 from tests.faults.workers import made_step
+from tests.postgres_server import FAST, PostgresServer
 
 ROUNDS = int(os.environ.get("AGENTWORLD_POOL_KILL_ROUNDS", "200")) // 2
 
@@ -29,6 +30,31 @@ def test_a_few_kills_on_sqlite_lose_and_double_nothing(tmp_path, notes):
 @pytest.mark.timeout(900)
 def test_many_kills_on_sqlite_lose_and_double_nothing(tmp_path, notes):
     killed, problems = kill_rounds(f"sqlite:///{tmp_path}/pool.db", notes, ROUNDS, seed=1)
+    assert problems == []
+    assert sum(killed.values()) == ROUNDS + 1
+
+
+def kill_rounds_on_postgres(settings, notes, rounds, seed):
+    """Rounds in which the database server is killed too, and started again while the workers insist."""
+    with PostgresServer(settings) as server:
+
+        def crash():
+            server.kill()
+            server.start()
+
+        return kill_rounds(server.fresh_pool_url(), notes, rounds, seed, extra={"server": crash})
+
+
+def test_a_few_kills_on_postgres_lose_and_double_nothing(notes):
+    killed, problems = kill_rounds_on_postgres(FAST, notes, 5, seed=3)
+    assert problems == []
+    assert set(killed) == {"writer", "consumer", "trainer", "everyone", "server"}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_many_kills_on_postgres_lose_and_double_nothing(notes):
+    killed, problems = kill_rounds_on_postgres({}, notes, ROUNDS, seed=1)
     assert problems == []
     assert sum(killed.values()) == ROUNDS + 1
 

@@ -12,6 +12,7 @@ import time
 
 from agentworld.errors import PoolError, StaleLeaseError
 from agentworld.pool import open_store
+from agentworld.pool.postgres import session
 from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Step
 
 STEPS = 3
@@ -138,15 +139,23 @@ def write_some(url, barrier, notes, name, count):
     notes.add("closed", name)
 
 
-def stop_while_writing(url, pid_file):
-    """Stop this process in the middle of a transaction; it goes on when it is told to."""
-    pool = open_store(url)
-    Notes(pid_file).add("pid", os.getpid())
+def stop_while_writing(url, pid_file, idle_seconds=20):
+    """Stop this process in the middle of a transaction; once it is told to go on, it writes.
+
+    `idle_seconds`: after which a server ends the transaction of a process that has stopped.
+    """
+    session.IDLE_SECONDS = idle_seconds
+    pool, notes = open_store(url), Notes(pid_file)
+    notes.add("pid", os.getpid())
 
     def stopping(txn):
         # To this thread, which then goes no further; sent to the process, another might take it a moment later.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
-    pool._writer.submit(stopping).result(PATIENCE)
+    try:
+        pool._writer.submit(stopping).result(PATIENCE)
+        notes.add("kept")
+    except PoolError:
+        notes.add("ended")
     assert pool.append_steps([made_step("stopped", 0)])[0].outcome == "stored"
     pool.close()
