@@ -82,8 +82,7 @@ class PostgresConnection:
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
         text = statement.text("postgres")
-        if statement.parameters:
-            parameters = {**statement.parameters, **parameters}
+        parameters = statement.bound("postgres", parameters)
         self._send_pending()
         cursor = self._cursor
         cursor.execute(text, parameters, binary=True)  # type: ignore[call-overload]  # Its texts are ours.
@@ -92,6 +91,9 @@ class PostgresConnection:
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""
+        if len(rows) == 1:
+            self.execute(statement, rows[0])
+            return
         insertion = statement.insertion if len(rows) >= COPY_ROWS else None
         self._send_pending()
         if insertion is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -68,18 +69,15 @@ class Insertion(NamedTuple):
 
 
 class Statement:
-    """One statement. `text(engine)` is its SQL, compiled at the first call.
+    """One statement, compiled for an engine when that first asks for it."""
 
-    `parameters`: the values that the statement itself holds and that do not go into its text; callers add their own.
-    """
-
-    __slots__ = ("__dict__", "_constants_inline", "_source", "_texts", "parameters")
+    __slots__ = ("__dict__", "_constants_inline", "_held", "_source", "_texts")
 
     def __init__(self, source: Executable, constants_inline: bool) -> None:
         self._source = source
         self._constants_inline = constants_inline
         self._texts: dict[EngineName, str] = {}
-        self.parameters: dict[str, Any] = {}
+        self._held: dict[EngineName, dict[str, Any]] = {}
 
     def text(self, engine: EngineName) -> str:
         """The SQL, with `:name` parameters on SQLite and `%(name)s` on PostgreSQL."""
@@ -87,6 +85,12 @@ class Statement:
         if known is None:
             known = self._texts[engine] = self._compile(engine)
         return known
+
+    def bound(self, engine: EngineName, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of a call with those that the statement itself holds and that are not in its text."""
+        self.text(engine)
+        held = self._held.get(engine)
+        return {**held, **parameters} if held else parameters
 
     @functools.cached_property
     def insertion(self) -> Insertion | None:
@@ -109,7 +113,7 @@ class Statement:
         assert isinstance(result, SQLCompiler)
         text, held = result.string, dict(result.params)
         if not self._constants_inline:
-            self.parameters = held
+            self._held[engine] = held
             return text
         for name, value in held.items():
             if value is None:
@@ -160,6 +164,34 @@ def _listed_on_sqlite(element: _Listed, compiler: SQLCompiler, **options: Any) -
 @compiles(_Listed, "postgresql")
 def _listed_on_postgres(element: _Listed, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS JSON))"
+
+
+class _Pairs(FunctionElement[Any]):
+    """The members of a JSON object parameter, as a table with the columns `key` and `value`."""
+
+    inherit_cache = True
+    name = "pairs"
+
+    def __init__(self, bound: BindParameter[Any]) -> None:
+        super().__init__(bound)
+
+
+@compiles(_Pairs, "sqlite")
+def _pairs_on_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_Pairs, "postgresql")
+def _pairs_on_postgres(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each_text(CAST({compiler.process(element.clauses, **options)} AS JSON))"
+
+
+def numbers_by_name(name: str) -> Select[Any]:
+    """The names and whole numbers of a JSON object parameter, as rows."""
+    key, value = column("key", Text), column("value", Whole)
+    listed = _Pairs(bindparam(name, required=False, type_=Text())).alias()
+    # SQLite needs a condition before ON CONFLICT, so as not to read it as that of a join.
+    return select(key, value.cast(Whole)).select_from(listed).where(key.is_not(None))
 
 
 def integers(name: str) -> Select[Any]:

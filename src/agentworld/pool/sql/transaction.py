@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from agentworld.pool import schema
 from agentworld.pool.sql.connections import Connection, Row
-from agentworld.pool.sql.statements import Statement, parameter, sql
+from agentworld.pool.sql.statements import Statement, numbers_by_name, sql
 
 T = TypeVar("T")
 KEYS = "pk."
 
 _counters = schema.counters.c
 # The upserts of this dialect compile for SQLite too.
-_upsert = insert(schema.counters).values(name=parameter("name"), value=parameter("value"))
+_upsert = insert(schema.counters).from_select(["name", "value"], numbers_by_name("changes"))
 _ADD = sql(
     _upsert.on_conflict_do_update(index_elements=["name"], set_={"value": _counters.value + _upsert.excluded.value})
 )
@@ -102,7 +103,9 @@ class Transaction:
 
     def write_counters(self) -> None:
         """Add what was counted; the last statement before the commit."""
-        self.many(_ADD, [{"name": name, "value": change} for name, change in self._counts.items() if change])
+        changes = {name: change for name, change in self._counts.items() if change}
+        if changes:
+            self.execute(_ADD, {"changes": msgspec.json.encode(changes).decode()})
 
     def undo_all(self) -> None:
         """Run what `on_rollback` was given: everything is rolled back."""

@@ -26,8 +26,7 @@ class SqliteConnection:
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
         text = statement.text("sqlite")
-        if statement.parameters:
-            parameters = {**statement.parameters, **parameters}
+        parameters = statement.bound("sqlite", parameters)
         return self.raw.execute(text, parameters).fetchall()
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
