@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agentworld.pool.postgres.database import LOCK_SECONDS, PostgresDatabase
+from agentworld.pool.postgres.keeping import PostgresKeeping
 from agentworld.pool.sql.store import SqlPool
 
 
-class PostgresPool(SqlPool):
+class PostgresPool(PostgresKeeping, SqlPool):
     """A pool in one schema of a PostgreSQL database. `url` is described in agentworld.pool.postgres.address.
 
     `clock`: seconds since the epoch, by default the server's (see ServerClock); `lock_seconds`: the longest wait for

@@ -32,7 +32,7 @@ from agentworld.pool.sql.garbage import Dropped, Loose
 from agentworld.pool.sql.signals import add_event
 from agentworld.pool.sql.sizes import content_bytes
 from agentworld.pool.sql.statements import parameter, sql
-from agentworld.pool.sql.store_base import SqlStore
+from agentworld.pool.sql.store_media import MediaMethods
 from agentworld.pool.sql.transaction import Transaction
 
 _AT_ONCE = 200  # trajectories that one look at retention finds
@@ -46,7 +46,7 @@ class _Part(NamedTuple):
     dropped: Dropped
 
 
-class KeepingMethods(SqlStore):
+class KeepingMethods(MediaMethods):
     """See agentworld.pool.keeping."""
 
     # --- pins -------------------------------------------------------------------------------------------------
@@ -144,7 +144,11 @@ class KeepingMethods(SqlStore):
         """See Pool."""
         from agentworld.pool.sql.checking import check
 
-        return check(self._database, progress, deep)
+        return [*self._engine_problems(progress), *check(self._database, progress, deep)]
+
+    def _engine_problems(self, progress: Progress) -> list[Problem]:
+        """Damage that the engine itself can name."""
+        return []
 
     # --- the work ---------------------------------------------------------------------------------------------
     def _delete(self, trajectory_id: str, reason: str | None, deletion: Deletion) -> None:
@@ -174,6 +178,7 @@ class KeepingMethods(SqlStore):
     def _drop(self, loose: Loose, dropped: Dropped, media_seconds: float) -> None:
         while loose:
             self._writer.submit(lambda txn: garbage.drop_loose(txn, loose, dropped, media_seconds)).result()
+        self._remove_blobs(dropped.outside)
 
     def _scrub_events(self, trajectory_ids: Sequence[str], progress: Progress) -> None:
         if not trajectory_ids:
@@ -272,6 +277,8 @@ class KeepingMethods(SqlStore):
                     _add(done, dropped)
                 upto = above
                 progress("garbage: " + kind, total - upto, total)
+        if not done.dry_run:
+            self._remove_blobs(self._stray_blobs())
 
 
 def _remove_part(txn: Transaction, trajectory_id: str) -> _Part:

@@ -77,6 +77,8 @@ class SqliteDatabase(Database):
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -16000")
+        # What is deleted is overwritten, as far as it has a page of its own; the rest goes with a purge.
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     @contextlib.contextmanager

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from agentworld.pool.sql.store import SqlPool
 from agentworld.pool.sqlite.database import SqliteDatabase
+from agentworld.pool.sqlite.keeping import SqliteKeeping
 from agentworld.pool.sqlite.lock import LOCK_SECONDS
 from agentworld.pool.sqlite.readonly import ReadOnlyDatabase, is_read_only
 
 
-class SqlitePool(SqlPool):
+class SqlitePool(SqliteKeeping, SqlPool):
     """A pool in one SQLite file. `clock`: seconds since the epoch; `lock_seconds`: the longest wait for the lock.
 
     A file that this process may not write to, or whose folder it may not write to, is opened for reading only.

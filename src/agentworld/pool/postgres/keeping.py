@@ -1,0 +1,151 @@
+"""Keeping a pool on PostgreSQL: what was deleted purged, the pool backed up into an archive and restored from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from psycopg import errors
+from sqlalchemy import Float, LargeBinary, Table, Text
+
+from agentworld.errors import ConfigError, PoolError
+from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.postgres.connection import PostgresConnection
+from agentworld.pool.postgres.database import PostgresDatabase
+from agentworld.pool.schema import SCHEMA_VERSION
+from agentworld.pool.sql.store_keeping import KeepingMethods
+from agentworld.pool.sql.transfer import (
+    TABLES,
+    ArchiveWriter,
+    archive_version,
+    bring_in_blobs,
+    check_free,
+    count_of,
+    finish,
+    names_of,
+    open_archive,
+    partial_of,
+    rows_of,
+)
+
+_KINDS: tuple[tuple[type[Any], str], ...] = ((Text, "text"), (LargeBinary, "bytea"), (Float, "float8"))
+
+
+class PostgresKeeping(KeepingMethods):
+    """What the engine adds to keeping."""
+
+    _database: PostgresDatabase
+
+    def purge(self, *, progress: Progress = no_progress) -> None:
+        """See Pool. Rewrites each table under a lock of its own, then asks the server for a checkpoint.
+
+        What the server's log and its copies elsewhere (archived log, standbys) hold is the operator's: docs/pool.md.
+        """
+        with self._connected() as connection:
+            for number, table in enumerate(TABLES):
+                progress("rewrite", number, len(TABLES))
+                connection.command(f'VACUUM (FULL) "{self._database.schema}"."{table.name}"')
+            progress("rewrite", len(TABLES), len(TABLES))
+            try:
+                # Two, as the log of before the first is let go of at the second.
+                for _ in range(2):
+                    connection.command("SELECT pg_switch_wal()")
+                    connection.command("CHECKPOINT")
+            except errors.InsufficientPrivilege:
+                raise PoolError(
+                    "the tables are rewritten; the server's log still holds what was deleted, and this user may not "
+                    "ask for a checkpoint",
+                    hint="Let an administrator run SELECT pg_switch_wal(); CHECKPOINT; twice",
+                ) from None
+
+    def backup(self, path: Path, *, progress: Progress = no_progress) -> None:
+        """See Pool."""
+        check_free(path)
+        partial = partial_of(path)
+        try:
+            archive = ArchiveWriter(partial)
+            try:
+                with self._connected() as connection:
+                    connection.command(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{self._database.search_path}")
+                    for table in TABLES:
+                        total = connection.command(f'SELECT count(*) FROM "{table.name}"').fetchall()[0][0]
+                        archive.add(table, _read(connection, table), progress, total)
+                    connection.command("COMMIT")
+            except BaseException:
+                archive.abandon()
+                raise
+            archive.close()
+            bring_in_blobs(partial, self._read_blob, progress)
+            finish(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def fill(self, path: Path, *, progress: Progress = no_progress) -> None:
+        """Put all rows of an archive into this pool in one transaction; ConfigError where it is not empty."""
+        with closing(open_archive(path)) as archive:
+            if archive_version(archive) != SCHEMA_VERSION:
+                raise ConfigError(
+                    f"{path} has schema {archive_version(archive)}, this version needs {SCHEMA_VERSION}",
+                    path="path",
+                    hint=f"Bring a copy of it up to date first: `agentworld pool migrate --pool sqlite:///{path}`",
+                )
+            with self._connected() as connection:
+                connection.command(
+                    f"BEGIN{self._database.search_path}; SELECT pg_advisory_xact_lock({self._database.key})"
+                )
+                for table in TABLES:
+                    if (
+                        table.name != "counters"
+                        and connection.command(f'SELECT 1 FROM "{table.name}" LIMIT 1').fetchall()
+                    ):
+                        raise ConfigError(
+                            f"the pool {self.url} is not empty: {table.name} has rows",
+                            path="pool",
+                            hint="Restore into a new database, or a new schema with ?schema=NAME",
+                        )
+                connection.command("DELETE FROM counters")
+                for table in TABLES:
+                    _write(connection, table, rows_of(archive, table), progress, count_of(archive, table))
+                connection.command("COMMIT")
+
+    @contextmanager
+    def _connected(self) -> Iterator[PostgresConnection]:
+        """A connection of its own, so that long work is in nobody's way."""
+        connection = self._database.connect()
+        try:
+            with self._database.translated():
+                yield connection
+        finally:
+            connection.raw.close()
+
+
+def _read(connection: PostgresConnection, table: Table) -> Iterator[tuple[Any, ...]]:
+    names = ", ".join(f'"{name}"' for name in names_of(table))
+    keys = ", ".join(f'"{column.name}"' for column in table.primary_key.columns)
+    statement = f'COPY (SELECT {names} FROM "{table.name}" ORDER BY {keys}) TO STDOUT (FORMAT BINARY)'
+    with connection.raw.cursor().copy(statement) as copy:
+        copy.set_types(_types(table))
+        yield from copy.rows()
+
+
+def _write(
+    connection: PostgresConnection,
+    table: Table,
+    rows: Iterator[tuple[Any, ...]],
+    progress: Progress,
+    total: int,
+) -> None:
+    names = ", ".join(f'"{name}"' for name in names_of(table))
+    with connection.raw.cursor().copy(f'COPY "{table.name}" ({names}) FROM STDIN (FORMAT BINARY)') as copy:
+        copy.set_types(_types(table))
+        for number, row in enumerate(rows):
+            copy.write_row(row)
+            if number % 1_000 == 0:
+                progress(table.name, number, total)
+    progress(table.name, total, total)
+
+
+def _types(table: Table) -> list[str]:
+    return [next((name for kind, name in _KINDS if isinstance(column.type, kind)), "int8") for column in table.columns]

@@ -1,0 +1,47 @@
+"""A pool from an archive that `Pool.backup` wrote, on either engine."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from agentworld.errors import ConfigError
+from agentworld.pool.keeping.records import Progress, no_progress
+
+
+def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> None:
+    """Make the pool at `url` from an archive; ConfigError where something is there already.
+
+    On SQLite the file must not be there, on PostgreSQL the pool must be empty. Media come into the pool's own table.
+    """
+    from agentworld.pool.sql.transfer import check_free, finish, open_archive, partial_of
+
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+        path = Path(rest[1:].partition("?")[0])
+        check_free(path)
+        partial = partial_of(path)
+        try:
+            with closing(open_archive(archive)) as source, closing(sqlite3.connect(partial)) as target:
+                source.execute("BEGIN")
+                source.execute("SELECT count(*) FROM counters").fetchone()
+                source.backup(
+                    target, pages=1_000, progress=lambda _, left, total: progress("pages", total - left, total), sleep=0
+                )
+            finish(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+        return
+    if scheme.startswith("postgresql"):
+        from agentworld.pool.postgres import PostgresPool
+
+        with closing(open_archive(archive)):
+            pass  # What is no archive is refused before anything is made.
+        pool = PostgresPool(url)
+        try:
+            pool.fill(archive, progress=progress)
+        finally:
+            pool.close()
+        return
+    raise ConfigError(f"no pool can be restored to {url!r}", path="pool", hint="Use sqlite:///FILE or postgresql://...")
