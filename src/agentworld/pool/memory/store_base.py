@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from agentworld.errors import PoolError
 from agentworld.pool.base import Store
+from agentworld.pool.events import Changes
 from agentworld.pool.memory.state import State
 
 
@@ -19,11 +20,19 @@ class MemoryStore(Store):
         self._lock = threading.RLock()
         self._closed = False
         self._state = State(clock)
+        self._changes = Changes()
+        self._state.tell = self._changes.tell
+        self.poll_seconds = 5.0
 
     def close(self) -> None:
         """See Pool."""
         with self._lock:
             self._closed = True
+        self._changes.tell()
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See Pool."""
+        return self._changes.watch(wake)
 
     def _open(self) -> threading.RLock:
         if self._closed:

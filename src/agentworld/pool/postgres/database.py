@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 from psycopg import pq
+from sqlalchemy.exc import DBAPIError
 
 from agentworld.errors import AgentWorldError, InvalidRequestError, PoolError
 from agentworld.pool.postgres.address import Address, read_address
@@ -39,6 +40,7 @@ class PostgresDatabase(Database):
     """
 
     engine: EngineName = "postgres"
+    tells = True
 
     def __init__(self, url: str, lock_seconds: float = LOCK_SECONDS) -> None:
         self.address: Address = read_address(url)
@@ -192,7 +194,10 @@ class PostgresDatabase(Database):
         if self._is_old(raw):
             from agentworld.pool.migrations import upgrade_schema
 
-            upgrade_schema(lambda: psycopg.connect(**self.address.parameters), name, self.key, self._is_old)
+            try:
+                upgrade_schema(lambda: psycopg.connect(**self.address.parameters), name, self.key, self._is_old)
+            except DBAPIError as error:
+                raise self.as_error(error.orig if isinstance(error.orig, Exception) else error) from error
 
     def _is_old(self, raw: psycopg.Connection[Any]) -> bool:
         """Whether the schema is of an older version, or empty; PoolError where it is a newer one or no pool."""

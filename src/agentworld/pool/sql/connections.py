@@ -82,6 +82,7 @@ class Database(abc.ABC):
 
     engine: EngineName
     url: str  # without secrets
+    tells = False  # whether `listen` hears of the commits of other processes
 
     @abc.abstractmethod
     def reading(self) -> contextlib.AbstractContextManager[Reader]:

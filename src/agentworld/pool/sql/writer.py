@@ -23,6 +23,7 @@ from agentworld.pool.sql.transaction import Transaction
 T = TypeVar("T")
 P = TypeVar("P")
 MAX_OPERATIONS = 256
+TOGETHER = 128
 MAX_PENDING = 20_000
 GROUP_SECONDS = (
     0.02  # of work after which a transaction takes no further operation, so that other processes wait briefly
@@ -39,6 +40,7 @@ class _Pending(Generic[T]):
     future: Future[T]
     together: Together[Any, T] | None = None
     payload: Any = None
+    weight: int = 1
     outcome: T | None = None
     error: BaseException | None = None
 
@@ -56,11 +58,14 @@ class _Pending(Generic[T]):
 
 
 class Writer:
-    """Owns the write session and its thread. `clock` gives seconds since the epoch."""
+    """Owns the write session and its thread. `clock` gives seconds since the epoch; `tell` is called after each commit
+    that holds events.
+    """
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float], tell: Callable[[], None]) -> None:
         self._database = database
         self._clock = clock
+        self._tell = tell
         self._queue: queue.SimpleQueue[_Pending[Any] | None] = queue.SimpleQueue()
         self._left: _Pending[Any] | None = None
         self._guard = threading.Lock()
@@ -73,9 +78,13 @@ class Writer:
         """Run `operation` in the next transaction; the future is done when it is durable."""
         return self._put(_Pending(operation, Future[T]()))
 
-    def submit_together(self, together: Together[P, T], payload: P) -> Future[T]:
-        """Write `payload` in the next transaction, with others that were submitted with the same function."""
-        return self._put(_Pending(None, Future[T](), together, payload))
+    def submit_together(self, together: Together[P, T], payload: P, weight: int = 1) -> Future[T]:
+        """Write `payload` in the next transaction, with others that were submitted with the same function.
+
+        `weight`: how many records it holds; about TOGETHER of them are written before the transaction's time is looked
+        at again.
+        """
+        return self._put(_Pending(None, Future[T](), together, payload, weight))
 
     def close(self) -> None:
         """Write what is queued, then stop."""
@@ -124,6 +133,7 @@ class Writer:
     def _write(self, waiting: list[_Pending[Any]]) -> None:
         """Write from the front of `waiting` in one transaction, and take out what was written or has failed."""
         done = 0
+        has_events = False
         try:
             with self._session.transaction() as connection:
                 transaction = Transaction(connection, self._clock())
@@ -131,6 +141,7 @@ class Writer:
                     done = self._transact(transaction, waiting)
                     transaction.write_counters()
                     self._session.commit(transaction.has_events())
+                    has_events = transaction.has_events()
                 except BaseException:
                     transaction.undo_all()
                     raise
@@ -143,6 +154,8 @@ class Writer:
         finished, waiting[:] = waiting[:done], waiting[done:]
         for pending in finished:
             pending.finish()
+        if has_events:
+            self._tell()
 
     def _transact(self, transaction: Transaction, waiting: list[_Pending[Any]]) -> int:
         """Run operations until the group's time is up; returns how many."""
@@ -155,8 +168,9 @@ class Writer:
                 first.settle(self._attempt(transaction, first.operation))
                 done += 1
             else:
-                until = done + 1
-                while until < len(waiting) and waiting[until].together == first.together:
+                until, weight = done + 1, first.weight
+                while until < len(waiting) and waiting[until].together == first.together and weight < TOGETHER:
+                    weight += waiting[until].weight
                     until += 1
                 self._run_together(transaction, waiting[done:until])
                 done = until
