@@ -11,11 +11,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import URL, make_url
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import ArgumentError
 
 from agentworld.errors import ConfigError
+from agentworld.pool.postgres.errors import first_line
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 PREPARE_AFTER = 3  # runs of a statement on one connection, after which the server keeps its plan
@@ -59,6 +62,14 @@ def read_address(url: str) -> Address:
         parsed = make_url(f"postgresql://{rest}")
         # libpq's parameters, several hosts included.
         _, parameters = PGDialect_psycopg().create_connect_args(_without(parsed, "schema", "prepare_threshold"))  # type: ignore[no-untyped-call]
+        parameters = {**_DEFAULTS, **parameters}
+        make_conninfo(**parameters)
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(
+            f"the pool's URL has an option that PostgreSQL's client does not know: {first_line(error)}",
+            path="pool",
+            hint="See docs/reference/configuration.md for ours; the others are those of libpq",
+        ) from None
     except (ArgumentError, ValueError):
         raise ConfigError(
             "the pool's URL cannot be read",
@@ -67,7 +78,7 @@ def read_address(url: str) -> Address:
         ) from None
     return Address(
         url=_shown(parsed).render_as_string(),
-        parameters={**_DEFAULTS, **parameters},
+        parameters=parameters,
         schema=_schema(parsed.query.get("schema")),
         prepare_threshold=_threshold(parsed.query.get("prepare_threshold")),
     )
