@@ -5,8 +5,10 @@ import sqlite3
 import numpy as np
 import pytest
 
+from agentworld.forest import hash_blocks
 from agentworld.pool.sql import forests
 from agentworld.pool.sql.packing import pack_ids, pack_mask, unpack_ids, unpack_mask
+from agentworld.pool.sql.tips import MessageTip, TipCache
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Message, Step
 
@@ -58,16 +60,21 @@ def test_a_conversation_adds_only_its_new_messages(sqlite_pool):
     )
 
 
-def test_a_continued_sequence_is_compared_not_hashed_again(sqlite_pool, monkeypatch):
-    hashed = []
-    original = forests.plan_tokens
+@pytest.fixture
+def hashed(monkeypatch):
+    """How many blocks were hashed for each step."""
+    counts = []
 
-    def counting(root, ids, tip=None):
-        plan = original(root, ids, tip)
-        hashed.append(len(plan.new_blocks))
-        return plan
+    def counting(parent, data):
+        digests = hash_blocks(parent, data)
+        counts.append(len(digests))
+        return digests
 
-    monkeypatch.setattr(forests, "plan_tokens", counting)
+    monkeypatch.setattr(forests, "hash_blocks", counting)
+    return counts
+
+
+def test_a_continued_sequence_is_compared_not_hashed_again(sqlite_pool, hashed):
     ids = list(range(5000))
     for turn in range(5):
         sqlite_pool.append_steps([step("t", prompt_ids=ids, response_ids=[turn] * 128)])
@@ -76,16 +83,19 @@ def test_a_continued_sequence_is_compared_not_hashed_again(sqlite_pool, monkeypa
     assert all(count <= 2 for count in hashed[1:])
 
 
-def test_interleaved_branches_keep_their_own_tips(sqlite_pool, monkeypatch):
-    hashed = []
-    original = forests.plan_tokens
+def test_steps_of_one_batch_build_on_each_other(sqlite_pool, hashed):
+    ids, batch = list(range(1280)), []
+    for turn in range(4):
+        batch.append(step("t", prompt_ids=list(ids), response_ids=[turn] * 128))
+        ids += [turn] * 128
+    assert [result.outcome for result in sqlite_pool.append_steps(batch)] == ["stored"] * 4
+    assert hashed == [11, 1, 1, 1]
+    assert rows(sqlite_pool, "token_blocks") == 14
+    for sent in batch:
+        assert sqlite_pool.get_step(sent.step_id).prompt_ids == sent.prompt_ids
 
-    def counting(root, ids, tip=None):
-        plan = original(root, ids, tip)
-        hashed.append(len(plan.new_blocks))
-        return plan
 
-    monkeypatch.setattr(forests, "plan_tokens", counting)
+def test_interleaved_branches_keep_their_own_tips(sqlite_pool, hashed):
     branches = [[base] * 1280 for base in range(3)]
     for turn in range(4):
         for branch in branches:
@@ -96,12 +106,19 @@ def test_interleaved_branches_keep_their_own_tips(sqlite_pool, monkeypatch):
 
 
 def test_the_cache_stays_within_its_bytes():
-    cache = forests.TipCache(1000)
+    cache = TipCache(1000)
     for number in range(50):
-        cache.put(f"t{number}", forests._TokenTip(None, None, (), 300), None)
+        tip = MessageTip(b"")
+        tip.weight = 300
+        tip.weigh()
+        cache.put(f"t{number}", tip)
     assert [name for name in map("t{}".format, range(50)) if cache.get(name)] == ["t47", "t48", "t49"]
     cache.drop("t48")
     assert cache.get("t48") == ()
+    [tip] = cache.get("t47")
+    tip.weight = 900
+    cache.grew("t47", tip, tip.weigh())
+    assert [name for name in map("t{}".format, range(50)) if cache.get(name)] == ["t47"]
 
 
 @pytest.mark.parametrize("ids", [[], [0], [65_535], [65_536, 1], [2**24 - 1], [2**24, 0], [2**32 - 1]])

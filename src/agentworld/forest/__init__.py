@@ -1,7 +1,7 @@
 """Pure functions over the two prefix forests: blocks, chains, matching, fork reasons, printing."""
 
 from agentworld.forest.matching import Match, Tip, fork_reason, match, same_reasoning
-from agentworld.forest.messages import canonical_arguments, chain, exact_key, match_key, tools_digest
+from agentworld.forest.messages import canonical_arguments, chain, exact_digest, exact_key, match_key, tools_digest
 from agentworld.forest.printing import render_message, render_reply, render_step, render_tree
 from agentworld.forest.tokens import (
     BLOCK_SIZE,
@@ -10,6 +10,7 @@ from agentworld.forest.tokens import (
     TokenPath,
     TokenPlan,
     common_prefix,
+    hash_blocks,
     plan_tokens,
     token_array,
     vocabulary_root,
@@ -26,8 +27,10 @@ __all__ = [
     "canonical_arguments",
     "chain",
     "common_prefix",
+    "exact_digest",
     "exact_key",
     "fork_reason",
+    "hash_blocks",
     "match",
     "match_key",
     "plan_tokens",

@@ -8,27 +8,34 @@ many clients drop it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
+from agentworld.records import exact_json
 from agentworld.records.ids import digest
 from agentworld.records.message import Message, TextPart, Tool
 
 Key = Callable[[bytes, Message], bytes]
 
-_exact = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
 def tools_digest(tools: Sequence[Tool] | None) -> bytes:
     """The root of conversations with these tools; key order does not matter, the order of tools does."""
-    return digest(b"tools", _canonical.encode(list(tools or [])))
+    return digest(b"tools", _sorted(list(tools or [])))
 
 
 def exact_key(parent: bytes, message: Message) -> bytes:
     """Identity of stored content: the message as it is, under `parent`."""
-    return digest(b"exact", parent, _exact.encode(message))
+    return exact_digest(parent, exact_json.encode(message))
+
+
+def exact_digest(parent: bytes, message: bytes) -> bytes:
+    """`exact_key` of a message that is JSON already."""
+    return digest(b"exact", parent, message)
 
 
 def match_key(parent: bytes, message: Message) -> bytes:
@@ -43,7 +50,14 @@ def match_key(parent: bytes, message: Message) -> bytes:
         content = None  # Clients send either beside tool calls.
     calls = [(call.id, call.function.name, canonical_arguments(call.function.arguments)) for call in message.tool_calls]
     said = (message.role, content, calls, message.tool_call_id, message.name)
-    return digest(b"match", parent, _canonical.encode(said))
+    return digest(b"match", parent, _sorted(said))
+
+
+def _sorted(value: Any) -> bytes:
+    try:
+        return _canonical.encode(value)
+    except UnicodeEncodeError:  # A lone surrogate; what has none is never written like this.
+        return json.dumps(msgspec.to_builtins(value), sort_keys=True).encode()
 
 
 def canonical_arguments(arguments: str) -> str:

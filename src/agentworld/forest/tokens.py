@@ -7,6 +7,7 @@ stored once whoever sends them; what does not fill a block stays with the step a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from agentworld.records.ids import DIGEST_SIZE, digest
 
 BLOCK_SIZE = 128
 TokenArray = npt.NDArray[np.uint32]
+_blake2b = hashlib.blake2b
+_UINT32 = np.dtype("<u4")
 
 
 class Block(NamedTuple):
@@ -45,6 +48,7 @@ class TokenPlan(NamedTuple):
     new_blocks: list[Block]
 
 
+@functools.lru_cache(maxsize=1024)
 def vocabulary_root(vocabulary: str | None) -> bytes:
     """The root of all sequences over one vocabulary, named by its digest (or by any stable name)."""
     return digest(b"vocabulary", (vocabulary or "").encode("utf-8", "surrogatepass"))
@@ -52,6 +56,8 @@ def vocabulary_root(vocabulary: str | None) -> bytes:
 
 def token_array(ids: Sequence[int] | TokenArray) -> TokenArray:
     """`ids` as uint32; InvalidRequestError where one is not an id (below 0 or 2**32 and over, or no integer)."""
+    if isinstance(ids, np.ndarray) and ids.dtype == _UINT32 and ids.ndim == 1:
+        return ids
     try:
         wide = np.asarray(ids)
     except (OverflowError, ValueError):
@@ -98,6 +104,16 @@ def plan_tokens(
         parent = own
     tail = np.frombuffer(data[full * width :], dtype="<u4")
     return TokenPlan(TokenPath(root, tuple(digests), tail, len(ids)), new_blocks)
+
+
+def hash_blocks(parent: bytes, data: bytes) -> list[bytes]:
+    """The digests of the full blocks of `data` (ids as little-endian uint32) that follow the block or root `parent`."""
+    width = BLOCK_SIZE * 4
+    digests = []
+    for begin in range(0, len(data) - width + 1, width):
+        parent = _blake2b(parent + data[begin : begin + width], digest_size=DIGEST_SIZE).digest()
+        digests.append(parent)
+    return digests
 
 
 def _block_digest(parent: bytes, ids: bytes, media: bytes) -> bytes:

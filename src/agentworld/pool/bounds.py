@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -22,22 +23,22 @@ from agentworld.records import (
     Usage,
     VersionSpan,
     check_depth,
+    exact_json,
 )
 
+_NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
 MAX_COUNT = 2**31 - 1
 MAX_INTEGER = 2**63 - 1
-_encoder = msgspec.json.Encoder()
-_new_trajectory = msgspec.json.Decoder(NewTrajectory)
-_reward = msgspec.json.Decoder(Reward)
-_exchange = msgspec.json.Decoder(Exchange)
-_policy = msgspec.json.Decoder(Policy)
+# One record that was found good; a whole run mostly shares one.
+_last_sampling: list[Sampling | None] = [None]
+_SAMPLING_FLOATS = ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
 _SAMPLING_NUMBERS = ("top_k", "max_tokens", "min_tokens", "seed", "n")
 
 
 def encode(value: object) -> bytes:
-    """Canonical JSON; InvalidRequestError where a text is not Unicode (a lone surrogate) or a value is no JSON."""
+    """Canonical JSON, which digests are over; InvalidRequestError where a value is no JSON."""
     with storable():
-        return _encoder.encode(value)
+        return exact_json.encode(value)
 
 
 @contextlib.contextmanager
@@ -45,17 +46,29 @@ def storable(path: str = "") -> Iterator[None]:
     """What JSON cannot hold, or has the wrong type, as an InvalidRequestError; `path`: of the record, with a dot."""
     try:
         yield
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(
-            f"text with a lone surrogate (U+{ord(error.object[error.start]):04X}) cannot be stored",
-            path=path.rstrip(".") or None,
-            hint="Decode the text as UTF-8 and replace what is broken before sending it",
-        ) from None
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         raise InvalidRequestError(message, path=(path + where.strip("`$.")).rstrip(".") or None) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidRequestError(f"the record is no JSON: {error}", path=path.rstrip(".") or None) from None
+
+
+def check_name(value: object, path: str) -> None:
+    """InvalidRequestError where a name, such as that of an agent or a model, holds U+0000 or a lone surrogate.
+
+    Contents may hold them. What is no text is left to the check of types.
+    """
+    if isinstance(value, str) and (found := _NOT_IN_NAMES.search(value)) is not None:
+        raise InvalidRequestError(
+            f"a name cannot hold U+{ord(found.group()):04X}", path=path, hint="Leave the character out"
+        )
+
+
+def _encode_checked(record: object, kind: type[object]) -> bytes:
+    # Structs that Python code built are not checked by themselves.
+    text = exact_json.encode(record)
+    exact_json.decode(text, kind)
+    return text
 
 
 def check_integer(value: int | None, path: str, lowest: int = 0, highest: int = MAX_COUNT) -> None:
@@ -74,7 +87,7 @@ def is_finite(value: object) -> bool:
 
 
 def check_seconds(value: float | None, path: str) -> None:
-    """InvalidRequestError where a time or duration is not finite."""
+    """InvalidRequestError where a time, a duration or another number is not finite."""
     if isinstance(value, (int, float)) and not is_finite(value):
         raise InvalidRequestError(f"{path} must be a finite number", path=path)
 
@@ -83,7 +96,7 @@ def check_policy_record(policy: Policy) -> None:
     """Version and types of a policy that is published."""
     check_policy_version(policy, "version")
     with storable():
-        _policy.decode(_encoder.encode(policy))
+        _encode_checked(policy, Policy)
 
 
 def check_policy_version(policy: Policy | None, path: str = "policy.version") -> None:
@@ -93,7 +106,7 @@ def check_policy_version(policy: Policy | None, path: str = "policy.version") ->
 
 
 def check_step(step: Step) -> None:
-    """Numbers and depths of a step."""
+    """Numbers and depths of a step, but for those of its tools."""
     for name in ("choice_index", "prompt_length", "response_length"):
         check_integer(getattr(step, name), name)
     if isinstance(step.usage, Usage):
@@ -106,8 +119,9 @@ def check_step(step: Step) -> None:
             check_integer(span.version, f"version_spans[{number}].version", highest=MAX_INTEGER)
     for name in ("created_at", "latency_ms"):
         check_seconds(getattr(step, name), name)
-    for name in ("labels", "metadata", "tools"):
-        check_depth(getattr(step, name), name)
+    for name in ("labels", "metadata"):
+        if value := getattr(step, name):
+            check_depth(value, name)
     _check_sampling(step.sampling)
 
 
@@ -118,11 +132,11 @@ def check_exchange(kept: Exchange) -> bytes:
     for name in ("created_at", "latency_ms"):
         check_seconds(getattr(kept, name), name)
     check_depth(kept.error, "error")
+    for name in ("model", "requested_model", "agent", "channel", "dialect", "body_digest"):
+        check_name(getattr(kept, name), name)
     _check_sampling(kept.sampling)
     with storable():
-        text = _encoder.encode(kept)
-        _exchange.decode(text)
-        return text
+        return _encode_checked(kept, Exchange)
 
 
 def check_new_trajectory(new: NewTrajectory) -> None:
@@ -130,10 +144,18 @@ def check_new_trajectory(new: NewTrajectory) -> None:
     check_integer(new.group_size, "group_size", lowest=1)
     check_integer(new.rollout_index, "rollout_index")
     check_integer(new.attempt, "attempt")
+    for name in ("agent", "channel", "user"):
+        check_name(getattr(new, name), name)
+    if new.user == "":
+        raise InvalidRequestError("user is empty", path="user", hint="Leave it out where it is nobody's")
+    check_seconds(new.priority, "priority")
+    check_seconds(new.group_timeout, "group_timeout")
+    if isinstance(new.group_timeout, (int, float)) and new.group_timeout <= 0:
+        raise InvalidRequestError("group_timeout must be over 0 seconds", path="group_timeout")
     check_depth(new.task, "task")
     check_depth(new.metadata, "metadata")
     with storable():
-        _new_trajectory.decode(_encoder.encode(new))
+        _encode_checked(new, NewTrajectory)
 
 
 def check_reward_record(reward: Reward, path: str) -> None:
@@ -142,16 +164,23 @@ def check_reward_record(reward: Reward, path: str) -> None:
         raise InvalidRequestError("a reward must be a finite number", path=f"{path}.value", hint="Leave it out instead")
     check_seconds(reward.created_at, f"{path}.created_at")
     check_depth(reward.details, f"{path}.details")
+    for name in ("name", "source"):
+        check_name(getattr(reward, name), f"{path}.{name}")
     with storable(f"{path}."):
-        _reward.decode(_encoder.encode(reward))
+        _encode_checked(reward, Reward)
 
 
 def _check_sampling(sampling: Sampling | None) -> None:
-    if not isinstance(sampling, Sampling):
+    if sampling is _last_sampling[0] or not isinstance(sampling, Sampling):
         return
     for name in _SAMPLING_NUMBERS:
         check_integer(getattr(sampling, name), f"sampling.{name}", lowest=-MAX_INTEGER - 1, highest=MAX_INTEGER)
+    for name in _SAMPLING_FLOATS:
+        check_seconds(getattr(sampling, name), f"sampling.{name}")
+    if sampling.logit_bias:
+        check_depth(sampling.logit_bias, "sampling.logit_bias")
     for number, token in enumerate(sampling.stop_token_ids):
         check_integer(token, f"sampling.stop_token_ids[{number}]", highest=MAX_INTEGER)
     check_depth(sampling.tool_choice, "sampling.tool_choice")
     check_depth(sampling.response_format, "sampling.response_format")
+    _last_sampling[0] = sampling

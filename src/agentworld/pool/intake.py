@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,30 +16,80 @@ import numpy.typing as npt
 
 from agentworld.errors import InvalidRequestError
 from agentworld.forest import TokenArray, token_array
-from agentworld.pool.bounds import check_step, encode, is_finite, storable
-from agentworld.records import Exchange, Step, check_id
+from agentworld.pool.bounds import check_name, check_step, is_finite, storable
+from agentworld.pool.lacks import lacks
+from agentworld.records import Exchange, Step, Tool, check_depth, check_id, exact_json
 
 INCLUDABLE = ("tokens", "messages", "logprobs")
 ABORTED = frozenset({"abort", "aborted"})
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Step)
 # Prints anything, cut in depth and length: what is too deep for JSON is too deep for repr too.
 _printer = reprlib.Repr()
 _printer.maxlevel = 20
 _printer.maxdict = _printer.maxlist = _printer.maxtuple = 1000
 _printer.maxstring = _printer.maxother = 10_000
+_KNOWN_TOOLS = 64
+_known_tools: set[bytes] = set()
+_IDS = ("group_id", "exchange_id", "parent_step_id", "supersedes")
+_NAMES = ("channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason", "excluded_reason")
 
-# Set by the store, so no part of what the caller says.
-_ASSIGNED = {"step_index": None, "readiness": "open", "late": False, "is_last": False}
-_ARRAYS = {"prompt_ids": None, "response_ids": None, "response_mask": None, "response_logprobs": None}
-_MESSAGES = {"prompt_messages": None, "response_message": None, "tools": None}
+
+class _Said(msgspec.Struct):
+    """All that a caller says of a step beside arrays and messages, as the step's digest is over it.
+
+    What the store sets and what has its own digest stands as it does in a step without it. Pools hold digests over
+    this, so it stays as it is when a step gets fields that the store sets.
+    """
+
+    step_id: str
+    trajectory_id: str
+    exchange_id: str | None
+    choice_index: int
+    group_id: str | None
+    channel: str
+    step_index: None
+    parent_step_id: str | None
+    supersedes: str | None
+    fork_reason: str | None
+    agent: str | None
+    model: str | None
+    requested_model: str | None
+    policy: Any
+    version_spans: Any
+    dialect: str | None
+    token_source: str
+    vocabulary: str | None
+    prompt_ids: None
+    response_ids: None
+    response_mask: None
+    response_logprobs: None
+    logprob_space: str | None
+    prompt_messages: None
+    tools: None
+    response_message: None
+    prompt_length: int | None
+    response_length: int | None
+    sampling: Any
+    finish_reason: str | None
+    usage: Any
+    rewards: Any
+    reward: float | None
+    labels: Any
+    readiness: str
+    excluded_reason: str | None
+    late: bool
+    is_last: bool
+    created_at: float
+    latency_ms: float | None
+    metadata: Any
 
 
 class Prepared(NamedTuple):
     """A step that may be stored. `rest`: the canonical JSON of all that is neither array nor message.
 
     `mask` is None where it is absent or all ones over the reply; `reasons`: why the step is excluded, as known without
-    its trajectory; `rewards`: every named value, the primary one under `reward`.
+    its trajectory; `rewards`: every named value, the primary one under `reward`; `sampled`: how many reply tokens the
+    policy sampled; `lacks`: the bits of pool.lacks.
     """
 
     step: Step
@@ -52,10 +102,16 @@ class Prepared(NamedTuple):
     rewards: dict[str, float]
     prompt_length: int | None
     response_length: int | None
+    sampled: int
+    lacks: int
 
 
 def prepare(step: Step) -> Prepared:
-    """Check one step; InvalidRequestError names the field that cannot be stored."""
+    """Check one step; InvalidRequestError names the field that cannot be stored.
+
+    Arrays of numpy may stand in the place of lists; they are not copied, so they must stay as they are until the step
+    is stored.
+    """
     with storable():
         return _prepared(step)
 
@@ -64,14 +120,17 @@ def _prepared(step: Step) -> Prepared:
     check_step(step)
     check_id(step.step_id, "step_id")
     check_id(step.trajectory_id, "trajectory_id")
-    for name in ("group_id", "exchange_id", "parent_step_id", "supersedes"):
+    for name in _IDS:
         if (value := getattr(step, name)) is not None:
             check_id(value, name)
+    rewards = _rewards(step)
+    rest = _rest(step)
+    if step.tools is not None:
+        _check_tools(step.tools)
     prompt = _ids(step.prompt_ids, "prompt_ids")
     response = _ids(step.response_ids, "response_ids")
     mask = _mask(step.response_mask)
     logprobs = _logprobs(step.response_logprobs)
-    rewards = _rewards(step)
     reasons = [step.excluded_reason] if step.excluded_reason else []
     if faults := _faults(step, prompt, response, mask, logprobs):
         reasons.append("quarantined: " + ", ".join(faults))
@@ -79,9 +138,16 @@ def _prepared(step: Step) -> Prepared:
         reasons.append("aborted")
     if mask is not None and response is not None and len(mask) == len(response) and mask.all():
         mask = None
-    rest = encode(msgspec.structs.replace(step, **_ASSIGNED, **_ARRAYS, **_MESSAGES))
-    _decoder.decode(rest)  # Structs that Python code built are not checked by themselves.
-    counts = (step.usage.prompt_tokens, step.usage.completion_tokens) if step.usage else (None, None)
+    usage = step.usage
+    response_length = len(response) if response is not None else step.response_length
+    if response_length is None and usage is not None:
+        response_length = usage.completion_tokens
+    prompt_length = len(prompt) if prompt is not None else step.prompt_length
+    if prompt_length is None and usage is not None:
+        prompt_length = usage.prompt_tokens
+    sampled = 0 if response is None else len(response) if mask is None else int(mask.sum())
+    said = step.prompt_messages is not None
+    lacking = lacks(response is not None, logprobs is not None, said, step.response_message is not None)
     return Prepared(
         step,
         prompt,
@@ -91,9 +157,84 @@ def _prepared(step: Step) -> Prepared:
         rest,
         reasons,
         rewards,
-        len(prompt) if prompt is not None else _first(step.prompt_length, counts[0]),
-        len(response) if response is not None else _first(step.response_length, counts[1]),
+        prompt_length,
+        response_length,
+        sampled,
+        lacking,
     )
+
+
+def _rest(step: Step) -> bytes:
+    said = _Said(
+        step.step_id,
+        step.trajectory_id,
+        step.exchange_id,
+        step.choice_index,
+        step.group_id,
+        step.channel,
+        None,
+        step.parent_step_id,
+        step.supersedes,
+        step.fork_reason,
+        step.agent,
+        step.model,
+        step.requested_model,
+        step.policy,
+        step.version_spans,
+        step.dialect,
+        step.token_source,
+        step.vocabulary,
+        None,
+        None,
+        None,
+        None,
+        step.logprob_space,
+        None,
+        None,
+        None,
+        step.prompt_length,
+        step.response_length,
+        step.sampling,
+        step.finish_reason,
+        step.usage,
+        step.rewards,
+        step.reward,
+        step.labels,
+        "open",
+        step.excluded_reason,
+        False,
+        False,
+        step.created_at,
+        step.latency_ms,
+        step.metadata,
+    )
+    text = exact_json.encode(said)
+    if b"\\u" in text:
+        # Only an escape can be U+0000 or a lone surrogate, and nearly no step has one.
+        for name in _NAMES:
+            check_name(getattr(step, name), name)
+        for name in step.rewards:
+            check_name(name, "rewards")
+        exact_json.decode(text, Step)
+    else:
+        _decoder.decode(text)  # Structs that Python code built are not checked by themselves.
+    return text
+
+
+def _check_tools(tools: Sequence[Any]) -> None:
+    """Depths and numbers of tools; those of the last steps are known, so the walk over them is rare."""
+    try:
+        text = exact_json.encode(tools)
+    except RecursionError:
+        text = b""
+    if text in _known_tools:
+        return
+    check_depth(tools, "tools")
+    exact_json.decode(text, list[Tool])
+    if b"null" not in text:  # NaN would be spelled so too.
+        if len(_known_tools) >= _KNOWN_TOOLS:
+            _known_tools.clear()
+        _known_tools.add(text)
 
 
 def choices_of(exchange: Exchange) -> list[Step]:
@@ -156,13 +297,19 @@ def check_include(include: Sequence[str]) -> None:
 def escaped_record(step: Step, limit: int = 65_536) -> str:
     """A rejected step as text for the dead letters, whatever is in it, cut at `limit` characters."""
     try:
-        text = _encoder.encode(step).decode()
+        text = exact_json.encode(msgspec.structs.replace(step, **_as_lists(step))).decode()
     except Exception:  # The record is broken in a way that JSON cannot hold, so its printed form is all there is.
         text = _printer.repr(msgspec.structs.asdict(step)).encode("utf-8", "backslashreplace").decode()
     return text[:limit]
 
 
-def _ids(ids: list[int] | None, name: str) -> TokenArray | None:
+def _as_lists(step: Step) -> dict[str, Any]:
+    names = ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
+    arrays = {name: getattr(step, name) for name in names}
+    return {name: array.tolist() for name, array in arrays.items() if isinstance(array, np.ndarray)}
+
+
+def _ids(ids: Sequence[int] | TokenArray | None, name: str) -> TokenArray | None:
     if ids is None:
         return None
     try:
@@ -171,7 +318,7 @@ def _ids(ids: list[int] | None, name: str) -> TokenArray | None:
         raise InvalidRequestError(error.message, path=name) from None
 
 
-def _mask(mask: list[int] | None) -> npt.NDArray[np.uint8] | None:
+def _mask(mask: Sequence[int] | npt.NDArray[Any] | None) -> npt.NDArray[np.uint8] | None:
     if mask is None:
         return None
     try:
@@ -182,15 +329,16 @@ def _mask(mask: list[int] | None) -> npt.NDArray[np.uint8] | None:
             raise ValueError
     except (ValueError, OverflowError):
         raise InvalidRequestError("response_mask must hold 0 and 1 only", path="response_mask") from None
-    return array.astype(np.uint8)
+    return array.astype(np.uint8, copy=False)
 
 
-def _logprobs(logprobs: list[float | None] | None) -> npt.NDArray[np.float32] | None:
+def _logprobs(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -> npt.NDArray[np.float32] | None:
     """float32 with NaN for null; what is not finite becomes null."""
     if logprobs is None:
         return None
     try:
-        array = np.asarray(logprobs, dtype=np.float64)
+        narrow = isinstance(logprobs, np.ndarray) and logprobs.dtype == np.float32
+        array = np.asarray(logprobs, dtype=np.float32 if narrow else np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequestError(
             "response_logprobs must hold numbers and null only", path="response_logprobs"
@@ -199,6 +347,8 @@ def _logprobs(logprobs: list[float | None] | None) -> npt.NDArray[np.float32] | 
         return np.zeros(0, dtype=np.float32)
     if array.ndim != 1:
         raise InvalidRequestError("response_logprobs must be a list of numbers", path="response_logprobs")
+    if narrow and bool(np.isfinite(array).all()):
+        return array.astype("<f4", copy=False)
     # A double beyond float32 would turn infinite in the cast.
     return np.where(np.abs(array) <= np.finfo(np.float32).max, array, np.nan).astype(np.float32)
 
@@ -238,7 +388,3 @@ def _faults(
         if number is not None and number != len(ids):
             faults.append(f"{name} is {number} but there are {len(ids)} ids")
     return faults
-
-
-def _first(*numbers: int | None) -> int | None:
-    return next((number for number in numbers if number is not None), None)

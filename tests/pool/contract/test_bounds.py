@@ -191,7 +191,6 @@ def test_broken_text_in_a_search_is_refused_by_files(sqlite_pool, text):
     for call in (
         lambda: sqlite_pool.get_step(text),
         lambda: sqlite_pool.list_steps(channel=text),
-        lambda: sqlite_pool.list_trajectories(where=f"agent == '{text}'"),
         lambda: sqlite_pool.complete_trajectory(text, "finished"),
         lambda: sqlite_pool.lease(BatchSpec(size=1, channel=text), "c"),
         lambda: sqlite_pool.ack(text, 1),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.errors import ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabulary_root
 from agentworld.pool import rules
 from agentworld.pool.bounds import check_exchange, encode, storable
 from agentworld.pool.intake import Prepared, choices_of, escaped_record, prepare
+from agentworld.pool.memory.signals import apply_awaited
 from agentworld.pool.memory.state import State, StoredStep, copied
+from agentworld.pool.memory.trajectories import imply
 from agentworld.pool.protocol import AppendResult, DeadLetter
-from agentworld.records import Exchange, NewTrajectory, Step, check_id, digest
+from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
 
+_ARRAYS = ("prompt", "response", "mask", "logprobs")
 _NO_ARRAYS = {"prompt_ids": None, "response_ids": None, "response_mask": None, "response_logprobs": None}
 
 
@@ -34,7 +37,7 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
         state.exchanges[exchange.exchange_id] = (content, kept)
         if exchange.trajectory_id not in state.trajectories:
             implied = NewTrajectory(group_id=exchange.group_id, channel=exchange.channel, agent=exchange.agent)
-            state.add_trajectory(implied, exchange.trajectory_id)
+            imply(state, exchange.trajectory_id, implied)
         if exchange.error is not None:
             data = {"exchange_id": exchange.exchange_id}
             state.add_event("exchange.failed", exchange.trajectory_id, data=data)
@@ -47,8 +50,10 @@ def append_steps(state: State, steps: Sequence[Step]) -> list[AppendResult]:
     for step in steps:
         try:
             results.append(_append(state, prepare(step)))
-        except InvalidRequestError as error:
-            results.append(_reject(state, step, error.one_line()))
+        except GoneError as error:
+            results.append(_reject(state, step, error.one_line(), ""))  # Nothing of what was deleted is kept.
+        except (InvalidRequestError, ConflictError) as error:
+            results.append(_reject(state, step, error.one_line(), escaped_record(step)))
     return results
 
 
@@ -70,7 +75,7 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
     trajectory = state.trajectories.get(step.trajectory_id)
     if trajectory is None:
         implied = NewTrajectory(group_id=step.group_id, channel=step.channel, agent=step.agent)
-        trajectory = state.add_trajectory(implied, step.trajectory_id)
+        trajectory = imply(state, step.trajectory_id, implied)
     late = trajectory.status != "open"
     siblings = state.steps_of[trajectory.trajectory_id]
     stored.step_index = len(siblings)
@@ -80,20 +85,27 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
     stored.prompt_length, stored.response_length = prepared.prompt_length, prepared.response_length
     stored.rewards, stored.reward = prepared.rewards, prepared.rewards.get(rules.PRIMARY)
     stored.created_at = step.created_at or state.clock()
-    light = prepared._replace(step=stored, rest=b"")
+    # Arrays that are the caller's are copied.
+    kept: dict[str, Any] = {
+        name: None if (array := getattr(prepared, name)) is None else array.copy() for name in _ARRAYS
+    }
+    light = prepared._replace(step=stored, rest=b"", **kept)
     state.steps[step.step_id] = StoredStep(stored, light, content, len(state.steps) + 1)
     siblings.append(step.step_id)
     for name, value in prepared.rewards.items():
-        state.rewards[step.step_id, name, "step"] = value
+        state.keep_reward("step", step.step_id, Reward(value=value, step_id=step.step_id, name=name, source="step"))
     trajectory.step_count += 1
     trajectory.prompt_tokens += prepared.prompt_length or 0
     trajectory.response_tokens += prepared.response_length or 0
     trajectory.policy = rules.oldest_policy(trajectory.policy, step.policy)
+    if stored.excluded_reason is None and stored.channel == trajectory.channel:
+        trajectory.sampled_tokens += prepared.sampled
     if step.supersedes is not None:
         _supersede(state, step)
     _count(state, prepared)
     outcome: Literal["late", "stored"] = "late" if late else "stored"
     state.add_event("step.appended", trajectory.trajectory_id, step.step_id, {"outcome": outcome})
+    apply_awaited(state, "step", [step.step_id])
     return AppendResult(step.step_id, outcome, stored.step_index, stored.excluded_reason)
 
 
@@ -103,12 +115,15 @@ def _supersede(state: State, step: Step) -> None:
         return  # The first call left no step, or it is another trajectory's, which is not ours to exclude.
     reasons = [first.step.excluded_reason] if first.step.excluded_reason else []
     first.step.excluded_reason = rules.joined_reasons([*reasons, "superseded"])
+    trajectory = state.trajectories[step.trajectory_id]
+    if not reasons and first.step.channel == trajectory.channel:
+        trajectory.sampled_tokens -= first.prepared.sampled
 
 
-def _reject(state: State, step: Step, reason: str) -> AppendResult:
+def _reject(state: State, step: Step, reason: str, record: str) -> AppendResult:
     step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
     number = len(state.dead) + 1
-    state.dead.append(DeadLetter(number, step_id, trajectory_id, reason, escaped_record(step), state.clock()))
+    state.dead.append(DeadLetter(number, step_id, trajectory_id, reason, record, state.clock()))
     return AppendResult(step_id, "rejected", reason=reason)
 
 

@@ -1,80 +1,32 @@
-"""Appending exchanges and steps inside a transaction."""
+"""Appending exchanges and steps: all that one transaction brings is planned in memory and written table by table.
+
+What may be there already (trajectories, steps, exchanges) is looked up for all of it together. Planning decides the
+outcome of every step in the order in which they came, as if each were written before the next is looked at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
-from sqlalchemy import func, insert, select, update
 
-from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.errors import AgentWorldError, ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import BLOCK_SIZE
-from agentworld.pool import rules, schema
-from agentworld.pool.bounds import check_exchange, encode, storable
+from agentworld.pool import counters, rules
+from agentworld.pool.bounds import check_exchange, storable
+from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, escaped_record, prepare
 from agentworld.pool.protocol import AppendResult
-from agentworld.pool.sql import trajectories
-from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.forests import ForestWriter
+from agentworld.pool.sql import append_rows, trajectories
+from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask
-from agentworld.pool.sql.rows import (
-    PROMPT_IDS,
-    PROMPT_MESSAGES,
-    RESPONSE_IDS,
-    Call,
-    json_or_none,
-    policy_columns,
-    policy_from,
-)
-from agentworld.pool.sql.signals import add_event, keep_reward
-from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.rewards import keep_reward
+from agentworld.pool.sql.signals import apply_awaited
+from agentworld.pool.sql.supersede import Superseded, supersede
+from agentworld.pool.sql.tally import Tally, load_tallies, save_tallies
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
-
-_s, _t, _e = schema.steps, schema.trajectories, schema.exchanges
-_KNOWN = sql(select(_s.c.content, _s.c.step_index).where(_s.c.step_id == parameter("id")))
-_COUNTED_LATER = ("sampled", "annotations")
-_INSERT = sql(
-    insert(_s).values({column.name: parameter(column.name) for column in _s.c if column.name not in _COUNTED_LATER})
-)
-_GROW = sql(
-    update(_t)
-    .where(_t.c.pk == parameter("row"))
-    .values(
-        step_count=_t.c.step_count + 1,
-        prompt_tokens=_t.c.prompt_tokens + parameter("prompt"),
-        response_tokens=_t.c.response_tokens + parameter("response"),
-        last_step=func.coalesce(parameter("last"), _t.c.last_step),
-        policy_model=parameter("policy_model"),
-        policy_run=parameter("policy_run"),
-        policy_version=parameter("policy_version"),
-    )
-)
-_SUPERSEDED = sql(
-    select(_s.c.pk, _s.c.excluded_reason).where(
-        _s.c.step_id == parameter("id"), _s.c.trajectory == parameter("trajectory")
-    )
-)
-_EXCLUDE = sql(update(_s).where(_s.c.pk == parameter("row")).values(excluded_reason=parameter("reason")))
-_LAST_USABLE = sql(
-    update(_t)
-    .where(_t.c.pk == parameter("row"))
-    .values(
-        last_step=select(func.max(_s.c.pk))
-        .where(_s.c.trajectory == parameter("row"), _s.c.excluded_reason.is_(None))
-        .scalar_subquery()
-    )
-)
-_DEAD = sql(
-    insert(schema.dead_letters).values(
-        {name: parameter(name) for name in ("pk", "step_id", "trajectory_id", "reason", "record", "at")}
-    )
-)
-_KNOWN_EXCHANGE = sql(select(_e.c.content).where(_e.c.exchange_id == parameter("id")))
-_INSERT_EXCHANGE = sql(insert(_e).values({column.name: parameter(column.name) for column in _e.c}))
 
 
 class PreparedExchange:
@@ -93,6 +45,7 @@ class PreparedExchange:
 
 
 Intake = Prepared | tuple[Step, str]
+Payload = PreparedExchange | Sequence[Intake]
 
 
 def prepare_all(steps: Sequence[Step]) -> list[Intake]:
@@ -112,161 +65,262 @@ class Appender:
     def __init__(self) -> None:
         self._forests = ForestWriter()
 
-    def append_exchange(self, txn: Transaction, prepared: PreparedExchange) -> list[AppendResult]:
-        """The exchange's row and its choices."""
-        exchange = prepared.exchange
-        known = txn.one(_KNOWN_EXCHANGE, {"id": exchange.exchange_id})
-        if known is not None and known[0] != prepared.content:
-            raise ConflictError(f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id")
-        if known is None:
-            row = txn.one(trajectories.FIND, {"id": exchange.trajectory_id})
-            if row is None:
-                implied = NewTrajectory(group_id=exchange.group_id, channel=exchange.channel, agent=exchange.agent)
-                row = trajectories.imply(txn, exchange.trajectory_id, implied)
-            kept = msgspec.structs.replace(prepared.kept, created_at=exchange.created_at or txn.now)
-            values = {
+    def append_all(self, txn: Transaction, payloads: Sequence[Payload]) -> list[list[AppendResult] | AgentWorldError]:
+        """Each payload's results, or why it was refused as a whole."""
+        batch = _Batch(txn, self._forests)
+        batch.load(payloads)
+        outcomes: list[list[AppendResult] | AgentWorldError] = []
+        for payload in payloads:
+            try:
+                if isinstance(payload, PreparedExchange):
+                    batch.add_exchange(payload)
+                    payload = payload.steps
+                outcomes.append([batch.add(taken) for taken in payload])
+            except AgentWorldError as error:
+                outcomes.append(error)
+        batch.write()
+        return outcomes
+
+
+class _Batch:
+    """What one transaction appends: rows by table, and what is known of what they refer to."""
+
+    def __init__(self, txn: Transaction, forests: ForestWriter) -> None:
+        self._txn = txn
+        self._forests = forests
+        forests.begin(txn)
+        self._tallies: dict[str, Tally] = {}
+        self._changed: dict[int, Tally] = {}
+        self._known: dict[str, tuple[bytes, int]] = {}
+        self._exchanges: dict[str, bytes] = {}
+        self._deleted: dict[str, str] = {}
+        self._steps: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        self._dead: list[dict[str, Any]] = []
+        self._new_exchanges: list[dict[str, Any]] = []
+        self._rewards: list[tuple[str, Reward]] = []
+        self._superseded: list[Superseded] = []
+
+    # --- looking up -------------------------------------------------------------------------------------------
+    def load(self, payloads: Sequence[Payload]) -> None:
+        """Read what is there of all that the payloads name."""
+        named: set[str] = set()
+        steps: set[str] = set()
+        exchanges: set[str] = set()
+        for payload in payloads:
+            taken = payload
+            if isinstance(payload, PreparedExchange):
+                named.add(payload.exchange.trajectory_id)
+                exchanges.add(payload.exchange.exchange_id)
+                taken = payload.steps
+            for one in taken:  # type: ignore[union-attr]  # A sequence from here on.
+                if isinstance(one, Prepared):
+                    named.add(one.step.trajectory_id)
+                    steps.add(one.step.step_id)
+        if named:
+            self._tallies = load_tallies(self._txn, named)
+        if steps:
+            self._known = append_rows.known_steps(self._txn, steps)
+            if self._txn.counter(counters.TOMBSTONES) > 0:
+                self._deleted = append_rows.deleted_steps(self._txn, steps)
+        if exchanges:
+            self._exchanges = append_rows.known_exchanges(self._txn, exchanges)
+
+    # --- planning ---------------------------------------------------------------------------------------------
+    def add_exchange(self, prepared: PreparedExchange) -> None:
+        """Plan the exchange's own row; ConflictError where other content is there."""
+        exchange, txn = prepared.exchange, self._txn
+        known = self._exchanges.get(exchange.exchange_id)
+        if known is not None:
+            if known != prepared.content:
+                raise ConflictError(
+                    f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id"
+                )
+            return
+        tally = self._tally(exchange.trajectory_id, exchange.group_id, exchange.channel, exchange.agent)
+        kept = msgspec.structs.replace(prepared.kept, created_at=exchange.created_at or txn.now)
+        self._exchanges[exchange.exchange_id] = prepared.content
+        self._new_exchanges.append(
+            {
                 "pk": txn.next_pk("exchanges"),
                 "exchange_id": exchange.exchange_id,
                 "content": prepared.content,
-                "trajectory": row["pk"],
+                "trajectory": tally.pk,
                 "status": prepared.status,
-                "record": encode(kept).decode(),
+                "record": stored_json(kept).decode(),
             }
-            txn.execute(_INSERT_EXCHANGE, values)
-            txn.count("exchanges")
-            if exchange.error is not None:
-                txn.count("exchanges.error")
-                data = {"exchange_id": exchange.exchange_id}
-                add_event(txn, "exchange.failed", exchange.trajectory_id, data=data)
-        return self.append(txn, prepared.steps)
-
-    def append(self, txn: Transaction, steps: Sequence[Intake]) -> list[AppendResult]:
-        """Each step, or its rejection."""
-        results = []
-        for taken in steps:
-            if not isinstance(taken, Prepared):
-                results.append(_reject(txn, *taken))
-                continue
-            try:
-                results.append(txn.run(partial(self._append, prepared=taken)))
-            except InvalidRequestError as error:
-                results.append(_reject(txn, taken.step, error.one_line()))
-        return results
-
-    def _append(self, txn: Transaction, prepared: Prepared) -> AppendResult:
-        step = prepared.step
-        row = txn.one(trajectories.FIND, {"id": step.trajectory_id})
-        known = txn.one(_KNOWN, {"id": step.step_id})
-        if known is not None:
-            # The digest needs the forests; other content under a known id must leave nothing in them.
-            if known["content"] == txn.probe(lambda probe: self._store_content(probe, prepared))[1]:
-                return AppendResult(step.step_id, "duplicate", known["step_index"])
-            reason = "other content is there under this id"
-            return AppendResult(step.step_id, "conflict", known["step_index"], reason)
-        if row is None:
-            implied = NewTrajectory(group_id=step.group_id, channel=step.channel, agent=step.agent)
-            row = trajectories.imply(txn, step.trajectory_id, implied)
-        stored, content = self._store_content(txn, prepared)
-        late = row["status"] != "open"
-        excluded = rules.joined_reasons([*prepared.reasons, *(["late"] if late else [])])
-        values = {
-            **stored,
-            **_columns(prepared),
-            "content": content,
-            "trajectory": row["pk"],
-            "step_index": row["step_count"],
-            "channel": rules.step_channel(step.channel, row["channel"]),
-            "excluded_reason": excluded,
-            "late": int(late),
-            "created_at": step.created_at or txn.now,
-        }
-        pk = txn.next_pk("steps")
-        txn.execute(_INSERT, {**values, "pk": pk})
-        self._grow(txn, row, prepared, pk if excluded is None else None)
-        for name, value in prepared.rewards.items():
-            keep_reward(txn, "step", step.step_id, Reward(value=value, name=name, source="step"))
-        if step.supersedes is not None:
-            _supersede(txn, row["pk"], step.supersedes)
-        txn.count("steps")
-        if excluded is not None:
-            txn.count("steps.excluded")
-        outcome: Literal["late", "stored"] = "late" if late else "stored"
-        add_event(txn, "step.appended", step.trajectory_id, step.step_id, {"outcome": outcome})
-        return AppendResult(step.step_id, outcome, row["step_count"], excluded)
-
-    def _store_content(self, txn: Transaction, prepared: Prepared) -> tuple[dict[str, Any], bytes]:
-        """Put ids and messages into the forests; returns the columns that point at them, and the content's digest."""
-        step = prepared.step
-        mask, logprobs = pack_mask(prepared.mask), pack_logprobs(prepared.logprobs)
-        arrays = [array for array in (prepared.prompt, prepared.response) if array is not None]
-        columns: dict[str, Any] = {"block": None, "tail": None, "id_count": 0, "mask": mask, "logprobs": logprobs}
-        parts = [prepared.rest, mask or b"", b"-" if logprobs is None else b"+" + logprobs]
-        if arrays:
-            ids = np.concatenate(arrays)
-            tokens = self._forests.add_tokens(txn, step.trajectory_id, step.vocabulary, ids)
-            columns.update(block=tokens.block, tail=tokens.tail, id_count=tokens.length)
-            parts += [tokens.content, str(len(arrays[0])).encode()]
-            txn.count("tokens_flat", tokens.length)
-            txn.count("tokens_in_tails", tokens.length % BLOCK_SIZE)
-        with storable():
-            columns["tools"], tools = self._forests.add_tools(txn, step.tools)
-            messages = self._forests.add_messages(
-                txn, step.trajectory_id, tools, step.prompt_messages, step.response_message
-            )
-        columns.update(prompt_node=messages.prompt, reply_node=messages.reply)
-        columns["present"] = (
-            PROMPT_IDS * (prepared.prompt is not None)
-            + RESPONSE_IDS * (prepared.response is not None)
-            + PROMPT_MESSAGES * (step.prompt_messages is not None)
         )
-        return columns, digest(*parts, messages.content, str(columns["present"]).encode())
+        if exchange.error is not None:
+            txn.count(counters.EXCHANGES_FAILED)
+            data = stored_json({"exchange_id": exchange.exchange_id}).decode()
+            self._event("exchange.failed", exchange.trajectory_id, None, data)
 
-    def _grow(self, txn: Transaction, row: Row, prepared: Prepared, last: int | None) -> None:
-        grown = {
-            "row": row["pk"],
-            "prompt": prepared.prompt_length or 0,
-            "response": prepared.response_length or 0,
-            "last": last,
-            **policy_columns(rules.oldest_policy(policy_from(row), prepared.step.policy)),
-        }
-        txn.execute(_GROW, grown)
+    def add(self, taken: Intake) -> AppendResult:
+        """Plan one step; a fault that is the step's own rejects it alone."""
+        if not isinstance(taken, Prepared):
+            return self._reject(taken[0], taken[1], escaped_record(taken[0]))
+        try:
+            return self._add(taken)
+        except GoneError as error:
+            return self._reject(taken.step, error.one_line(), "")
+        except (InvalidRequestError, ConflictError) as error:
+            return self._reject(taken.step, error.one_line(), escaped_record(taken.step))
+
+    def _add(self, prepared: Prepared) -> AppendResult:
+        step, txn, forests = prepared.step, self._txn, self._forests
+        step_id, trajectory_id = step.step_id, step.trajectory_id
+        if step_id in self._deleted:
+            raise append_rows.was_deleted(step_id, self._deleted[step_id])
+        tokens: TokenTrace | None = None
+        if prepared.prompt is not None or prepared.response is not None:
+            tokens = forests.trace_tokens(trajectory_id, step.vocabulary, prepared.prompt, prepared.response)
+        with storable():
+            tools = forests.trace_tools(step.tools)
+            messages = forests.trace_messages(trajectory_id, tools.digest, step.prompt_messages, step.response_message)
+        mask, logprobs = pack_mask(prepared.mask), pack_logprobs(prepared.logprobs)
+        present = append_rows.present_bits(prepared)
+        content = _content(prepared, tokens, messages, mask, logprobs, present)
+        known = self._known.get(step_id)
+        if known is not None:
+            if known[0] == content:
+                return AppendResult(step_id, "duplicate", known[1])
+            return AppendResult(step_id, "conflict", known[1], "other content is there under this id")
+        tally = self._tally(trajectory_id, step.group_id, step.channel, step.agent)
+        late = tally.status != "open"
+        reasons = [*prepared.reasons, "late"] if late else prepared.reasons
+        excluded = rules.joined_reasons(reasons) if reasons else None
+        channel = rules.step_channel(step.channel, tally.channel)
+        pk, index = txn.next_pk("steps"), tally.step_count
+        row = append_rows.step_row(prepared)
+        row.update(
+            pk=pk,
+            content=content,
+            trajectory=tally.pk,
+            channel=channel,
+            step_index=index,
+            present=present,
+            mask=mask,
+            logprobs=logprobs,
+            excluded_reason=excluded,
+            late=int(late),
+            created_at=step.created_at or txn.now,
+        )
+        self._keep_content(row, prepared, tokens, tools, messages)
+        self._steps.append(row)
+        self._known[step_id] = (content, index)
+        tally.add(pk, prepared, channel, excluded is not None)
+        self._changed[tally.pk] = tally
+        self._count(prepared, channel, excluded is not None)
+        for name, value in prepared.rewards.items():
+            self._rewards.append((step_id, Reward(value=value, name=name, source="step")))
+        if step.supersedes is not None:
+            self._superseded.append(Superseded(step.supersedes, tally.pk, pk))
+        outcome: Literal["late", "stored"] = "late" if late else "stored"
+        self._event("step.appended", trajectory_id, step_id, f'{{"outcome":"{outcome}"}}')
+        return AppendResult(step_id, outcome, index, excluded)
+
+    def _keep_content(
+        self,
+        row: dict[str, Any],
+        prepared: Prepared,
+        tokens: TokenTrace | None,
+        tools: ToolTrace,
+        messages: MessageTrace,
+    ) -> None:
+        """Put ids and messages into the forests; rows that are not numbered yet are named by digest until `write`."""
+        step, forests = prepared.step, self._forests
+        if tokens is not None:
+            row["block"] = forests.keep_tokens(step.trajectory_id, tokens, prepared.prompt, prepared.response)
+            row["tail"], row["id_count"] = append_rows.packed_tail(tokens.tail), tokens.length
+        row["tools"] = forests.keep_tools(tools, step.tools)
+        prompt, last = forests.keep_messages(step.trajectory_id, messages)
+        row["prompt_node"] = prompt
+        row["reply_node"] = last if step.response_message is not None else None
+
+    def _tally(self, trajectory_id: str, group_id: str | None, channel: str, agent: str | None) -> Tally:
+        """The trajectory, implied where it is not there."""
+        known = self._tallies.get(trajectory_id)
+        if known is None:
+            new = NewTrajectory(group_id=group_id, channel=channel, agent=agent)
+            row = self._txn.run(lambda txn: trajectories.imply(txn, trajectory_id, new))
+            known = self._tallies[trajectory_id] = Tally(row)
+        return known
+
+    def _count(self, prepared: Prepared, channel: str, excluded: bool) -> None:
+        count = self._txn.count
+        count(counters.STEPS)
+        count(counters.CHANNEL_STEPS + channel)
+        if excluded:
+            count(counters.STEPS_EXCLUDED)
+        ids = sum(len(array) for array in (prepared.prompt, prepared.response) if array is not None)
+        count(counters.TOKENS_FLAT, ids)
+        count(counters.TOKENS_IN_TAILS, ids % BLOCK_SIZE)
+        count(counters.TOKENS_SAMPLED, prepared.sampled)
+
+    def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str) -> None:
+        pk = self._txn.next_pk("events")
+        self._events.append(
+            {
+                "pk": pk,
+                "kind": kind,
+                "at": self._txn.now,
+                "trajectory_id": trajectory_id,
+                "step_id": step_id,
+                "data": data,
+            }
+        )
+
+    def _reject(self, step: Step, reason: str, record: str) -> AppendResult:
+        step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
+        self._dead.append(
+            {
+                "pk": self._txn.next_pk("dead_letters"),
+                "kind": "step",
+                "step_id": step_id,
+                "trajectory_id": trajectory_id,
+                "reason": reason,
+                "record": record,
+                "at": self._txn.now,
+            }
+        )
+        return AppendResult(step_id, "rejected", reason=reason)
+
+    # --- writing ----------------------------------------------------------------------------------------------
+    def write(self) -> None:
+        """Write what was planned."""
+        txn, forests = self._txn, self._forests
+        forests.finish(txn)
+        for row in self._steps:
+            row["block"] = forests.block(row["block"])
+            row["tools"] = forests.tool_set(row["tools"])
+            row["prompt_node"] = forests.node(row["prompt_node"])
+            row["reply_node"] = forests.node(row["reply_node"])
+        txn.many(append_rows.INSERT_STEP, self._steps)
+        txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
+        txn.many(append_rows.INSERT_EVENT, self._events)
+        txn.many(append_rows.INSERT_DEAD, self._dead)
+        save_tallies(txn, self._changed.values())
+        txn.count(counters.EXCHANGES, len(self._new_exchanges))
+        txn.count(counters.DEAD_LETTERS, len(self._dead))
+        for step_id, reward in self._rewards:
+            keep_reward(txn, "step", step_id, reward)
+        if self._superseded:
+            supersede(txn, self._superseded)
+        if self._steps and txn.counter(counters.AWAITED) > 0:
+            apply_awaited(txn, "step", [row["step_id"] for row in self._steps])
 
 
-def _columns(prepared: Prepared) -> dict[str, Any]:
-    """The columns that hold a value of the step as it is."""
-    step = prepared.step
-    call = Call(step.sampling, step.usage, step.version_spans)
-    plain = (
-        "step_id exchange_id choice_index parent_step_id supersedes fork_reason agent model requested_model dialect "
-        "token_source vocabulary finish_reason logprob_space latency_ms"
-    )
-    return {
-        **{name: getattr(step, name) for name in plain.split()},
-        **policy_columns(step.policy),
-        "prompt_length": prepared.prompt_length,
-        "response_length": prepared.response_length,
-        "reward": prepared.rewards.get(rules.PRIMARY),
-        "rewards": json_or_none(prepared.rewards),
-        "labels": json_or_none(step.labels),
-        "metadata": json_or_none(step.metadata),
-        "call": json_or_none(call) if call != Call() else None,
-    }
-
-
-def _supersede(txn: Transaction, trajectory: int, step_id: str) -> None:
-    row = txn.one(_SUPERSEDED, {"id": step_id, "trajectory": trajectory})
-    if row is None:
-        return  # The first call left no step, or it is another trajectory's, which is not ours to exclude.
-    reasons = [row["excluded_reason"]] if row["excluded_reason"] else []
-    txn.execute(_EXCLUDE, {"row": row["pk"], "reason": rules.joined_reasons([*reasons, "superseded"])})
-    txn.execute(_LAST_USABLE, {"row": trajectory})
-    if not reasons:
-        txn.count("steps.excluded")
-
-
-def _reject(txn: Transaction, step: Step, reason: str) -> AppendResult:
-    step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
-    named = {"step_id": step_id, "trajectory_id": trajectory_id, "reason": reason}
-    txn.execute(_DEAD, {"pk": txn.next_pk("dead_letters"), **named, "record": escaped_record(step), "at": txn.now})
-    txn.count("dead_letters")
-    return AppendResult(step_id, "rejected", reason=reason)
+def _content(
+    prepared: Prepared,
+    tokens: TokenTrace | None,
+    messages: MessageTrace,
+    mask: bytes | None,
+    logprobs: bytes | None,
+    present: int,
+) -> bytes:
+    """The digest of all that the caller said."""
+    parts = [prepared.rest, mask or b"", b"-" if logprobs is None else b"+" + logprobs]
+    if tokens is not None:
+        first = prepared.response if prepared.prompt is None else prepared.prompt
+        parts += [tokens.content, str(0 if first is None else len(first)).encode()]
+    return digest(*parts, messages.content, str(present).encode())

@@ -12,10 +12,13 @@ from sqlalchemy import func, select
 from agentworld.errors import AgentWorldError
 from agentworld.forest import BLOCK_SIZE, exact_key, vocabulary_root
 from agentworld.pool import schema
+from agentworld.pool.exact_text import read_json, spoken_json
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.media import media_digest
+from agentworld.pool.sql.bodies import Body, BodyReader, unpack_alone
 from agentworld.pool.sql.connections import Database, Row
 from agentworld.pool.sql.packing import unpack_ids
+from agentworld.pool.sql.reads import read_nodes
 from agentworld.pool.sql.statements import Statement, parameter, sql
 from agentworld.records import Message, digest
 from agentworld.records.ids import DIGEST_SIZE
@@ -81,7 +84,7 @@ def content_problems(database: Database, progress: Progress) -> Iterator[Problem
     roots = [digest(b"null")]
     for row in _chunks(database, _TOOLS, "tool_sets", progress):
         roots.append(bytes(row["digest"]))
-        body = _readable(lambda row=row: unpack_body(row["body"], row["coding"]))  # type: ignore[misc]
+        body = _readable(lambda row=row: spoken_json(unpack_alone(row["coding"], row["body"])))  # type: ignore[misc]
         if body is None or digest(body) != bytes(row["digest"]):
             yield _wrong("tool_sets", row, "the tools are not those that were stored")
     yield from _nodes(database, progress, Roots(roots))
@@ -109,8 +112,17 @@ def _blocks(database: Database, progress: Progress) -> Iterator[Problem]:
 
 
 def _nodes(database: Database, progress: Progress, roots: Roots) -> Iterator[Problem]:
+    bodies = BodyReader(forgetful=True)
+
+    def read(row: Row) -> Message:
+        node = Body(row["parent"], row["coding"], row["body"])
+        if not bodies.holds(node):
+            with database.reading() as reader:
+                bodies.path(node.parent or 0, read_nodes(reader, [node.parent or 0]))
+        return read_json(bodies.body(row["pk"], node), Message)
+
     for row in _chunks(database, _NODES, "message_nodes", progress):
-        message = _readable(lambda row=row: _message(unpack_body(row["body"], row["coding"])))  # type: ignore[misc]
+        message = _readable(lambda row=row: read(row))  # type: ignore[misc]
         if message is None:
             yield _wrong("message_nodes", row, "the message cannot be read")
             continue
@@ -169,20 +181,6 @@ def _readable(read: Callable[[], Any]) -> Any:
         return read()
     except (msgspec.MsgspecError, AgentWorldError, ValueError):
         return None
-
-
-_decoder = msgspec.json.Decoder(Message)
-
-
-def unpack_body(body: bytes, coding: int) -> bytes:
-    """The JSON of a message or of tools."""
-    if coding != 0:
-        raise ValueError(f"no coding {coding} is known")
-    return bytes(body)
-
-
-def _message(body: bytes) -> Message:
-    return _decoder.decode(body)
 
 
 def _block_digest(parent: bytes, ids: bytes) -> bytes:

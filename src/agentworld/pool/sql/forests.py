@@ -1,223 +1,312 @@
 """Writing the forests: blocks, message nodes and tool sets, each stored once.
 
-Caches of each trajectory's latest sequences make the work of a step linear in what is new: stored ids and messages are
-compared, not hashed. A rollback drops what it undid from the caches, so that nothing is believed to be there that is
-not.
+All steps of a transaction are traced first, in memory: what a sequence shares with the trajectory's latest ones is
+compared, only the rest is hashed. Then the digests that may be there already are looked up together, and what is new is
+inserted together. A rollback drops what it undid from the caches, so that nothing is believed to be there that is not.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 
-from agentworld.forest import BLOCK_SIZE, TokenArray, TokenPath, chain, common_prefix, exact_key, plan_tokens
+from agentworld.forest import BLOCK_SIZE, TokenArray, exact_digest, hash_blocks
 from agentworld.forest.tokens import vocabulary_root
 from agentworld.pool import schema
-from agentworld.pool.sql.packing import pack_ids
+from agentworld.pool.exact_text import stored_json, stored_spoken
+from agentworld.pool.sql.bodies import BodyWriter, pack_alone
+from agentworld.pool.sql.packing import pack_blocks
+from agentworld.pool.sql.pieces import Pieces, Ref
 from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import Message, Tool, digest
+from agentworld.records import Message, Tool, digest, exact_json
 
 _blocks, _nodes, _tools = schema.token_blocks, schema.message_nodes, schema.tool_sets
-_FIND_BLOCK = sql(select(_blocks.c.pk).where(_blocks.c.digest == parameter("digest")))
 _ADD_BLOCK = sql(insert(_blocks).values({name: parameter(name) for name in ("pk", "digest", "parent", "ids")}))
-_FIND_NODE = sql(select(_nodes.c.pk).where(_nodes.c.digest == parameter("digest")))
-_ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in ("pk", "digest", "parent", "depth", "body")}))
-_FIND_TOOLS = sql(select(_tools.c.pk).where(_tools.c.digest == parameter("digest")))
-_ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk", "digest", "body")}))
+_NODE_COLUMNS = ("pk", "digest", "parent", "depth", "body", "coding")
+_ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in _NODE_COLUMNS}))
+_ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk", "digest", "body", "coding")}))
+GENERATION = "gc.generation"  # grows whenever content is deleted
 
-_json = msgspec.json.Encoder()
 _message = msgspec.json.Decoder(Message)
-_BRANCHES = 4  # sequences kept per trajectory, so that interleaved sub-agents do not push each other out
-K = TypeVar("K")
+_NO_TOOLS = digest(b"null")
+_NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
+_KNOWN_TOOL_SETS = 256
 
 
-class _TokenTip(NamedTuple):
-    path: TokenPath
-    ids: TokenArray
-    rows: tuple[int, ...]
-    size: int
+class TokenTrace(NamedTuple):
+    """Where a sequence would go. `first`: number of its blocks that `tip` has; `content`: the digest of all its ids."""
 
-
-class _MessageTip(NamedTuple):
+    tip: TokenTip | None
+    shared: int
     root: bytes
-    messages: tuple[Message, ...]
-    keys: tuple[bytes, ...]
-    rows: tuple[int, ...]
-    size: int
-
-
-V = TypeVar("V", _TokenTip, _MessageTip)
-
-
-class TipCache(Generic[V]):
-    """The latest sequences of each trajectory, least recently used dropped beyond `limit` bytes (estimated)."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held = 0
-        self._tips: OrderedDict[str, list[V]] = OrderedDict()
-
-    def get(self, trajectory_id: str) -> Sequence[V]:
-        """The trajectory's latest sequences, newest last."""
-        return self._tips.get(trajectory_id, ())
-
-    def put(self, trajectory_id: str, tip: V, continued: V | None) -> None:
-        """Keep `tip`, in place of the one that it continues."""
-        tips = self._tips.setdefault(trajectory_id, [])
-        self._tips.move_to_end(trajectory_id)
-        drop = next((number for number, other in enumerate(tips) if other is continued), None)
-        if drop is None and len(tips) >= _BRANCHES:
-            drop = 0
-        if drop is not None:
-            self._held -= tips.pop(drop).size
-        tips.append(tip)
-        self._held += tip.size
-        while self._held > self._limit and len(self._tips) > 1:
-            _, dropped = self._tips.popitem(last=False)
-            self._held -= sum(other.size for other in dropped)
-
-    def drop(self, trajectory_id: str) -> None:
-        """Forget the trajectory."""
-        self._held -= sum(tip.size for tip in self._tips.pop(trajectory_id, ()))
-
-
-class StoredTokens(NamedTuple):
-    """Where a sequence went: the row of its last full block, its packed tail, and the content's digest."""
-
-    block: int | None
-    tail: bytes
+    first: int
+    digests: list[bytes]
+    data: bytes
+    tail: TokenArray
     length: int
     content: bytes
 
 
-class StoredMessages(NamedTuple):
-    """The rows of a prompt's last message and of the reply, and the content's digest."""
+class MessageTrace(NamedTuple):
+    """Where a conversation would go. `keys` and `bodies` are those of its messages after the `shared` ones of `tip`."""
 
-    prompt: int | None
-    reply: int | None
+    tip: MessageTip | None
+    shared: int
+    root: bytes
+    messages: list[Message]
+    keys: list[bytes]
+    bodies: list[bytes]
+    prompt_length: int
     content: bytes
 
 
+class ToolTrace(NamedTuple):
+    """A tool set: its digest and its JSON; no JSON where there are no tools."""
+
+    digest: bytes
+    body: bytes | None
+
+
 class ForestWriter:
-    """Stores sequences and conversations; used by the writing thread only."""
+    """Stores sequences and conversations; used by the writing thread only.
+
+    In each transaction `begin`, then for each step `trace_...` (which changes nothing) and `keep_...`, then `finish`.
+    """
 
     def __init__(self, cache_bytes: int = 64 * 1024 * 1024) -> None:
-        self._token_tips: TipCache[_TokenTip] = TipCache(cache_bytes)
-        self._message_tips: TipCache[_MessageTip] = TipCache(cache_bytes)
+        self._token_tips: TipCache[TokenTip] = TipCache(cache_bytes)
+        self._message_tips: TipCache[MessageTip] = TipCache(cache_bytes)
+        self._bodies = BodyWriter()
+        self._tool_rows: dict[bytes, int] = {}
+        self._tool_digests: dict[bytes, bytes] = {}
+        self._generation = 0
+        self._start()
 
-    def add_tokens(self, txn: Transaction, trajectory_id: str, vocabulary: str | None, ids: TokenArray) -> StoredTokens:
-        """Store prompt and reply as blocks."""
+    def begin(self, txn: Transaction) -> None:
+        """Begin what `finish` writes; caches that a deletion by whatever process made doubtful are dropped."""
+        generation = txn.counter(GENERATION)
+        if generation != self._generation:
+            self.clear()
+            self._generation = generation
+        self._start()
+        touched, tools = self._touched, self._new_tools
+        txn.on_rollback(lambda: self._undo(touched, tools))
+
+    def clear(self) -> None:
+        """Forget everything that is believed to be stored."""
+        self._token_tips.clear()
+        self._message_tips.clear()
+        self._bodies.clear()
+        self._tool_rows.clear()
+
+    # --- tokens -----------------------------------------------------------------------------------------------
+    def trace_tokens(
+        self, trajectory_id: str, vocabulary: str | None, prompt: TokenArray | None, response: TokenArray | None
+    ) -> TokenTrace:
+        """The path of prompt then reply."""
+        prompt = _NO_IDS if prompt is None else prompt
+        response = _NO_IDS if response is None else response
         root = vocabulary_root(vocabulary)
-        tip, shared = self._nearest(trajectory_id, root, ids)
-        path, new_blocks = plan_tokens(root, ids, (tip.path, tip.ids) if tip else None)
-        rows = list(tip.rows[: len(path.digests) - len(new_blocks)]) if tip else []
-        parent = rows[-1] if rows else None
-        may_exist = True
-        for block in new_blocks:
-            found = txn.one(_FIND_BLOCK, {"digest": block.digest}) if may_exist else None
-            if found is not None:
-                parent = found[0]
-            else:
-                may_exist = False  # A block is stored after its parent, so below a missing one all are missing.
-                packed = pack_ids(np.frombuffer(block.ids, dtype="<u4"))
-                pk = txn.next_pk("token_blocks")
-                txn.execute(_ADD_BLOCK, {"pk": pk, "digest": block.digest, "parent": parent, "ids": packed})
-                parent = pk
-                txn.count("blocks")
-            assert parent is not None
-            rows.append(parent)
-        kept = _TokenTip(path, ids, tuple(rows), ids.nbytes + 64 * len(rows) + 256)
-        continued = tip if tip is not None and shared == len(tip.ids) else None
-        self._token_tips.put(trajectory_id, kept, continued)
-        txn.on_rollback(lambda: self._token_tips.drop(trajectory_id))
-        content = digest(path.digests[-1] if path.digests else root, path.tail.tobytes())
-        return StoredTokens(parent, pack_ids(path.tail), path.length, content)
-
-    def add_messages(
-        self,
-        txn: Transaction,
-        trajectory_id: str,
-        tools: bytes,
-        prompt: Sequence[Message] | None,
-        reply: Message | None,
-    ) -> StoredMessages:
-        """Store a prompt's messages and the reply under the digest of its tools."""
-        messages = (*(prompt or ()), *((reply,) if reply is not None else ()))
-        tip, shared = self._nearest_messages(trajectory_id, tools, messages)
-        keys = chain(tools, messages, exact_key, tip.keys[:shared] if tip else ())
-        rows = list(tip.rows[:shared]) if tip else []
-        parent = rows[-1] if rows else None
-        may_exist = True
-        size = tip.size if tip else 256
-        for depth in range(len(rows), len(messages)):
-            found = txn.one(_FIND_NODE, {"digest": keys[depth]}) if may_exist else None
-            if found is not None:
-                parent = found[0]
-            else:
-                may_exist = False
-                body = _json.encode(messages[depth])
-                _message.decode(body)  # Structs that Python code built are not checked by themselves.
-                pk = txn.next_pk("message_nodes")
-                values = {"pk": pk, "digest": keys[depth], "parent": parent, "depth": depth, "body": body}
-                txn.execute(_ADD_NODE, values)
-                parent = pk
-                txn.count("message_nodes")
-                size += len(body) + 128
-            assert parent is not None
-            rows.append(parent)
-        if messages:
-            kept = _MessageTip(tools, messages, tuple(keys), tuple(rows), size)
-            continued = tip if tip is not None and shared == len(tip.messages) else None
-            self._message_tips.put(trajectory_id, kept, continued)
-            txn.on_rollback(lambda: self._message_tips.drop(trajectory_id))
-        length = len(prompt or ())
-        content = digest(tools, keys[-1] if keys else b"", b"" if prompt is None else str(length).encode())
-        return StoredMessages(rows[length - 1] if length else None, rows[-1] if reply is not None else None, content)
-
-    def add_tools(self, txn: Transaction, tools: Sequence[Tool] | None) -> tuple[int | None, bytes]:
-        """Store the tools as they are, key order included; returns their row and digest."""
-        if tools is None:
-            return None, digest(b"null")
-        body = _json.encode(tools)
-        own = digest(body)
-        found = txn.one(_FIND_TOOLS, {"digest": own})
-        if found is not None:
-            return found[0], own
-        pk = txn.next_pk("tool_sets")
-        txn.execute(_ADD_TOOLS, {"pk": pk, "digest": own, "body": body})
-        return pk, own
-
-    def _nearest(self, trajectory_id: str, root: bytes, ids: TokenArray) -> tuple[_TokenTip | None, int]:
         best, longest = None, BLOCK_SIZE - 1  # Less than a block in common saves nothing.
         for tip in reversed(self._token_tips.get(trajectory_id)):
-            if tip.path.root == root and (shared := common_prefix(ids, tip.ids)) > longest:
+            if tip.root == root and (shared := tip.shared(prompt, response)) > longest:
                 best, longest = tip, shared
-                if shared == len(tip.ids):
+                if shared == tip.length:
                     break
-        return best, longest
+        first = longest // BLOCK_SIZE if best is not None else 0
+        length, begin = len(prompt) + len(response), first * BLOCK_SIZE
+        if begin < len(prompt):
+            rest = np.concatenate((prompt[begin:], response))
+        else:
+            rest = response[begin - len(prompt) :]
+        data = rest.astype("<u4", copy=False).tobytes()
+        digests = hash_blocks(best.digests[first - 1] if best is not None else root, data)
+        tail = rest[len(digests) * BLOCK_SIZE :]
+        last = digests[-1] if digests else best.digests[first - 1] if best is not None else root
+        content = digest(last, data[len(digests) * BLOCK_SIZE * 4 :])
+        return TokenTrace(best, longest, root, first, digests, data, tail, length, content)
 
-    def _nearest_messages(
-        self, trajectory_id: str, root: bytes, messages: Sequence[Message]
-    ) -> tuple[_MessageTip | None, int]:
+    def keep_tokens(
+        self, trajectory_id: str, trace: TokenTrace, prompt: TokenArray | None, response: TokenArray | None
+    ) -> Ref:
+        """Store the sequence with the others of the transaction; returns its last full block."""
+        self._touched.add(trajectory_id)
+        old = trace.tip
+        parent: Ref = None
+        if old is not None and trace.first:
+            parent = old.rows[trace.first - 1] if trace.first <= len(old.rows) else old.digests[trace.first - 1]
+        if trace.digests:
+            width = BLOCK_SIZE * 4
+            pieces = [trace.data[at * width : (at + 1) * width] for at in range(len(trace.digests))]
+            self._new_blocks.add(parent, trace.digests, pieces)
+        prompt = _NO_IDS if prompt is None else prompt
+        response = _NO_IDS if response is None else response
+        if old is not None and trace.shared == old.length:
+            tip, known = old, old.length
+            tip.append(prompt[known:])
+            tip.append(response[max(known - len(prompt), 0) :])
+            tip.digests += trace.digests
+            self._token_tips.grew(trajectory_id, tip, tip.weigh())
+        else:
+            tip = TokenTip(trace.root, prompt, response)
+            if old is not None:
+                tip.digests += old.digests[: trace.first]
+                tip.rows += old.rows[: trace.first]
+            tip.digests += trace.digests
+            tip.weigh()
+            self._token_tips.put(trajectory_id, tip)
+        if len(tip.rows) < len(tip.digests):
+            self._unresolved.append((tip, self._new_blocks))
+        return trace.digests[-1] if trace.digests else parent
+
+    # --- messages ---------------------------------------------------------------------------------------------
+    def trace_tools(self, tools: Sequence[Tool] | None) -> ToolTrace:
+        """The tools as they are, key order included."""
+        if tools is None:
+            return ToolTrace(_NO_TOOLS, None)
+        body = exact_json.encode(tools)
+        known = self._tool_digests.get(body)
+        if known is None:
+            if len(self._tool_digests) >= _KNOWN_TOOL_SETS:
+                self._tool_digests.clear()
+            known = self._tool_digests[body] = digest(body)
+        return ToolTrace(known, body)
+
+    def keep_tools(self, trace: ToolTrace, tools: Sequence[Tool] | None) -> Ref:
+        """Store the tool set with the others of the transaction."""
+        if trace.body is None:
+            return None
+        known = self._tool_rows.get(trace.digest)
+        if known is not None:
+            return known
+        self._new_tools.add(None, [trace.digest], [stored_json(tools)])
+        return trace.digest
+
+    def trace_messages(
+        self, trajectory_id: str, tools: bytes, prompt: Sequence[Message] | None, reply: Message | None
+    ) -> MessageTrace:
+        """The path of a prompt's messages and the reply under the digest of its tools."""
+        messages = [*(prompt or ()), reply] if reply is not None else list(prompt or ())
         best, longest = None, 0
         for tip in reversed(self._message_tips.get(trajectory_id)):
-            if tip.root == root and (shared := _common_messages(tip.messages, messages)) > longest:
+            if tip.root == tools and (shared := tip.shared(messages)) > longest:
                 best, longest = tip, shared
                 if shared == len(tip.messages):
                     break
-        return best, longest
+        keys, bodies = [], []
+        parent = best.keys[longest - 1] if best is not None else tools
+        for message in messages[longest:]:
+            spoken = exact_json.encode(message)
+            if b"\\u" in spoken:
+                exact_json.decode(spoken, Message)
+            else:
+                _message.decode(spoken)  # Structs that Python code built are not checked by themselves.
+            parent = exact_digest(parent, spoken)
+            keys.append(parent)
+            bodies.append(stored_spoken(message, spoken))
+        last = parent if messages else b""
+        length = len(prompt or ())
+        content = digest(tools, last, b"" if prompt is None else str(length).encode())
+        return MessageTrace(best, longest, tools, messages, keys, bodies, length, content)
 
+    def keep_messages(self, trajectory_id: str, trace: MessageTrace) -> tuple[Ref, Ref]:
+        """Store the conversation with the others of the transaction; returns the prompt's and the path's last node."""
+        if not trace.messages:
+            return None, None
+        self._touched.add(trajectory_id)
+        old, shared = trace.tip, trace.shared
+        if old is not None and shared == len(old.messages):
+            tip = old
+        else:
+            tip = MessageTip(trace.root)
+            if old is not None:
+                tip.messages += old.messages[:shared]
+                tip.keys += old.keys[:shared]
+                tip.rows += old.rows[:shared]
+                tip.weight = old.weight  # The messages are the same objects, so this is too much at most.
+        if trace.keys:
+            parent: Ref = None
+            if shared:
+                parent = tip.rows[shared - 1] if shared <= len(tip.rows) else tip.keys[shared - 1]
+            self._new_nodes.add(parent, trace.keys, trace.bodies, shared)
+            tip.keys += trace.keys
+            tip.messages += trace.messages[shared:]
+            tip.weight += sum(map(len, trace.bodies))
+        if tip is old:
+            self._message_tips.grew(trajectory_id, tip, tip.weigh())
+        else:
+            tip.weigh()
+            self._message_tips.put(trajectory_id, tip)
+        if len(tip.rows) < len(tip.keys):
+            self._unresolved.append((tip, self._new_nodes))
 
-def _common_messages(first: Sequence[Message], second: Sequence[Message]) -> int:
-    shared = 0
-    for mine, yours in zip(first, second, strict=False):
-        if mine is not yours and mine != yours:
-            break
-        shared += 1
-    return shared
+        def ref(number: int) -> Ref:
+            return tip.rows[number] if number < len(tip.rows) else tip.keys[number]
+
+        return ref(trace.prompt_length - 1) if trace.prompt_length else None, ref(len(trace.messages) - 1)
+
+    # --- writing ----------------------------------------------------------------------------------------------
+    def finish(self, txn: Transaction) -> None:
+        """Look up what may be there, insert what is new; from now on `block`, `node` and `tool_set` know every row."""
+        if new := self._new_blocks.resolve(txn):
+            packed = pack_blocks([piece.data for piece in new])
+            rows = [
+                {"pk": piece.row, "digest": piece.digest, "parent": piece.parent, "ids": ids}
+                for piece, ids in zip(new, packed, strict=True)
+            ]
+            txn.many(_ADD_BLOCK, rows)
+            txn.count("blocks", len(rows))
+        if new := self._new_nodes.resolve(txn):
+            rows = []
+            for piece in new:
+                coding, data = self._bodies.pack(piece.row, piece.parent, piece.data)
+                columns = (piece.row, piece.digest, piece.parent, piece.depth, data, coding)
+                rows.append(dict(zip(_NODE_COLUMNS, columns, strict=True)))
+            txn.many(_ADD_NODE, rows)
+            txn.count("message_nodes", len(rows))
+        if self._new_tools.chains:
+            rows = []
+            for piece in self._new_tools.resolve(txn):
+                coding, data = pack_alone(piece.data)
+                rows.append({"pk": piece.row, "digest": piece.digest, "body": data, "coding": coding})
+            txn.many(_ADD_TOOLS, rows)
+            if len(self._tool_rows) >= _KNOWN_TOOL_SETS:
+                self._tool_rows.clear()
+            self._tool_rows.update(self._new_tools.rows)
+        for tip, pieces in self._unresolved:
+            keys = tip.digests if isinstance(tip, TokenTip) else tip.keys
+            tip.rows += [pieces.rows[key] for key in keys[len(tip.rows) :]]
+        self._unresolved.clear()
+
+    def block(self, ref: Ref) -> int | None:
+        """The row of a block."""
+        return self._new_blocks.row(ref)
+
+    def node(self, ref: Ref) -> int | None:
+        """The row of a message node."""
+        return self._new_nodes.row(ref)
+
+    def tool_set(self, ref: Ref) -> int | None:
+        """The row of a tool set."""
+        return self._new_tools.row(ref)
+
+    def _start(self) -> None:
+        self._touched: set[str] = set()
+        self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
+        self._new_blocks = Pieces(_blocks, "token_blocks")
+        self._new_nodes = Pieces(_nodes, "message_nodes")
+        self._new_tools = Pieces(_tools, "tool_sets")
+
+    def _undo(self, touched: set[str], tools: Pieces) -> None:
+        for trajectory_id in touched:
+            self._token_tips.drop(trajectory_id)
+            self._message_tips.drop(trajectory_id)
+        for key in tools.rows:
+            self._tool_rows.pop(key, None)
+        self._bodies.clear()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from agentworld.forest import TokenArray
+from agentworld.forest import BLOCK_SIZE, TokenArray
 
 
 def pack_ids(ids: TokenArray) -> bytes:
@@ -18,6 +20,17 @@ def pack_ids(ids: TokenArray) -> bytes:
     if largest < 1 << 24:
         return np.ascontiguousarray(ids, dtype="<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
     return ids.astype("<u4", copy=False).tobytes()
+
+
+def pack_blocks(blocks: Sequence[bytes]) -> list[bytes]:
+    """Full blocks, each as 128 little-endian uint32, packed as `pack_ids` packs each."""
+    ids = np.frombuffer(b"".join(blocks), dtype="<u4").reshape(-1, BLOCK_SIZE)
+    largest = ids.max(axis=1)
+    if int(largest.min()) >= 1 << 16 and int(largest.max()) < 1 << 24:
+        data = ids.view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
+        width = 3 * BLOCK_SIZE
+        return [data[at : at + width] for at in range(0, len(data), width)]
+    return [pack_ids(row) for row in ids]
 
 
 def unpack_ids(data: bytes, count: int) -> TokenArray:

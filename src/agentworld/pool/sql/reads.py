@@ -6,14 +6,15 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from sqlalchemy import select
 
 from agentworld.errors import PoolError, QueryError
 from agentworld.forest import BLOCK_SIZE, TokenArray
 from agentworld.pool import schema
+from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include, restore_arrays
+from agentworld.pool.sql.bodies import Body, read_paths, unpack_alone
 from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
 from agentworld.pool.sql.packing import unpack_ids, unpack_logprobs, unpack_mask
 from agentworld.pool.sql.rows import (
@@ -24,14 +25,13 @@ from agentworld.pool.sql.rows import (
     step_from,
 )
 from agentworld.pool.sql.statements import Statement, integers, json_list, parameter, sql
-from agentworld.records import Message, Step
+from agentworld.records import Message, Step, Tool
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at
 WHERE_SECONDS = 5.0  # that one search with `where` may take
 _CHUNK = 500  # rows named in one query
 
 _b, _n, _tools = schema.token_blocks, schema.message_nodes, schema.tool_sets
-_message = msgspec.json.Decoder(Message)
 
 
 @contextlib.contextmanager
@@ -60,8 +60,8 @@ def _chain_sql(table: Any, columns: Sequence[Any]) -> Statement:
 
 
 _BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
-_NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body])
-_TOOLS = sql(select(_tools.c.pk, _tools.c.body).where(_tools.c.pk.in_(integers("ends"))))
+_NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body, _n.c.coding])
+_TOOLS = sql(select(_tools.c.pk, _tools.c.body, _tools.c.coding).where(_tools.c.pk.in_(integers("ends"))))
 STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
 
 
@@ -133,25 +133,37 @@ def _split(row: Row, ids: TokenArray | None) -> tuple[TokenArray | None, TokenAr
     return ids[: row["prompt_length"]], ids[row["prompt_length"] :]
 
 
+def read_nodes(connection: Reader, ends: Sequence[int]) -> dict[int, Body]:
+    """Every message node on the paths to the ends."""
+    nodes: dict[int, Body] = {}
+    for begin in range(0, len(ends), _CHUNK):
+        parameters = {"ends": json_list(ends[begin : begin + _CHUNK])}
+        for row in connection.execute(_NODES, parameters):
+            nodes[row["pk"]] = Body(row["parent"], row["coding"], row["body"])
+    return nodes
+
+
 def _add_messages(connection: Reader, found: Sequence[Step], rows: Sequence[Row]) -> None:
-    ends = {row[name] for row in rows for name in ("prompt_node", "reply_node")}
-    paths = _paths(connection, _NODES, ends, "body")
+    ends = list({row[name] for row in rows for name in ("prompt_node", "reply_node") if row[name] is not None})
+    paths = read_paths(ends, read_nodes(connection, ends))
     tools: dict[int, bytes] = {}
     wanted = list({row["tools"] for row in rows if row["tools"] is not None})
     for begin in range(0, len(wanted), _CHUNK):
         parameters = {"ends": json_list(wanted[begin : begin + _CHUNK])}
-        tools.update((row["pk"], row["body"]) for row in connection.execute(_TOOLS, parameters))
+        for row in connection.execute(_TOOLS, parameters):
+            tools[row["pk"]] = unpack_alone(row["coding"], row["body"])
     read: dict[bytes, Message] = {}
 
     def message(body: bytes) -> Message:
         if body not in read:
-            read[body] = _message.decode(body)
+            read[body] = read_json(body, Message)
         return read[body]
 
     for step, row in zip(found, rows, strict=True):
         if row["present"] & PROMPT_MESSAGES:
-            step.prompt_messages = [message(body) for body in paths[row["prompt_node"]]]
+            end = row["prompt_node"]
+            step.prompt_messages = [] if end is None else [message(body) for body in paths[end]]
         if row["reply_node"] is not None:
             step.response_message = message(paths[row["reply_node"]][-1])
         if row["tools"] is not None:
-            step.tools = msgspec.json.decode(tools[row["tools"]])
+            step.tools = read_json(tools[row["tools"]], list[Tool])

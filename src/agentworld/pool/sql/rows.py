@@ -8,9 +8,11 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, and_, case, select
 
 from agentworld.pool import rules, schema
+from agentworld.pool.exact_text import read_json, stored_json
 from agentworld.pool.sql.connections import Row
 from agentworld.records import Policy, Sampling, Step, Trajectory, Usage, VersionSpan
 
+CREATION_COLUMNS = tuple("user_id" if name == "user" else name for name in rules.CREATION_FIELDS)
 PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES = 1, 2, 4
 
 steps, trajectories = schema.steps, schema.trajectories
@@ -35,9 +37,6 @@ class Call(msgspec.Struct, omit_defaults=True):
     version_spans: tuple[VersionSpan, ...] = ()
 
 
-_call = msgspec.json.Decoder(Call)
-
-
 def select_steps() -> Select[Any]:
     """Every column that a Step is read from."""
     return select(*steps.c, *_TRAJECTORY_OF_STEP).join_from(
@@ -51,13 +50,13 @@ def select_trajectories() -> Select[Any]:
 
 
 def json_or_none(value: Any) -> str | None:
-    """JSON text; None for what is empty, which reads back as empty."""
-    return msgspec.json.encode(value).decode() if value else None
+    """JSON text as stores hold it; None for what is empty, which reads back as empty."""
+    return stored_json(value).decode() if value else None
 
 
 def from_json(text: str | None, empty: Any) -> Any:
     """The value of a JSON column."""
-    return empty if text is None else msgspec.json.decode(text)
+    return empty if text is None else read_json(text, Any)
 
 
 def policy_columns(policy: Policy | None) -> dict[str, Any]:
@@ -88,14 +87,20 @@ def trajectory_from(row: Row) -> Trajectory:
         agent=row["agent"],
         channel=row["channel"],
         metadata=from_json(row["metadata"], {}),
+        user=row["user_id"],
+        priority=row["priority"],
         status=row["status"],
         rewards=from_json(row["rewards"], {}),
         reward=row["reward"],
+        labels=from_json(row["labels"], {}),
+        annotations=from_json(row["annotations"], []),
+        masked=bool(row["masked"]),
         readiness=row["readiness"],
         excluded_reason=row["excluded_reason"],
         step_count=row["step_count"],
         prompt_tokens=row["prompt_tokens"],
         response_tokens=row["response_tokens"],
+        sampled_tokens=row["sampled_tokens"],
         policy=policy_from(row),
         created_at=row["created_at"],
         completed_at=row["completed_at"],
@@ -103,17 +108,17 @@ def trajectory_from(row: Row) -> Trajectory:
 
 
 def creation_columns(record: Any) -> dict[str, Any]:
-    """The columns that a NewTrajectory sets."""
-    values = {name: getattr(record, name) for name in rules.CREATION_FIELDS}
+    """The columns that a NewTrajectory sets: CREATION_COLUMNS."""
+    values = dict(zip(CREATION_COLUMNS, (getattr(record, name) for name in rules.CREATION_FIELDS), strict=True))
     # An empty task is not the absence of one.
-    values["task"] = None if record.task is None else msgspec.json.encode(record.task).decode()
+    values["task"] = None if record.task is None else stored_json(record.task).decode()
     values["metadata"] = json_or_none(record.metadata)
     return values
 
 
 def step_from(row: Row) -> Step:
     """A row of select_steps as a record without ids, messages and log-probabilities."""
-    call = _call.decode(row["call"]) if row["call"] is not None else Call()
+    call = read_json(row["call"], Call) if row["call"] is not None else Call()
     return Step(
         step_id=row["step_id"],
         trajectory_id=row["trajectory_id"],
@@ -142,6 +147,7 @@ def step_from(row: Row) -> Step:
         rewards=from_json(row["rewards"], {}),
         reward=row["reward"],
         labels=from_json(row["labels"], {}),
+        annotations=from_json(row["annotations"], []),
         readiness=row["readiness"],
         excluded_reason=row["excluded_reason"],
         late=bool(row["late"]),

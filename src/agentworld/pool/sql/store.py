@@ -106,12 +106,12 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods, KeepingMethods):
             failed: Future[list[AppendResult]] = Future()
             failed.set_exception(error)
             return failed
-        return self._writer.submit(lambda txn: self._appender.append_exchange(txn, prepared))
+        return self._writer.submit_together(self._appender.append_all, prepared, len(prepared.steps) + 1)
 
     def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
         """See Pool."""
         prepared = prepare_all(steps)
-        return self._writer.submit(lambda txn: self._appender.append(txn, prepared))
+        return self._writer.submit_together(self._appender.append_all, prepared, len(prepared))
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
         """See Pool."""

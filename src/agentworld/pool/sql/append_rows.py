@@ -1,0 +1,114 @@
+"""The statements of appending, and steps as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from agentworld.errors import GoneError
+from agentworld.forest import TokenArray
+from agentworld.pool import rules, schema
+from agentworld.pool.intake import Prepared
+from agentworld.pool.sql.packing import pack_ids
+from agentworld.pool.sql.rows import PROMPT_IDS, PROMPT_MESSAGES, RESPONSE_IDS, Call, json_or_none
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.transaction import Transaction
+
+_s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones
+_KNOWN_STEPS = sql(select(_s.c.step_id, _s.c.content, _s.c.step_index).where(_s.c.step_id.in_(texts("ids"))))
+_KNOWN_EXCHANGES = sql(select(_x.c.exchange_id, _x.c.content).where(_x.c.exchange_id.in_(texts("ids"))))
+_DELETED_STEPS = sql(
+    select(_stones.c.target_id, _stones.c.reason).where(_stones.c.kind == "step", _stones.c.target_id.in_(texts("ids")))
+)
+
+
+def _insert(table: Any, *without: str) -> Statement:
+    return sql(
+        insert(table).values({column.name: parameter(column.name) for column in table.c if column.name not in without})
+    )
+
+
+INSERT_STEP = _insert(_s, "annotations")
+INSERT_EXCHANGE = _insert(_x)
+INSERT_EVENT = _insert(schema.events)
+INSERT_DEAD = _insert(schema.dead_letters)
+
+
+def known_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, tuple[bytes, int]]:
+    """Content's digest and index of the steps that are there."""
+    found = txn.execute(_KNOWN_STEPS, {"ids": json_list(list(step_ids))})
+    return {row["step_id"]: (bytes(row["content"]), row["step_index"]) for row in found}
+
+
+def known_exchanges(txn: Transaction, exchange_ids: Iterable[str]) -> dict[str, bytes]:
+    """Content's digest of the exchanges that are there."""
+    found = txn.execute(_KNOWN_EXCHANGES, {"ids": json_list(list(exchange_ids))})
+    return {row["exchange_id"]: bytes(row["content"]) for row in found}
+
+
+def deleted_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, str]:
+    """Why steps were deleted on request."""
+    found = txn.execute(_DELETED_STEPS, {"ids": json_list(list(step_ids))})
+    return {row["target_id"]: row["reason"] or "" for row in found}
+
+
+def was_deleted(step_id: str, reason: str) -> GoneError:
+    """The error of a step that comes after its deletion."""
+    why = f" ({reason})" if reason else ""
+    return GoneError(f"step {step_id!r} was deleted{why}", path="step_id", hint="Use a new id")
+
+
+def present_bits(prepared: Prepared) -> int:
+    """Which of prompt ids, reply ids and prompt messages a step has."""
+    return (
+        PROMPT_IDS * (prepared.prompt is not None)
+        + RESPONSE_IDS * (prepared.response is not None)
+        + PROMPT_MESSAGES * (prepared.step.prompt_messages is not None)
+    )
+
+
+def packed_tail(tail: TokenArray) -> bytes:
+    """The ids after the last full block."""
+    return pack_ids(tail)
+
+
+def step_row(prepared: Prepared) -> dict[str, Any]:
+    """The columns that hold a value of the step as it is; the others, those of contents among them, are None."""
+    step = prepared.step
+    policy = step.policy
+    call = None
+    if step.sampling is not None or step.usage is not None or step.version_spans:
+        call = json_or_none(Call(step.sampling, step.usage, step.version_spans))
+    return {
+        "step_id": step.step_id,
+        "exchange_id": step.exchange_id,
+        "choice_index": step.choice_index,
+        "parent_step_id": step.parent_step_id,
+        "supersedes": step.supersedes,
+        "fork_reason": step.fork_reason,
+        "agent": step.agent,
+        "model": step.model,
+        "requested_model": step.requested_model,
+        "policy_model": policy.model if policy else None,
+        "policy_run": policy.run if policy else None,
+        "policy_version": policy.version if policy else None,
+        "dialect": step.dialect,
+        "token_source": step.token_source,
+        "vocabulary": step.vocabulary,
+        "finish_reason": step.finish_reason,
+        "prompt_length": prepared.prompt_length,
+        "response_length": prepared.response_length,
+        "block": None,
+        "tail": None,
+        "id_count": 0,
+        "logprob_space": step.logprob_space,
+        "reward": prepared.rewards.get(rules.PRIMARY),
+        "rewards": json_or_none(prepared.rewards),
+        "labels": json_or_none(step.labels),
+        "metadata": json_or_none(step.metadata),
+        "call": call,
+        "latency_ms": step.latency_ms,
+        "sampled": prepared.sampled,
+    }

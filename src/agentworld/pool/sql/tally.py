@@ -1,0 +1,117 @@
+"""What a trajectory's row counts over its steps, while steps are appended, and counted anew where steps drop out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import func, select, update
+
+from agentworld.pool import schema
+from agentworld.pool.intake import Prepared
+from agentworld.pool.lacks import lacks
+from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
+from agentworld.pool.sql.statements import json_list, parameter, sql, texts
+from agentworld.pool.sql.transaction import Transaction
+
+_s, _t = schema.steps, schema.trajectories
+_POLICY = ("policy_model", "policy_run", "policy_version")
+_COUNTED = ("step_count", "prompt_tokens", "response_tokens", "last_step", "usable_steps", "lacks", "sampled_tokens")
+_LOAD = sql(
+    select(*(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", *_POLICY, *_COUNTED))).where(
+        _t.c.trajectory_id.in_(texts("ids"))
+    )
+)
+_SAVE = sql(
+    update(_t).where(_t.c.pk == parameter("row")).values({name: parameter(name) for name in (*_POLICY, *_COUNTED)})
+)
+_USABLE = sql(
+    select(_s.c.present, _s.c.logprobs.is_not(None).label("has_logprobs"), _s.c.reply_node, _s.c.sampled)
+    .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
+    .where(_t.c.pk == parameter("row"), _s.c.excluded_reason.is_(None), _s.c.channel == _t.c.channel)
+)
+_RECOUNT = sql(
+    update(_t)
+    .where(_t.c.pk == parameter("row"))
+    .values(
+        usable_steps=parameter("usable"),
+        lacks=parameter("bits"),
+        sampled_tokens=parameter("number"),
+        last_step=select(func.max(_s.c.pk))
+        .where(_s.c.trajectory == parameter("row"), _s.c.excluded_reason.is_(None))
+        .scalar_subquery(),
+    )
+)
+
+
+class Tally:
+    """One trajectory while a transaction appends to it."""
+
+    __slots__ = (*_POLICY, *_COUNTED, "channel", "pk", "status")
+
+    def __init__(self, row: Row) -> None:
+        self.pk: int = row["pk"]
+        self.status: str = row["status"]
+        self.channel: str = row["channel"]
+        self.policy_model: str | None = row["policy_model"]
+        self.policy_run: str | None = row["policy_run"]
+        self.policy_version: int | None = row["policy_version"]
+        self.step_count: int = row["step_count"]
+        self.prompt_tokens: int = row["prompt_tokens"]
+        self.response_tokens: int = row["response_tokens"]
+        self.last_step: int | None = row["last_step"]
+        self.usable_steps: int = row["usable_steps"]
+        self.lacks: int = row["lacks"]
+        self.sampled_tokens: int = row["sampled_tokens"]
+
+    def add(self, pk: int, prepared: Prepared, channel: str, excluded: bool) -> None:
+        """Count one more step, whose row is `pk`."""
+        self.step_count += 1
+        self.prompt_tokens += prepared.prompt_length or 0
+        self.response_tokens += prepared.response_length or 0
+        spoke = prepared.step.policy
+        if spoke is not None:
+            # As rules.oldest_policy, without records.
+            if self.policy_model is None:
+                self.policy_model, self.policy_run, self.policy_version = spoke.model, spoke.run, spoke.version
+            elif (self.policy_model, self.policy_run) == (spoke.model, spoke.run):
+                self.policy_version = min(self.policy_version or 0, spoke.version)
+        if excluded:
+            return
+        self.last_step = pk
+        if channel == self.channel:
+            self.usable_steps += 1
+            self.lacks |= prepared.lacks
+            self.sampled_tokens += prepared.sampled
+
+
+def load_tallies(txn: Transaction, trajectory_ids: Iterable[str]) -> dict[str, Tally]:
+    """Those of the trajectories that are there, by id."""
+    found = txn.execute(_LOAD, {"ids": json_list(list(trajectory_ids))})
+    return {row["trajectory_id"]: Tally(row) for row in found}
+
+
+def save_tallies(txn: Transaction, tallies: Iterable[Tally]) -> None:
+    """Write what was counted."""
+    names = (*_POLICY, *_COUNTED)
+    rows: list[Mapping[str, Any]] = [
+        {"row": tally.pk, **{name: getattr(tally, name) for name in names}} for tally in tallies
+    ]
+    txn.many(_SAVE, rows)
+
+
+def recount_usable(txn: Transaction, trajectory: int) -> None:
+    """Count `usable_steps`, `lacks`, `sampled_tokens` and `last_step` of a trajectory anew from its steps."""
+    usable = bits = sampled = 0
+    for row in txn.execute(_USABLE, {"row": trajectory}):
+        usable += 1
+        present = row["present"]
+        bits |= lacks(
+            bool(present & RESPONSE_IDS),
+            bool(row["has_logprobs"]),
+            bool(present & PROMPT_MESSAGES),
+            row["reply_node"] is not None,
+        )
+        sampled += row["sampled"]
+    txn.execute(_RECOUNT, {"row": trajectory, "usable": usable, "bits": bits, "number": sampled})

@@ -1,0 +1,144 @@
+"""The latest sequences of each trajectory in memory, so that a step's work is linear in what is new."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from agentworld.forest import BLOCK_SIZE, TokenArray
+from agentworld.records import Message
+
+_BRANCHES = 4  # sequences kept per trajectory, so that interleaved sub-agents do not push each other out
+
+
+class _Sized(Protocol):
+    size: int
+
+
+V = TypeVar("V", bound=_Sized)
+
+
+class TokenTip:
+    """One sequence: its ids in a buffer that has room, its full blocks' digests, and their rows as far as known."""
+
+    __slots__ = ("buffer", "digests", "length", "root", "rows", "size")
+
+    def __init__(self, root: bytes, prompt: TokenArray, response: TokenArray) -> None:
+        self.root = root
+        self.length = 0
+        self.buffer: TokenArray = np.empty(2 * (len(prompt) + len(response)) + 2 * BLOCK_SIZE, dtype="<u4")
+        self.digests: list[bytes] = []
+        self.rows: list[int] = []
+        self.size = 0
+        self.append(prompt)
+        self.append(response)
+
+    def append(self, ids: TokenArray) -> None:
+        """Add ids at the end."""
+        end = self.length + len(ids)
+        if end > len(self.buffer):
+            grown = np.empty(2 * end, dtype="<u4")
+            grown[: self.length] = self.buffer[: self.length]
+            self.buffer = grown
+        self.buffer[self.length : end] = ids
+        self.length = end
+
+    def shared(self, prompt: TokenArray, response: TokenArray) -> int:
+        """How many ids the sequence prompt + response has in common with this one from the start."""
+        own = self.buffer[: self.length]
+        found = _common(prompt, own)
+        if found < len(prompt):
+            return found
+        return found + _common(response, own[found:])
+
+    def weigh(self) -> int:
+        """Estimate the bytes anew; returns by how many they grew."""
+        before = self.size
+        self.size = self.buffer.nbytes + 96 * len(self.digests) + 256
+        return self.size - before
+
+
+class MessageTip:
+    """One conversation: its messages, the keys of its prefixes, and their rows as far as known."""
+
+    __slots__ = ("keys", "messages", "root", "rows", "size", "weight")
+
+    def __init__(self, root: bytes) -> None:
+        self.root = root
+        self.messages: list[Message] = []
+        self.keys: list[bytes] = []
+        self.rows: list[int] = []
+        self.weight = 256  # of what the messages hold
+        self.size = 0
+
+    def shared(self, messages: Sequence[Message]) -> int:
+        """How many messages both have in common from the start."""
+        own = self.messages
+        length = min(len(own), len(messages))
+        if own[:length] == messages[:length]:
+            return length
+        return next(number for number in range(length) if own[number] != messages[number])
+
+    def weigh(self) -> int:
+        """Estimate the bytes anew; returns by how many they grew."""
+        before = self.size
+        self.size = self.weight + 160 * len(self.keys)
+        return self.size - before
+
+
+class TipCache(Generic[V]):
+    """The latest sequences of each trajectory, least recently used dropped beyond `limit` bytes (estimated)."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._tips: OrderedDict[str, list[V]] = OrderedDict()
+
+    def get(self, trajectory_id: str) -> Sequence[V]:
+        """The trajectory's latest sequences, newest last."""
+        return self._tips.get(trajectory_id, ())
+
+    def put(self, trajectory_id: str, tip: V) -> None:
+        """Keep a further sequence; the oldest goes where there are too many."""
+        tips = self._tips.setdefault(trajectory_id, [])
+        if len(tips) >= _BRANCHES:
+            self._held -= tips.pop(0).size
+        tips.append(tip)
+        self._held += tip.size
+        self._used(trajectory_id)
+
+    def grew(self, trajectory_id: str, tip: V, change: int) -> None:
+        """A kept sequence was continued in its place, and takes `change` bytes more."""
+        tips = self._tips[trajectory_id]
+        if tips[-1] is not tip:
+            tips.remove(tip)
+            tips.append(tip)
+        self._held += change
+        self._used(trajectory_id)
+
+    def drop(self, trajectory_id: str) -> None:
+        """Forget the trajectory."""
+        self._held -= sum(tip.size for tip in self._tips.pop(trajectory_id, ()))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._tips.clear()
+        self._held = 0
+
+    def _used(self, trajectory_id: str) -> None:
+        self._tips.move_to_end(trajectory_id)
+        while self._held > self._limit and len(self._tips) > 1:
+            _, dropped = self._tips.popitem(last=False)
+            self._held -= sum(other.size for other in dropped)
+
+
+def _common(first: TokenArray, second: TokenArray) -> int:
+    length = min(len(first), len(second))
+    if not length:
+        return 0
+    differs = first[:length] != second[:length]
+    place = int(differs.argmax())
+    return place if differs[place] else length
