@@ -9,7 +9,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import psycopg
 from psycopg import errors, pq
@@ -85,9 +85,10 @@ class PostgresConnection:
         parameters = statement.bound("postgres", parameters)
         self._send_pending()
         cursor = self._cursor
-        cursor.execute(text, parameters, binary=True)  # type: ignore[call-overload]  # Its texts are ours.
-        found: list[Row] = cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
-        return found
+        cursor.execute(text, parameters, binary=True)
+        if cursor.pgresult is None or not cursor.pgresult.nfields:
+            return []
+        return cast("list[Row]", cursor.fetchall())
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""
@@ -97,10 +98,10 @@ class PostgresConnection:
         insertion = statement.insertion if len(rows) >= COPY_ROWS else None
         self._send_pending()
         if insertion is None:
-            self._cursor.executemany(statement.text("postgres"), rows)  # type: ignore[arg-type]
+            self._cursor.executemany(statement.text("postgres"), rows)
             return
         names = insertion.parameters
-        with self._cursor.copy(insertion.copy) as copy:  # type: ignore[call-overload]
+        with self._cursor.copy(insertion.copy) as copy:
             copy.set_types(insertion.types)
             for row in rows:
                 copy.write_row([row[name] for name in names])
@@ -109,7 +110,7 @@ class PostgresConnection:
         """Send what is not prepared, several statements where `;` parts them; the cursor is at the last result."""
         pending, self._pending = self._pending, []
         cursor = self._cursor
-        cursor.execute("; ".join([*pending, text]), prepare=False)  # type: ignore[call-overload]
+        cursor.execute("; ".join([*pending, text]), prepare=False)
         while cursor.nextset():
             pass
         return cursor

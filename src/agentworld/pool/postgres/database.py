@@ -190,7 +190,7 @@ class PostgresDatabase(Database):
         self.key = int.from_bytes(digest, "big", signed=True)
         self.channel = f"agentworld_{digest.hex()}"
         self.durable = raw.execute("SHOW synchronous_commit").fetchall()[0][0] != "off"
-        self.clock.observe(raw.execute(ASK_TIME).fetchall()[0][0])  # type: ignore[call-overload]
+        self.clock.observe(raw.execute(ASK_TIME).fetchall()[0][0])
         if self._is_old(raw):
             from agentworld.pool.migrations import upgrade_schema
 

@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    ColumnElement,
     Dialect,
     Executable,
     Float,
@@ -191,7 +192,8 @@ def numbers_by_name(name: str) -> Select[Any]:
     key, value = column("key", Text), column("value", Whole)
     listed = _Pairs(bindparam(name, required=False, type_=Text())).alias()
     # SQLite needs a condition before ON CONFLICT, so as not to read it as that of a join.
-    return select(key, value.cast(Whole)).select_from(listed).where(key.is_not(None))
+    columns: list[ColumnElement[Any]] = [key, value.cast(Whole)]
+    return select(*columns).select_from(listed).where(key.is_not(None))
 
 
 def integers(name: str) -> Select[Any]:
