@@ -6,7 +6,19 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from agentworld.pool.stats import PoolStats
 from agentworld.records import Policy
+
+__all__ = [
+    "AppendResult",
+    "Awaited",
+    "DeadLetter",
+    "GatewayState",
+    "Page",
+    "PoolStats",
+    "SignalsResult",
+    "sequence_page",
+]
 
 T = TypeVar("T")
 Outcome = Literal["stored", "duplicate", "conflict", "late", "rejected"]
@@ -77,27 +89,6 @@ class Awaited(msgspec.Struct, frozen=True):
     kind: Literal["step", "trajectory"]
     id: str
     since: float
-
-
-class PoolStats(msgspec.Struct, frozen=True):
-    """Counters that the writes keep; tokens_flat is what storing each step's whole sequence would take.
-
-    `trajectories`: by status. `batches`: by state (leased, acked, released, expired). `exchanges`: all calls,
-    `failed_exchanges`: those with an error. `dead_letters`: rejected steps.
-    """
-
-    trajectories: dict[str, int]
-    steps: int
-    exchanges: int
-    excluded_steps: int
-    tokens_flat: int
-    tokens_stored: int
-    message_nodes: int
-    rewards: int
-    batches: dict[str, int]
-    last_event: int
-    failed_exchanges: int = 0
-    dead_letters: int = 0
 
 
 class GatewayState(msgspec.Struct, frozen=True):

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
-from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import schema
 from agentworld.pool.results import GatewayState, PoolStats
 from agentworld.pool.sql import signals
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.store_base import SqlStore
+from agentworld.pool.stats import policy_stats, pool_stats
 from agentworld.records import Policy
 
 _COUNTERS = sql(select(schema.counters))
+_p, _t = schema.policies.c, schema.trajectories.c
+_POLICIES = sql(
+    select(
+        _p.model,
+        _p.run,
+        _p.version,
+        select(_t.policy_version)
+        .where(_t.policy_model == _p.model, _t.policy_run == _p.run, _t.policy_version.is_not(None))
+        .order_by(_t.policy_model.desc(), _t.policy_run.desc(), _t.policy_version.desc())
+        .limit(1)
+        .scalar_subquery()
+        .label("sampled"),
+    )
+    .where(_p.current == 1)
+    .order_by(_p.model)
+)
 _LAST_EVENT = sql(select(func.coalesce(func.max(schema.events.c.pk), 0)))
 
 
@@ -38,24 +54,10 @@ class StateMethods(SqlStore):
     def stats(self) -> PoolStats:
         """See Pool."""
         with self._database.reading() as connection:
-            counters: dict[str, int] = {row["name"]: row["value"] for row in connection.execute(_COUNTERS)}
+            counted: dict[str, int] = {row["name"]: row["value"] for row in connection.execute(_COUNTERS)}
             last_event = connection.execute(_LAST_EVENT)[0][0]
-
-        def named(prefix: str) -> dict[str, int]:
-            found = {name.removeprefix(prefix): n for name, n in counters.items() if name.startswith(prefix)}
-            return {name: number for name, number in found.items() if number}
-
-        return PoolStats(
-            trajectories=named("trajectories."),
-            steps=counters.get("steps", 0),
-            exchanges=counters.get("exchanges", 0),
-            excluded_steps=counters.get("steps.excluded", 0),
-            tokens_flat=counters.get("tokens_flat", 0),
-            tokens_stored=counters.get("blocks", 0) * BLOCK_SIZE + counters.get("tokens_in_tails", 0),
-            message_nodes=counters.get("message_nodes", 0),
-            rewards=counters.get("rewards", 0),
-            batches=named("batches."),
-            last_event=last_event,
-            failed_exchanges=counters.get("exchanges.error", 0),
-            dead_letters=counters.get("dead_letters", 0),
-        )
+            policies = {
+                row["model"]: policy_stats(row["run"], row["version"], row["sampled"])
+                for row in connection.execute(_POLICIES)
+            }
+        return pool_stats(counted, last_event, policies)
