@@ -89,5 +89,5 @@ def event_kinds(folder: Path) -> set[str]:
 def test_every_event_kind_is_documented() -> None:
     [rows] = tables((REFERENCE / "events.md").read_text())
     documented = {code for row in rows for code in codes(row[0])}
-    assert documented == event_kinds(SOURCE / "pool" / "sqlite")
+    assert documented == event_kinds(SOURCE / "pool" / "sql")
     assert documented == event_kinds(SOURCE / "pool" / "memory")

@@ -64,7 +64,7 @@ def test_what_a_rollback_undid_is_stored_again(sqlite_pool):
     def undone(txn):
         from agentworld.pool.sql.append import prepare_all
 
-        appender.append(txn, prepare_all([sent]))
+        appender.append_all(txn, [prepare_all([sent])])
         raise ConflictError("undo")
 
     with pytest.raises(ConflictError):
@@ -207,6 +207,8 @@ def test_a_search_that_takes_too_long_ends_and_costs_nothing_else(sqlite_pool, m
 
 def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_pool, clock, monkeypatch):
     from agentworld.pool.sql import reads
+    from agentworld.pool.sql.leases import Attempt
+    from agentworld.pool.sql.units import plan
 
     for number in range(100):
         finished(sqlite_pool, f"t{number}", reward=1.0)
@@ -220,7 +222,8 @@ def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_poo
     good = [sqlite_pool.submit_steps([step("u", step_id="a")])]
     leases = sqlite_pool._leases
     spec = BatchSpec(size=100, where=slow).resolved()
-    bad = sqlite_pool._writer.submit(lambda txn: leases._take(txn, spec, ("tokens",), "c"))
+    wanted = plan(spec, "c", ("tokens",))
+    bad = sqlite_pool._writer.submit(lambda txn: leases._take(txn, wanted, Attempt()))
     good.append(sqlite_pool.submit_steps([step("u", step_id="b")]))
     gate.set()
     assert [future.result()[0].outcome for future in good] == ["stored", "stored"]

@@ -1,19 +1,28 @@
-"""The states of a lease, and which calls each allows; letters as in docs/architecture.md, where (a) is the lease.
+"""The states of a lease and of a unit, and which calls change them; letters as in docs/architecture.md.
 
-    (b) leased -> released   release
-    (c) leased -> expired    the deadline passes; units go back when the next lease is asked for
-    (d) leased -> released   resume with the batch not among the applied
-    (e) leased -> acked      ack with the lease's epoch before the deadline
-    (f) leased -> acked      resume with the batch among the applied
-    (g) expired, released -> acked   resume with the batch among the applied: all that is not acknowledged yet, is, even
-                                     where a later lease of the same consumer had taken it, since (d) comes first
+    (a) available -> leased          lease
+    (b) leased -> available          release
+    (c) leased -> available          the deadline passes; units go back when the next lease is asked for
+    (d) leased -> available          resume with the batch not among the applied
+    (e) leased -> acknowledged       ack with the lease's epoch before the deadline
+    (f) leased -> acknowledged       resume with the batch among the applied
+    (g) available -> acknowledged    resume with the batch among the applied, though it expired or was released: all
+                                     that is not acknowledged yet, is, even where a later lease of the same consumer had
+                                     taken it, since (d) comes first
+    (h) available -> dropped         a lease finds the unit staler than its `max_staleness`, or its group all equal in
+                                     `skip_equal`; final for this consumer
+    (i) available -> poisoned        a lease finds that the unit was handed out `max_deliveries` times
+    (j) poisoned -> available        requeue, with its count of deliveries at 0
 
-An epoch is a number per consumer that grows with every lease and every resume. A call with another epoch than the
-lease's own is refused, as is an acknowledgement after (b), (c) or (d).
+A batch is `leased`, then `acked`, `released` or `expired`. An epoch is a number per consumer that grows with every
+lease and every resume. A call with another epoch than the lease's own is refused, as is an acknowledgement after (b),
+(c) or (d).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Literal
 
 from agentworld.errors import InvalidRequestError, StaleLeaseError
@@ -21,7 +30,12 @@ from agentworld.records import BatchSpec, Readiness
 
 LeaseState = Literal["leased", "acked", "released", "expired"]
 LEASE_STATES: tuple[LeaseState, ...] = ("leased", "acked", "released", "expired")
+UnitState = Literal["available", "leased", "acknowledged", "dropped", "poisoned"]
+# Units in these states are not handed out again.
+FINAL_STATES: tuple[UnitState, ...] = ("acknowledged", "dropped", "poisoned")
 REQUIREMENTS = ("tokens", "logprobs", "messages", "reward")
+KEYED_REQUIREMENTS = ("annotation", "label")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _LONGEST_LEASE = 7 * 86_400
 
 
@@ -52,24 +66,38 @@ def check_extend(batch_id: str, own_epoch: int, epoch: int, state: LeaseState, s
         raise _stale(batch_id, f"was {state}")
 
 
+def check_batch_state(state: str | None) -> None:
+    """InvalidRequestError where there is no such state of a batch."""
+    if state is not None and state not in LEASE_STATES:
+        raise InvalidRequestError(f"no batch is {state!r}", path="state", hint=f"Known: {', '.join(LEASE_STATES)}")
+
+
 def empty_resumption() -> dict[str, list[str]]:
     """The result of resume, to be filled."""
     return {"acknowledged": [], "released": [], "unknown": []}
 
 
 def requirements(spec: BatchSpec) -> tuple[str, ...]:
-    """What every step of a unit must have: the spec's `require`, or tokens."""
+    """What every step of a unit must have: the spec's `require`, or tokens; names of annotations and labels checked."""
     for name in spec.require:
-        if name not in REQUIREMENTS:
+        kind, _, key = name.partition(".")
+        if name not in REQUIREMENTS and (kind not in KEYED_REQUIREMENTS or not _KEY.fullmatch(key)):
             raise InvalidRequestError(
-                f"unknown requirement {name!r}", path="require", hint=f"Known: {', '.join(REQUIREMENTS)}"
+                f"unknown requirement {name!r}",
+                path="require",
+                hint=f"Known: {', '.join(REQUIREMENTS)}, {', '.join(f'{kind}.NAME' for kind in KEYED_REQUIREMENTS)}",
             )
     return spec.require or ("tokens",)
 
 
+def required_annotations(needs: Sequence[str]) -> list[str]:
+    """The names of the annotations among the requirements."""
+    return [name.partition(".")[2] for name in needs if name.startswith("annotation.")]
+
+
 def wanted_readiness(spec: BatchSpec) -> tuple[Readiness, ...]:
-    """Supervised training takes trajectories with or without a reward, every other method only rewarded ones."""
-    if spec.method == "sft" and "reward" not in spec.require:
+    """Supervised training and comparisons take trajectories with or without a reward, all else only rewarded ones."""
+    if (spec.method == "sft" or spec.unit == "pair") and "reward" not in spec.require:
         return ("complete", "ready")
     return ("ready",)
 

@@ -6,24 +6,44 @@ All methods are synchronous and safe to call from any thread; the stores group w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agentworld.pool.keeping.records import (
+    Collection,
+    Deletion,
+    Pin,
+    Problem,
+    Progress,
+    Retention,
+    Tombstone,
+    no_progress,
+)
+from agentworld.pool.media.blob import Medium
 from agentworld.pool.results import (
     AppendResult,
+    Awaited,
     DeadLetter,
     GatewayState,
     Page,
     PoolStats,
+    SignalsResult,
     sequence_page,
 )
 from agentworld.records import (
+    Annotation,
     Batch,
+    BatchRecord,
     BatchSpec,
+    BatchState,
     Event,
     Exchange,
+    Feedback,
+    FeedbackKind,
+    Group,
     NewTrajectory,
+    PoisonedUnit,
     Policy,
     Reward,
     Step,
@@ -33,12 +53,14 @@ from agentworld.records import (
 
 __all__ = [
     "AppendResult",
+    "Awaited",
     "Consumer",
     "DeadLetter",
     "GatewayState",
     "Page",
     "Pool",
     "PoolStats",
+    "SignalsResult",
     "sequence_page",
 ]
 
@@ -120,10 +142,78 @@ class Pool(Protocol):
 
     # --- signals ----------------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
-        """Set rewards, all or none; returns how many changed something. NotFoundError names the missing target."""
+        """`add_signals` of rewards; returns how many changed something."""
+
+    def add_feedback(self, feedback: Sequence[Feedback]) -> int:
+        """`add_signals` of feedback: idempotent by feedback_id, other content under a known id is a ConflictError."""
+
+    def add_annotations(self, annotations: Sequence[Annotation]) -> int:
+        """`add_signals` of annotations."""
+
+    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+        """Store signals, all or none; a malformed one, or one that contradicts its target, is named and refuses all.
+
+        Signals may come before their step or trajectory, and then wait for it: it makes no trajectory. What turns out
+        to contradict its target when that comes becomes a dead letter. GoneError where the target was deleted.
+        """
+
+    def list_feedback(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        kind: FeedbackKind | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Feedback]:
+        """One page in commit order: on this trajectory itself, on this step, or all."""
+
+    def get_annotations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_id: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> list[Annotation]:
+        """Annotations with their arrays: of up to 1000 steps, or of a trajectory and all of its steps."""
+
+    def awaited(self, *, cursor: str | None = None, limit: int = 100) -> Page[Awaited]:
+        """Steps, then trajectories, that signals wait for, by id."""
+
+    # --- groups -----------------------------------------------------------------------------------------------
+    def get_group(self, group_id: str) -> Group:
+        """NotFoundError where no trajectory has named it."""
+
+    def list_groups(
+        self,
+        *,
+        state: Literal["open", "closed"] | None = None,
+        channel: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Group]:
+        """One page, by the creation of their first trajectory."""
+
+    def close_due_groups(self) -> int:
+        """Close the groups whose time is over; returns how many. Leases do this by themselves."""
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events with a sequence over `after`, in order."""
+
+    def follow(
+        self, after: int = 0, *, timeout: float | None = None, kinds: Sequence[str] | None = None
+    ) -> Iterator[Event]:
+        """Events with a sequence over `after`, each once and in commit order, as they come; of `kinds` only, if given.
+
+        Ends once none came for `timeout` seconds; None: never. Its reader goes on after the last `sequence` it has
+        seen. PoolError where the pool is closed.
+        """
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake`, from any thread, after commits that hold events, until the returned function is called.
+
+        Commits of other processes are told on PostgreSQL only; on SQLite, look every `poll_seconds`.
+        """
 
     # --- shared server state ----------------------------------------------------------------------------------
     def set_policy(self, policy: Policy) -> Policy:
@@ -159,8 +249,93 @@ class Pool(Protocol):
         unit of the checkpoint is handed to it once more.
         """
 
+    def poisoned(self, consumer: str) -> list[PoisonedUnit]:
+        """Units that were handed out `max_deliveries` times without being acknowledged, and are set aside."""
+
+    def requeue(self, consumer: str, keys: Sequence[str]) -> int:
+        """Hand poisoned units out again as if for the first time; returns how many of `keys` were poisoned."""
+
+    def get_batch(self, batch_id: str) -> BatchRecord:
+        """What is kept of a batch: its spec, state, times, units, and every reward as it was at the lease."""
+
+    def list_batches(
+        self,
+        *,
+        consumer: str | None = None,
+        state: BatchState | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[BatchRecord]:
+        """One page of batches, the newest first, without their units."""
+
     def consumer(self, name: str) -> Consumer:
         """A named consumer of this pool."""
+
+    # --- keeping ----------------------------------------------------------------------------------------------
+    def pin(self, owner_kind: str, owner: str, trajectory_ids: Sequence[str]) -> int:
+        """Hold trajectories against retention, for an owner such as dataset `math-v3`; returns how many pins are new.
+
+        All or none: NotFoundError where one is not there. Deletion on request beats pins.
+        """
+
+    def unpin(self, owner_kind: str, owner: str) -> int:
+        """Take all pins of an owner away; returns how many there were."""
+
+    def pins(
+        self,
+        *,
+        owner_kind: str | None = None,
+        owner: str | None = None,
+        trajectory_id: str | None = None,
+        limit: int = 1000,
+    ) -> list[Pin]:
+        """Pins by owner and trajectory."""
+
+    def collect(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = False,
+        include_waiting: bool = False,
+        progress: Progress = no_progress,
+    ) -> Collection:
+        """Take out what retention names, then garbage: content that nothing points at any more. In bounded
+        transactions beside writers; what was broken off is gone on with by the next call.
+
+        Never: trajectories that are open or pinned, and what a running lease holds. What a consumer has not had yet
+        stays unless `include_waiting`. Without `retention` only garbage goes; media wait a day for their message.
+        """
+
+    def delete_trajectories(
+        self, trajectory_ids: Sequence[str], reason: str | None = None, *, progress: Progress = no_progress
+    ) -> Deletion:
+        """Delete trajectories for good, whatever pins or leases hold them: steps, calls, signals, dead letters, and the
+        content that nobody else references. A tombstone stays of each (id, reason, time), an event
+        `trajectory.deleted`, and the trajectory's earlier events with their ids but without what they told. What comes
+        later for it is refused. A batch that holds it loses it, and can still be acknowledged.
+
+        Idempotent. Nothing of it can be read afterwards; `purge` takes its bytes from the disk too.
+        """
+
+    def delete_user(self, user: str, reason: str | None = None, *, progress: Progress = no_progress) -> Deletion:
+        """`delete_trajectories` for everything of one user (`NewTrajectory.user`)."""
+
+    def tombstones(self, after: int = 0, limit: int = 100) -> list[Tombstone]:
+        """What was deleted on request, with a sequence over `after`, in order."""
+
+    def purge(self, *, progress: Progress = no_progress) -> None:
+        """Rewrite the pool so that no file of it holds what was deleted. Writers wait meanwhile."""
+
+    def check(self, *, progress: Progress = no_progress, deep: bool = True) -> list[Problem]:
+        """Every problem of the pool, empty where it is sound: counts, references, sequences, leases and, with `deep`,
+        the digest of all content computed again. Changes nothing, and runs beside writers.
+        """
+
+    def put_media(self, data: bytes, media_type: str) -> str:
+        """Store a blob once; returns its digest, the hex BLAKE2b-128 of its bytes, which messages name it by."""
+
+    def get_media(self, digest: str) -> Medium:
+        """The blob of a digest, verified; NotFoundError where it is not there."""
 
     def close(self) -> None:
         """Finish pending writes and let go of files and threads."""

@@ -1,6 +1,18 @@
 """The one definition of each record; msgspec structs that are also the wire format."""
 
-from agentworld.records.batch import Batch, BatchItem, BatchSpec, BatchTrajectory, Order, Unit
+from agentworld.records import exact_json
+from agentworld.records.batch import (
+    Batch,
+    BatchItem,
+    BatchRecord,
+    BatchSpec,
+    BatchState,
+    BatchTrajectory,
+    BatchUnit,
+    Order,
+    PoisonedUnit,
+    Unit,
+)
 from agentworld.records.depth import MAX_DEPTH, check_depth
 from agentworld.records.ids import check_id, digest, new_id
 from agentworld.records.message import (
@@ -41,8 +53,11 @@ __all__ = [
     "Annotation",
     "Batch",
     "BatchItem",
+    "BatchRecord",
     "BatchSpec",
+    "BatchState",
     "BatchTrajectory",
+    "BatchUnit",
     "Event",
     "Exchange",
     "Feedback",
@@ -57,6 +72,7 @@ __all__ = [
     "NewTrajectory",
     "Order",
     "Part",
+    "PoisonedUnit",
     "Policy",
     "Readiness",
     "Reward",
@@ -76,5 +92,6 @@ __all__ = [
     "check_depth",
     "check_id",
     "digest",
+    "exact_json",
     "new_id",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -86,6 +87,7 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
             raise InvalidRequestError(f"min_size {minimum} is over the size {count}", path="min_size")
         if not 0 < self.lease_seconds <= 7 * 86_400:
             raise InvalidRequestError("lease_seconds must be over 0 and at most 604800", path="lease_seconds")
+        self._check_choice(unit)
         return msgspec.structs.replace(
             self,
             unit=unit,
@@ -95,30 +97,55 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
             min_size=minimum,
         )
 
+    def _check_choice(self, unit: Unit) -> None:
+        """Whether what decides on the order and on what is left out can be meant."""
+        if self.order not in get_args(Order):
+            raise InvalidRequestError(f"no order {self.order!r}", path="order", hint=f"Known: {_listed(Order)}")
+        if not -(2**63) <= self.seed < 2**63:
+            raise InvalidRequestError("seed must be a whole number of 64 bits", path="seed")
+        if self.max_staleness is not None and self.max_staleness < 0:
+            raise InvalidRequestError("max_staleness must be 0 or more", path="max_staleness")
+        if self.stale not in ("drop", "wait"):
+            raise InvalidRequestError(f"no way {self.stale!r} to treat stale units", path="stale", hint="drop or wait")
+        if self.skip_equal is not None and unit != "group":
+            raise InvalidRequestError(f"skip_equal does not go with unit {unit}", path="skip_equal", hint="Use groups")
+        if not 0 <= self.pair_margin < math.inf:
+            raise InvalidRequestError("pair_margin must be 0 or more", path="pair_margin")
+        if self.pair_margin and unit != "pair":
+            raise InvalidRequestError(f"pair_margin does not go with unit {unit}", path="pair_margin", hint="Use pairs")
+        if not 1 <= self.max_deliveries <= 1_000_000:
+            raise InvalidRequestError("max_deliveries must be from 1 to 1000000", path="max_deliveries")
+
     @property
     def count(self) -> int:
         """Units asked for; call on a resolved spec."""
         return self.groups or self.size or 1
 
 
+def _listed(choice: Any) -> str:
+    return ", ".join(get_args(choice))
+
+
 class BatchTrajectory(msgspec.Struct, kw_only=True):
     """One trajectory in a batch with its steps in order, tokens and messages included.
 
     `loss_denominator`: reply tokens that the policy sampled over all of its steps here, so that rows of its branches
-    share one weight. `trained` is false where it is here for its group's statistics only.
+    share one weight. `trained` is false where it is here for its group's statistics only. `annotations`: the arrays
+    that the spec required, as nested lists by step id and name; those of the whole trajectory under its own id.
     """
 
     trajectory: Trajectory
     steps: list[Step]
     loss_denominator: int = 0
     trained: bool = True
+    annotations: dict[str, dict[str, Any]] = {}
 
 
 class BatchItem(msgspec.Struct, kw_only=True):
     """One unit: a group or pair with its trajectories, or one trajectory (for unit step, with the one step).
 
-    `rewards`: of each trajectory by id, every reward as it was at the lease. `padding`: a copy that only makes shards
-    equally long, not to be trained on.
+    `rewards`: of each trajectory and each step that has any, by id, every reward as it was at the lease. `padding`: a
+    copy that only makes shards equally long, not to be trained on.
     """
 
     key: str
@@ -140,3 +167,46 @@ class Batch(msgspec.Struct, kw_only=True):
     items: list[BatchItem]
     policy: Policy | None = None
     metadata: dict[str, Any] = {}
+
+
+BatchState = Literal["leased", "acked", "released", "expired"]
+
+
+class BatchUnit(msgspec.Struct, kw_only=True, frozen=True):
+    """What a batch record keeps of one unit: its key and every reward as it was at the lease, by target and name."""
+
+    key: str
+    rewards: dict[str, dict[str, float]] = {}
+
+
+class BatchRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """What a pool keeps of a batch that it handed out. Times in seconds since the epoch.
+
+    `spec` as it was asked for, with its numbers filled in; null for batches of the first schema, which kept neither it
+    nor `created_at` and `ended_at`. `unit_count`: units handed out. `units`: in the order of the batch; a listing
+    leaves them out.
+    """
+
+    batch_id: str
+    consumer: str
+    unit: Unit
+    method: str
+    channel: str
+    state: BatchState
+    epoch: int
+    deadline: float
+    spec: BatchSpec | None = None
+    created_at: float | None = None
+    ended_at: float | None = None
+    unit_count: int = 0
+    units: list[BatchUnit] = []
+
+
+class PoisonedUnit(msgspec.Struct, kw_only=True, frozen=True):
+    """A unit that was handed out too often without being acknowledged, and is set aside until it is requeued."""
+
+    consumer: str
+    unit: Unit
+    key: str
+    deliveries: int
+    reason: str

@@ -29,7 +29,7 @@ def test_a_group_is_leased_whole_with_its_content(pool, clock):
 
 
 def test_a_half_full_group_blocks_nobody(pool):
-    group(pool, "half", [1.0])
+    finished(pool, "half-0", reward=1.0, group_id="half")
     pool.create_trajectory(NewTrajectory(trajectory_id="open", group_id="half"))
     finished(pool, "dead", group_id="half", status="failed")
     group(pool, "full", [1.0, 0.0])
@@ -43,7 +43,7 @@ def test_a_half_full_group_blocks_nobody(pool):
 
 def test_a_group_is_delivered_once_with_what_is_ready(pool):
     for number in range(3):
-        pool.create_trajectory(NewTrajectory(trajectory_id=f"g-{number}", group_id="g", group_size=3))
+        pool.create_trajectory(NewTrajectory(trajectory_id=f"g-{number}", group_id="g"))
         pool.append_steps([step(f"g-{number}")])
     pool.complete_trajectory("g-0", "finished", 1.0)
     assert pool.lease(GRPO, "c") is None
@@ -55,6 +55,24 @@ def test_a_group_is_delivered_once_with_what_is_ready(pool):
     assert pool.lease(GRPO, "c") is None
     whole = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=3), "d")
     assert len(whole.items[0].trajectories) == 3
+
+
+def test_a_group_with_a_size_is_delivered_whole(pool):
+    """However few rollouts are asked for."""
+    for number in range(3):
+        finished(pool, f"g-{number}", reward=1.0, group_id="g", group_size=4)
+    spec = BatchSpec(method="grpo", groups=1, rollouts=1)
+    assert pool.lease(spec, "c") is None
+    finished(pool, "g-3", reward=0.0, group_id="g", group_size=4)
+    assert len(pool.lease(spec, "c").items[0].trajectories) == 4
+
+
+def test_a_group_whose_time_is_over_is_closed_by_a_lease(pool, clock):
+    finished(pool, "g-0", reward=1.0, group_id="g", group_size=4, group_timeout=60.0)
+    spec = BatchSpec(method="grpo", groups=1, rollouts=1)
+    assert pool.lease(spec, "c") is None
+    clock.now += 61
+    assert keys(pool.lease(spec, "c")) == ["g"]
 
 
 def test_an_unrewarded_rollout_does_not_count(pool):
@@ -240,7 +258,9 @@ def test_order_is_fifo_freshest_or_seeded(pool):
     spec = {"method": "sft", "size": 8}
     assert keys(pool.lease(BatchSpec(**spec), "a")) == names
     assert keys(pool.lease(BatchSpec(**spec, order="freshest"), "b")) == names[::-1]
-    shuffled = [keys(pool.lease(BatchSpec(**spec, order="random", seed=seed), f"c{n}")) for n, seed in enumerate("113")]
+    shuffled = [
+        keys(pool.lease(BatchSpec(**spec, order="random", seed=seed), f"c{n}")) for n, seed in enumerate([1, 1, 3])
+    ]
     assert sorted(shuffled[0]) == names
     assert shuffled[0] == shuffled[1] != shuffled[2]
 

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from agentworld.pool import rules
+from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.batch_items import batch_trajectory
 from agentworld.pool.intake import INCLUDABLE
-from agentworld.pool.lease_rules import requirements, wanted_readiness
-from agentworld.pool.memory.leases import Leases
-from agentworld.pool.memory.state import StoredStep, copied
+from agentworld.pool.lease_rules import check_batch_state, required_annotations, requirements
+from agentworld.pool.memory import groups
+from agentworld.pool.memory.leases import Leases, Rewards
+from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_base import MemoryStore
-from agentworld.query import Expression
-from agentworld.records import Batch, BatchItem, BatchSpec, BatchTrajectory, Trajectory, check_id
+from agentworld.pool.memory.units import Candidate, Units
+from agentworld.pool.results import Page
+from agentworld.pool.unit_rules import Member
+from agentworld.query import parse
+from agentworld.records import (
+    Batch,
+    BatchItem,
+    BatchRecord,
+    BatchSpec,
+    BatchState,
+    BatchTrajectory,
+    PoisonedUnit,
+    Unit,
+    check_id,
+)
 
 
 class BatchMethods(MemoryStore):
@@ -21,32 +38,35 @@ class BatchMethods(MemoryStore):
     def __init__(self, url: str = "memory://", *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(url, clock=clock)
         self._leases = Leases(clock, self._state.add_event)
+        self._completed: dict[str, int] = {}
+        self._events_seen = 0
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
         """See Pool."""
         spec = spec.resolved()
         needs = requirements(spec)
         check_id(consumer, "consumer")
-        expression = self._state.query(spec.where, "steps" if spec.unit == "step" else "trajectories")
+        if spec.where is not None:
+            parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
         with self._open():
             self._leases.expire()
-            units = self._units(spec, expression, needs, consumer)
-            keys = rules.unit_order(spec, [(key, ordinal) for key, (ordinal, _) in units.items()])[: spec.count]
-            if len(keys) < (spec.min_size or 1):
+            groups.close_due(self._state)
+            units = Units(self._state, spec, needs, self._ages())
+            chosen = self._choose(units, spec, consumer)[: spec.count]
+            if len(chosen) < (spec.min_size or 1):
                 return None
-            lease, counts = self._leases.lease(spec, consumer, keys)
+            rewards = {candidate.key: self._rewards(units, candidate.verdict.members) for candidate in chosen}
+            lease, counts = self._leases.lease(spec, consumer, rewards)
             items = [
                 BatchItem(
-                    key=key,
+                    key=candidate.key,
                     trajectories=[
-                        BatchTrajectory(
-                            trajectory=copied(trajectory), steps=[self._state.read(step, INCLUDABLE) for step in steps]
-                        )
-                        for trajectory, steps in units[key][1]
+                        self._entry(units, spec, member, rewards[candidate.key]) for member in candidate.verdict.members
                     ],
                     delivery_count=count,
+                    rewards=rewards[candidate.key],
                 )
-                for key, count in zip(keys, counts, strict=True)
+                for candidate, count in zip(chosen, counts, strict=True)
             ]
             return Batch(
                 batch_id=lease.batch_id,
@@ -80,43 +100,93 @@ class BatchMethods(MemoryStore):
         with self._open():
             return self._leases.resume(consumer, applied)
 
-    def _units(
-        self, spec: BatchSpec, expression: Expression | None, needs: tuple[str, ...], consumer: str
-    ) -> dict[str, tuple[int, list[tuple[Trajectory, list[StoredStep]]]]]:
-        """Available units by key: the ordinal that orders them, and their trajectories with their steps."""
-        units: dict[str, tuple[int, list[tuple[Trajectory, list[StoredStep]]]]] = {}
-        wanted = wanted_readiness(spec)
-        for trajectory in self._state.trajectories.values():
-            if trajectory.readiness not in wanted:
-                continue
-            steps = [self._state.steps[step_id] for step_id in self._state.steps_of[trajectory.trajectory_id]]
-            steps = [s for s in steps if s.step.excluded_reason is None and s.step.channel == spec.channel]
-            if spec.unit == "step":
-                for step in steps:
-                    if _has(step, needs) and self._state.step_matches(expression, step):
-                        units[step.step.step_id] = (step.ordinal, [(trajectory, [step])])
-                continue
-            if not steps or not all(_has(step, needs) for step in steps):
-                continue
-            if not self._state.trajectory_matches(expression, trajectory):
-                continue
-            key = trajectory.group_id if spec.unit == "group" else trajectory.trajectory_id
-            if key is not None:
-                ordinal = self._state.ordinals[trajectory.trajectory_id]
-                units.setdefault(key, (ordinal, []))[1].append((trajectory, steps))
-        return {
-            key: unit
-            for key, unit in units.items()
-            if len(unit[1]) >= (spec.rollouts or 1) and self._leases.is_available(consumer, spec.unit or "step", key)
-        }
+    def poisoned(self, consumer: str) -> list[PoisonedUnit]:
+        """See Pool."""
+        check_id(consumer, "consumer")
+        with self._open():
+            return self._leases.poisoned(consumer)
 
+    def requeue(self, consumer: str, keys: Sequence[str]) -> int:
+        """See Pool."""
+        check_id(consumer, "consumer")
+        with self._open():
+            return self._leases.requeue(consumer, keys)
 
-def _has(found: StoredStep, needs: tuple[str, ...]) -> bool:
-    step = found.step
-    has = {
-        "tokens": found.prepared.response is not None,
-        "logprobs": found.prepared.logprobs is not None,
-        "messages": step.prompt_messages is not None and step.response_message is not None,
-        "reward": True,  # A matter of the trajectory's readiness.
-    }
-    return all(has[name] for name in needs)
+    def get_batch(self, batch_id: str) -> BatchRecord:
+        """See Pool."""
+        with self._open():
+            return self._leases.record(self._leases.batch(batch_id), with_units=True)
+
+    def list_batches(
+        self,
+        *,
+        consumer: str | None = None,
+        state: BatchState | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[BatchRecord]:
+        """See Pool."""
+        check_batch_state(state)
+        check_limit(limit)
+        before = read_cursor(cursor, "newest")
+        with self._open():
+            rows = [
+                (number, self._leases.record(lease, with_units=False))
+                for number, lease in enumerate(self._leases.batches.values(), start=1)
+                if (before is None or number < before)
+                and consumer in (None, lease.consumer)
+                and state in (None, self._leases.state(lease))
+            ][::-1]
+        more = cursor_for(rows[limit - 1][0], "newest") if len(rows) > limit else None
+        return Page([record for _, record in rows[:limit]], more)
+
+    def _ages(self) -> dict[str, int]:
+        """When each trajectory was completed, as the number of the event."""
+        for event in self._state.events[self._events_seen :]:
+            if event.kind == "trajectory.completed" and event.trajectory_id is not None:
+                self._completed[event.trajectory_id] = event.sequence
+        self._events_seen = len(self._state.events)
+        return self._completed
+
+    def _choose(self, units: Units, spec: BatchSpec, consumer: str) -> list[Candidate]:
+        """The units that fit, in order; notes those that the consumer is not to get."""
+        unit: Unit = spec.unit or "step"
+        chosen: list[Candidate] = []
+        dropped: Counter[str] = Counter()
+        for candidate in sorted(units.candidates(), key=lambda candidate: candidate.place):
+            delivery = self._leases.delivery(consumer, unit, candidate.key)
+            verdict = candidate.verdict
+            if delivery.state != "available":
+                continue
+            if verdict.kind in ("stale", "equal"):
+                if len(chosen) < spec.count:
+                    self._leases.set_aside(consumer, unit, candidate.key, "dropped", verdict.reason or "")
+                    dropped[verdict.kind] += 1
+            elif verdict.kind == "fits" and delivery.count >= spec.max_deliveries:
+                if len(chosen) < spec.count:
+                    reason = f"handed out {delivery.count} times, never acknowledged"
+                    self._leases.set_aside(consumer, unit, candidate.key, "poisoned", reason)
+            elif verdict.kind == "fits":
+                chosen.append(candidate)
+        if dropped:
+            self._state.add_event("batch.dropped", data={"consumer": consumer, "unit": unit, **dropped})
+        return chosen
+
+    def _rewards(self, units: Units, members: Sequence[Member]) -> Rewards:
+        """Every reward of the trajectories and their steps as it is now, by id."""
+        found: Rewards = {}
+        for member in members:
+            if member.rewards:
+                found[member.trajectory_id] = dict(member.rewards)
+            for stored in units.steps_of(member):
+                if stored.step.rewards:
+                    found[stored.step.step_id] = dict(stored.step.rewards)
+        return found
+
+    def _entry(self, units: Units, spec: BatchSpec, member: Member, rewards: Rewards) -> BatchTrajectory:
+        steps = [self._state.read(stored, INCLUDABLE) for stored in units.steps_of(member)]
+        names = required_annotations(spec.require)
+        targets = [member.trajectory_id, *(step.step_id for step in steps)]
+        trajectory = copied(self._state.trajectories[member.trajectory_id])
+        arrays = units.arrays(names, targets) if names else {}
+        return batch_trajectory(trajectory, steps, member, rewards.get(member.trajectory_id, {}), arrays)

@@ -1,13 +1,15 @@
-"""Batches: leased, acknowledged, released."""
+"""Batches: leased, acknowledged, released; what is kept of them; units that were set aside."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agentworld.pool.results import Page
+from agentworld.pool.sql import batch_reads
 from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.leases import Leases
 from agentworld.pool.sql.store_base import SqlStore
-from agentworld.records import Batch, BatchSpec
+from agentworld.records import Batch, BatchRecord, BatchSpec, BatchState, PoisonedUnit, check_id
 
 
 class BatchMethods(SqlStore):
@@ -36,3 +38,31 @@ class BatchMethods(SqlStore):
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
         """See Pool."""
         return self._leases.resume(consumer, applied)
+
+    def poisoned(self, consumer: str) -> list[PoisonedUnit]:
+        """See Pool."""
+        check_id(consumer, "consumer")
+        with self._database.reading() as connection:
+            return batch_reads.poisoned(connection, consumer)
+
+    def requeue(self, consumer: str, keys: Sequence[str]) -> int:
+        """See Pool."""
+        check_id(consumer, "consumer")
+        return self._writer.submit(lambda txn: batch_reads.requeue(txn, consumer, keys)).result()
+
+    def get_batch(self, batch_id: str) -> BatchRecord:
+        """See Pool."""
+        with self._database.reading() as connection:
+            return batch_reads.get_batch(connection, batch_id, self._clock())
+
+    def list_batches(
+        self,
+        *,
+        consumer: str | None = None,
+        state: BatchState | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[BatchRecord]:
+        """See Pool."""
+        with self._database.reading() as connection:
+            return batch_reads.list_batches(connection, consumer, state, cursor, limit, self._clock())

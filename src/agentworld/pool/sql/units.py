@@ -1,7 +1,8 @@
-"""Which units a consumer may lease, and what a leased unit holds.
+"""How the units of a backlog stand now: one statement a kind of unit, whose rows become members (see unit_rules).
 
-Token training refuses steps without ids: a unit any of whose steps lacks what is required is not available. Steps that
-are excluded, or of another channel, are no part of a unit.
+Token training refuses steps without ids: a unit any of whose steps lacks what is required is not for the spec. Steps
+that are excluded, or of another channel, are no part of a unit. What a trajectory's steps in its own channel have is
+kept on its row; steps of other channels are looked at.
 """
 
 from __future__ import annotations
@@ -10,182 +11,213 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, select, true
+import msgspec
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, case, exists, false, func, or_, select, true
 
-from agentworld.pool import rules, schema
-from agentworld.pool.intake import INCLUDABLE
+from agentworld.pool import schema
+from agentworld.pool.group_rules import is_bounded
+from agentworld.pool.lacks import LACKS_LOGPROBS, LACKS_MESSAGES, LACKS_TOKENS
 from agentworld.pool.lease_rules import wanted_readiness
-from agentworld.pool.sql.connections import Reader
-from agentworld.pool.sql.reads import SCAN_ROWS, bounded_search, read_steps
-from agentworld.pool.sql.rows import (
-    PROMPT_MESSAGES,
-    RESPONSE_IDS,
-    select_steps,
-    select_trajectories,
-    trajectory_from,
-)
-from agentworld.pool.sql.statements import Statement, compiled, integers, json_list, parameter, sql, texts
+from agentworld.pool.sql.backlog import Scope, Waiting
+from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.json_functions import json_kind, json_list_has
+from agentworld.pool.sql.reads import bounded_search
+from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS, policy_from
+from agentworld.pool.sql.statements import Statement, compiled, integers, json_list
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.where import NOW, condition
-from agentworld.query import parse
-from agentworld.records import BatchItem, BatchSpec, BatchTrajectory, Order, Readiness, Trajectory, Unit
+from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_group, judge_single
+from agentworld.query import Subject, parse
+from agentworld.records import BatchSpec, Readiness
 
-_s, _t, _d = schema.steps, schema.trajectories, schema.deliveries
-
-
-class AvailableUnit(NamedTuple):
-    """A unit's key and the rows that it consists of: one step, or its trajectories."""
-
-    key: str
-    rows: list[int]
+_s, _t, _g = schema.steps, schema.trajectories, schema.groups
+_SERVED: tuple[Readiness, ...] = ("complete", "ready")
+_BITS = {"tokens": LACKS_TOKENS, "logprobs": LACKS_LOGPROBS, "messages": LACKS_MESSAGES}
+Condition = ColumnElement[bool]
+_channel: ColumnElement[str] = bindparam("in_channel", required=False, type_=Text())
 
 
-def available_units(
-    connection: Reader,
-    spec: BatchSpec,
-    needs: tuple[str, ...],
-    consumer: str,
-    now: float,
-) -> list[AvailableUnit]:
-    """Up to the number that the (resolved) spec asks for, in its order; `now` is what `where` means by it."""
-    unit: Unit = spec.unit or "step"
-    statement = _units_sql(unit, spec.order, spec.where, needs, wanted_readiness(spec))
-    limit = SCAN_ROWS if spec.order == "random" else spec.count
-    bound = {
-        "for_consumer": consumer,
-        "in_channel": spec.channel,
-        "rollouts": spec.rollouts or 1,
-        "limit": limit,
-        NOW: now,
-    }
-    with bounded_search(connection, spec.where):
-        found = connection.execute(statement, bound)
-    pairs = {row["key"]: row["pk"] for row in found}
-    keys = rules.unit_order(spec, list(pairs.items()))[: spec.count] if spec.order == "random" else list(pairs)
-    if unit != "group":
-        return [AvailableUnit(key, [pairs[key]]) for key in keys]
-    statement = _members_sql(spec.where, needs, wanted_readiness(spec))
-    members: dict[str, list[int]] = {key: [] for key in keys}
-    bound = {"in_channel": spec.channel, "keys": json_list(keys), NOW: now}
-    with bounded_search(connection, spec.where):
-        for row in connection.execute(statement, bound):
-            members[row["group_id"]].append(row["pk"])
-    return [AvailableUnit(key, rows) for key, rows in members.items()]
+class Wish(NamedTuple):
+    """What decides on single trajectories and steps; statements are kept by it."""
+
+    where: str | None
+    needs: tuple[str, ...]
+    wanted: tuple[Readiness, ...]
 
 
-def read_items(
-    connection: Reader, spec: BatchSpec, units: Sequence[AvailableUnit], counts: Sequence[int]
-) -> list[BatchItem]:
-    """The units with their trajectories and steps, tokens, messages and log-probabilities included."""
-    rows = json_list([row for unit in units for row in unit.rows])
-    by_step = spec.unit == "step"
-    text = _STEPS if by_step else _STEPS_OF
-    found = connection.execute(text, {"rows": rows, "in_channel": spec.channel})
-    steps: dict[int, list[Any]] = {}
-    for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
-        steps.setdefault(row["pk"] if by_step else row["trajectory"], []).append(step)
-    trajectories: dict[int, Trajectory] = {}
-    owners = {row["pk"] if by_step else row["trajectory"]: row["trajectory"] for row in found}
-    wanted = json_list(sorted(set(owners.values())))
-    for row in connection.execute(_TRAJECTORIES, {"rows": wanted}):
-        trajectories[row["pk"]] = trajectory_from(row)
+class Plan(NamedTuple):
+    """One lease: the resolved spec, its consumer's backlog, and what its units must have."""
+
+    spec: BatchSpec
+    scope: Scope
+    wish: Wish
+
+
+def plan(spec: BatchSpec, consumer: str, needs: tuple[str, ...]) -> Plan:
+    """The plan of a resolved spec."""
+    scope = Scope(consumer, spec.unit or "step", spec.channel)
+    return Plan(spec, scope, Wish(spec.where, needs, wanted_readiness(spec)))
+
+
+def judge(
+    reader: Reader | Transaction, plan: Plan, units: Sequence[Waiting], now: float, current: Policies
+) -> list[Verdict]:
+    """How each of the units stands; `now` is what `where` means by it. Not for pairs."""
+    connection = reader.connection if isinstance(reader, Transaction) else reader
+    if plan.scope.unit == "group":
+        return judge_groups(connection, plan, units, now, current)
+    statement = _step_sql(plan.wish) if plan.scope.unit == "step" else _trajectory_sql(plan.wish)
+    rows = ask(connection, plan, statement, [unit.row_pk for unit in units], now)
+    members = {row["step_row" if plan.scope.unit == "step" else "row"]: member_from(row) for row in rows}
+    return [judge_single(members.get(unit.row_pk), plan.spec, current) for unit in units]
+
+
+def judge_groups(
+    connection: Reader, plan: Plan, units: Sequence[Waiting], now: float, current: Policies
+) -> list[Verdict]:
+    """How each of the groups stands."""
+    found = group_members(connection, plan, [unit.row_pk for unit in units], now)
+    verdicts = []
+    for unit in units:
+        group = found.get(unit.row_pk)
+        verdicts.append(GONE if group is None else judge_group(*group, plan.spec, current))
+    return verdicts
+
+
+def group_members(connection: Reader, plan: Plan, rows: list[int], now: float) -> dict[int, tuple[bool, list[Member]]]:
+    """By the group's row: whether it is offered, and its trajectories."""
+    groups: dict[int, tuple[bool, list[Member]]] = {}
+    for row in ask(connection, plan, _group_sql(plan.wish), rows, now):
+        offered = row["state"] == "closed" or not is_bounded(row["size"], row["timeout_at"])
+        members = groups.setdefault(row["group_row"], (offered, []))[1]
+        if row["row"] is not None:
+            members.append(member_from(row))
+    return groups
+
+
+def ask(connection: Reader, plan: Plan, statement: Statement, rows: list[int], now: float) -> list[Row]:
+    """The rows of a statement over named rows."""
+    bound = {"rows": json_list(rows), "in_channel": plan.scope.channel, NOW: now}
+    with bounded_search(connection, plan.spec.where):
+        return connection.execute(statement, bound)
+
+
+def member_from(row: Row) -> Member:
+    """A row of the statements here."""
+    return Member(
+        row=row["row"],
+        trajectory_id=row["trajectory_id"],
+        status=row["status"],
+        served=row["readiness"] in _SERVED,
+        usable=bool(row["usable"]),
+        able=bool(row["able"]),
+        wanted=bool(row["wanted"]),
+        masked=bool(row["masked"]),
+        reward=row["reward"],
+        rewards={} if row["rewards"] is None else msgspec.json.decode(row["rewards"]),
+        policy=policy_from(row),
+        step=row["step_row"],
+        step_id=row["step_id"],
+    )
+
+
+def usable_step() -> Condition:
+    """A step that belongs to its trajectory's units in the channel."""
+    return and_(_s.c.excluded_reason.is_(None), _s.c.channel == _channel)
+
+
+def _step_has(need: str) -> Condition:
+    kind, _, name = need.partition(".")
+    match kind:
+        case "tokens":
+            return _s.c.present.op("&")(RESPONSE_IDS) != 0
+        case "logprobs":
+            return _s.c.logprobs.is_not(None)
+        case "messages":
+            return and_(_s.c.present.op("&")(PROMPT_MESSAGES) != 0, _s.c.reply_node.is_not(None))
+        case "annotation":
+            return or_(json_list_has(_s.c.annotations, name), _trajectory_has(need))
+        case "label":
+            return or_(json_kind(_s.c.labels, [name]) != "null", _trajectory_has(need))
+        case _:
+            return true()  # reward: a matter of the trajectory's readiness.
+
+
+def _trajectory_has(need: str) -> Condition:
+    kind, _, name = need.partition(".")
+    return json_list_has(_t.c.annotations, name) if kind == "annotation" else json_kind(_t.c.labels, [name]) != "null"
+
+
+def _able(needs: tuple[str, ...]) -> Condition:
+    """Whether no usable step of the trajectory lacks anything."""
+    steps = and_(_s.c.trajectory == _t.c.pk, usable_step())
+    kept = [need for need in needs if need in _BITS]
+    mask = sum(_BITS[need] for need in set(kept))
+    in_own = _t.c.lacks.op("&")(mask) == 0 if mask else true()
+    in_other = ~exists().where(steps, ~and_(true(), *(_step_has(need) for need in kept)))
+    keyed = [or_(_trajectory_has(need), ~exists().where(steps, ~_step_has(need))) for need in needs if "." in need]
+    return and_(case((_t.c.channel == _channel, in_own), else_=in_other), *keyed)
+
+
+def trajectory_columns(wish: Wish) -> list[ColumnElement[Any]]:
+    """What a Member of a trajectory is read from."""
+    in_other = exists().where(_s.c.trajectory == _t.c.pk, usable_step())
+    usable = case((_t.c.channel == _channel, _t.c.usable_steps > 0), else_=in_other)
+    return [*_common(wish, "trajectories"), usable.label("usable"), _able(wish.needs).label("able"), *_no_step()]
+
+
+def _no_step() -> list[ColumnElement[Any]]:
+    return [func.nullif(1, 1).label("step_row"), func.nullif(1, 1).label("step_id")]
+
+
+def step_columns(wish: Wish) -> list[ColumnElement[Any]]:
+    """What a Member of one step is read from."""
+    able = and_(true(), *(_step_has(need) for need in wish.needs))
     return [
-        BatchItem(
-            key=unit.key,
-            trajectories=[
-                BatchTrajectory(trajectory=trajectories[owners[row]], steps=steps[row])
-                for row in unit.rows
-                if row in owners
-            ],
-            delivery_count=count,
-        )
-        for unit, count in zip(units, counts, strict=True)
+        *_common(wish, "steps"),
+        usable_step().label("usable"),
+        able.label("able"),
+        _s.c.pk.label("step_row"),
+        _s.c.step_id,
     ]
 
 
-_STEPS = sql(select_steps().where(_s.c.pk.in_(integers("rows"))).order_by(_s.c.pk))
-_STEPS_OF = sql(
-    select_steps()
-    .where(
-        _s.c.trajectory.in_(integers("rows")), _s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel")
-    )
-    .order_by(_s.c.pk)
-)
-_TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(integers("rows"))))
+def wanted_column(wish: Wish, subject: Subject) -> ColumnElement[Any]:
+    """Whether the trajectory has the readiness that is wanted, and it (or its step) matches `where`."""
+    matches = true() if wish.where is None else condition(parse(wish.where, subject), subject)
+    # The condition is computed for what may be served alone.
+    return case((_t.c.readiness.in_(wish.wanted), matches), else_=false()).label("wanted")
 
 
-def _usable() -> ColumnElement[bool]:
-    return and_(_s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel"))
+def _common(wish: Wish, subject: Subject) -> list[ColumnElement[Any]]:
+    owner = _s if subject == "steps" else _t
+    return [
+        _t.c.pk.label("row"),
+        _t.c.trajectory_id,
+        _t.c.status,
+        _t.c.readiness,
+        _t.c.masked,
+        _t.c.reward,
+        _t.c.rewards,
+        *(owner.c[f"policy_{part}"] for part in ("model", "run", "version")),
+        wanted_column(wish, subject),
+    ]
 
 
-def _has(needs: tuple[str, ...]) -> ColumnElement[bool]:
-    conditions: dict[str, ColumnElement[bool]] = {
-        "tokens": _s.c.present.op("&")(RESPONSE_IDS) != 0,
-        "logprobs": _s.c.logprobs.is_not(None),
-        "messages": and_(_s.c.present.op("&")(PROMPT_MESSAGES) != 0, _s.c.reply_node.is_not(None)),
-        "reward": true(),  # A matter of the trajectory's readiness.
-    }
-    return and_(*(conditions[name] for name in needs))
-
-
-def _fit_trajectories(
-    columns: Sequence[ColumnElement[Any]],
-    first: ColumnElement[bool],
-    where: str | None,
-    needs: tuple[str, ...],
-    wanted: tuple[Readiness, ...],
-) -> Select[Any]:
-    # SQLite tests the conditions in this order: `first` spares the subqueries of what was delivered long ago.
-    of_trajectory = and_(_s.c.trajectory == _t.c.pk, _usable())
-    statement = select(*columns).where(
-        _t.c.readiness.in_(wanted),
-        first,
-        exists().where(of_trajectory),
-        ~exists().where(of_trajectory, ~_has(needs)),
-    )
-    return statement if where is None else statement.where(condition(parse(where, "trajectories"), "trajectories"))
-
-
-def _undelivered(unit: Unit, key: ColumnElement[Any]) -> ColumnElement[bool]:
-    return ~exists().where(
-        _d.c.consumer == parameter("for_consumer"), _d.c.unit == unit, _d.c.key == key, _d.c.state != "available"
-    )
+# Kept by the text of `where`, since the trees of `x == 1` and `x == true` are equal to Python.
+@functools.lru_cache(maxsize=128)
+def _trajectory_sql(wish: Wish) -> Statement:
+    return compiled(select(*trajectory_columns(wish)).where(_t.c.pk.in_(integers("rows"))))
 
 
 @functools.lru_cache(maxsize=128)
-def _units_sql(
-    unit: Unit, order: Order, where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]
-) -> Statement:
-    """Selects key and pk of each available unit. Cached by the text of `where`, as in reads."""
-    key: ColumnElement[Any]
-    place: ColumnElement[Any]
-    statement: Select[Any]
-    if unit == "step":
-        key, place = _s.c.step_id, _s.c.pk
-        columns: list[ColumnElement[Any]] = [key.label("key"), place.label("pk")]
-        statement = (
-            select(*columns)
-            .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
-            .where(_undelivered(unit, key), _usable(), _has(needs), _t.c.readiness.in_(wanted))
-        )
-        if where is not None:
-            statement = statement.where(condition(parse(where, "steps"), "steps"))
-    elif unit == "trajectory":
-        key, place = _t.c.trajectory_id, _t.c.pk
-        undelivered = _undelivered(unit, key)
-        statement = _fit_trajectories([key.label("key"), place.label("pk")], undelivered, where, needs, wanted)
-    else:
-        key, place = _t.c.group_id, func.min(_t.c.pk)
-        undelivered = _undelivered(unit, key)
-        statement = _fit_trajectories([key.label("key"), place.label("pk")], undelivered, where, needs, wanted)
-        statement = statement.where(key.is_not(None)).group_by(key).having(func.count() >= parameter("rollouts"))
-    ordered = place.desc() if order == "freshest" else place.asc()
-    return compiled(statement.order_by(ordered).limit(parameter("limit")))
+def _step_sql(wish: Wish) -> Statement:
+    statement: Select[Any] = select(*step_columns(wish)).join_from(_s, _t, _s.c.trajectory == _t.c.pk)
+    return compiled(statement.where(_s.c.pk.in_(integers("rows"))))
 
 
 @functools.lru_cache(maxsize=128)
-def _members_sql(where: str | None, needs: tuple[str, ...], wanted: tuple[Readiness, ...]) -> Statement:
-    """Selects the trajectories of chosen groups."""
-    statement: Select[Any] = _fit_trajectories(
-        [_t.c.group_id, _t.c.pk], _t.c.group_id.in_(texts("keys")), where, needs, wanted
-    )
-    return compiled(statement.order_by(_t.c.pk))
+def _group_sql(wish: Wish) -> Statement:
+    columns = [_g.c.pk.label("group_row"), _g.c.state, _g.c.size, _g.c.timeout_at, *trajectory_columns(wish)]
+    statement: Select[Any] = select(*columns).join_from(_g, _t, _t.c.group_id == _g.c.group_id, isouter=True)
+    return compiled(statement.where(_g.c.pk.in_(integers("rows"))).order_by(_t.c.pk))

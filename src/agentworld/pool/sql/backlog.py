@@ -1,0 +1,361 @@
+"""What a consumer may still lease, by unit and channel.
+
+What becomes fit to be served gets the next number of one sequence (`ready_seq`). A consumer's position says up to where
+it has taken that sequence into its backlog, chunk by chunk, so a lease never looks at what was delivered: units leave
+the backlog when they are leased, and come back to their old place when they are given back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from agentworld.pool import schema
+from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.unit_rules import SHUFFLE_PRIME, shuffle_rounds
+from agentworld.records import Order, Unit
+
+READY = "ready_seq"  # the sequence: a counter like those of primary keys
+OF_GROUP, OF_COMPARISON = "group:", "comparison:"  # what keys of pairs begin with
+STEP_BITS = 20  # of a step's place, below those of its trajectory
+PULL_ROWS = 512  # that one chunk puts into the backlog, or looks at, to a factor of two
+RESHUFFLE_ROWS = 2_000
+_MOST_HEADERS = 1_000
+
+_k, _p, _c, _d, _u = schema.backlog, schema.positions, schema.consumers, schema.deliveries, schema.batch_units
+_s, _t, _g = schema.steps, schema.trajectories, schema.groups
+_COLUMNS = ("consumer", "unit", "channel", "key", "row_pk", "place", "rank", "shuffle")
+_SERVED = ("complete", "ready")
+
+
+class Scope(NamedTuple):
+    """Whose backlog: one consumer, unit and channel."""
+
+    consumer: str
+    unit: str
+    channel: str
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """As parameters."""
+        return self._asdict()
+
+
+class Position(NamedTuple):
+    """How far the sequence was taken, and the seed that the backlog is shuffled with."""
+
+    ready_seq: int
+    seed: int
+
+
+START = Position(0, 0)
+
+
+class Waiting(NamedTuple):
+    """A unit in the backlog, with how often it was handed out and the state of its delivery, if any."""
+
+    key: str
+    row_pk: int
+    place: int
+    rank: float
+    shuffle: int
+    state: str | None
+    deliveries: int
+
+
+def _text(name: str) -> ColumnElement[str]:
+    return bindparam(name, required=False, type_=Text())
+
+
+def _of_scope(table: Any) -> ColumnElement[bool]:
+    return and_(*(table.c[name] == parameter(name) for name in Scope._fields))
+
+
+def _shuffle(number: ColumnElement[Any]) -> ColumnElement[Any]:
+    """As unit_rules.shuffled."""
+    found = number
+    for turn in range(2):
+        found = (found % SHUFFLE_PRIME * parameter(f"factor{turn}") + parameter(f"shift{turn}")) % SHUFFLE_PRIME
+        found = found * found % SHUFFLE_PRIME
+    return found
+
+
+def _shuffle_bound(seed: int) -> dict[str, int]:
+    rounds = shuffle_rounds(seed)
+    return {
+        f"{name}{n}": value
+        for n, pair in enumerate(rounds)
+        for name, value in zip(("factor", "shift"), pair, strict=True)
+    }
+
+
+_ADD_CONSUMER = sql(upsert(_c).values(name=parameter("consumer"), epoch=0).on_conflict_do_nothing())
+_POSITION = sql(select(_p.c.ready_seq, _p.c.seed).where(_of_scope(_p)))
+_new_position = upsert(_p).values({name: parameter(name) for name in (*Scope._fields, "ready_seq", "seed")})
+_SET_POSITION = sql(
+    _new_position.on_conflict_do_update(
+        index_elements=list(Scope._fields),
+        set_={name: _new_position.excluded[name] for name in ("ready_seq", "seed")},
+    )
+)
+_counters = schema.counters.c
+_LATEST = sql(select(_counters.value).where(_counters.name == parameter("name")))
+
+_has_steps = exists().where(
+    _s.c.trajectory == _t.c.pk, _s.c.channel == _text("channel"), _s.c.excluded_reason.is_(None)
+)
+_in_range = (parameter("after"), parameter("until"))
+
+
+def _headers(table: Any, cost: ColumnElement[Any]) -> Statement:
+    """What became fit to be served, and what taking each costs: rows put into the backlog, or looked at for it."""
+    columns = (table.c.ready_seq, (table.c.channel == _text("channel")).label("own"), cost.label("cost"))
+    return sql(
+        select(*columns)
+        .where(table.c.ready_seq > parameter("after"))
+        .order_by(table.c.ready_seq)
+        .limit(parameter("limit"))
+    )
+
+
+_HEADERS: dict[str, Statement] = {
+    "step": _headers(_t, _t.c.step_count),
+    "trajectory": _headers(_t, _t.c.step_count),
+    "group": _headers(_g, _g.c.members * 16),
+    "pair": _headers(_g, _g.c.members * 16),
+}
+
+
+def _pull(unit: Unit, key: ColumnElement[Any], row: Any, place: Any, rank: Any, source: FromClause) -> Select[Any]:
+    new = ~exists().where(
+        _d.c.consumer == _text("consumer"), _d.c.unit == literal(unit), _d.c.key == key, _d.c.state != "available"
+    )
+    columns = (_text("consumer"), literal(unit, Text), _text("channel"), key, row, place, rank, _shuffle(row))
+    labelled = [column.label(name) for column, name in zip(columns, _COLUMNS, strict=True)]
+    return select(*labelled).select_from(source).where(new)
+
+
+def _put(chosen: Select[Any]) -> Statement:
+    inserted = upsert(_k).from_select(list(_COLUMNS), chosen)
+    return sql(
+        inserted.on_conflict_do_update(
+            index_elements=["consumer", "unit", "channel", "key"], set_={"rank": inserted.excluded.rank}
+        )
+    )
+
+
+def _between(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    return and_(column > _in_range[0], column <= _in_range[1])
+
+
+_highest = select(func.max(_t.c.priority)).where(_t.c.group_id == _g.c.group_id).scalar_subquery()
+_group_of_channel = or_(_g.c.channel == _text("channel"), exists().where(_t.c.group_id == _g.c.group_id, _has_steps))
+_trajectory_of_channel = or_(_t.c.channel == _text("channel"), _has_steps)
+_PULL: dict[str, Statement] = {
+    "trajectory": _put(
+        _pull("trajectory", _t.c.trajectory_id, _t.c.pk, _t.c.ready_seq, -_t.c.priority, _t).where(
+            _between(_t.c.ready_seq), _t.c.readiness.in_(_SERVED), _trajectory_of_channel
+        )
+    ),
+    "step": _put(
+        _pull(
+            "step",
+            _s.c.step_id,
+            _s.c.pk,
+            _t.c.ready_seq * 2**STEP_BITS + _s.c.step_index,
+            -_t.c.priority,
+            _t.join(_s, _s.c.trajectory == _t.c.pk),
+        ).where(
+            _between(_t.c.ready_seq),
+            _t.c.readiness.in_(_SERVED),
+            _s.c.channel == _text("channel"),
+            _s.c.excluded_reason.is_(None),
+        )
+    ),
+    "group": _put(
+        _pull("group", _g.c.group_id, _g.c.pk, _g.c.ready_seq, -func.coalesce(_highest, 0), _g).where(
+            _between(_g.c.ready_seq), _group_of_channel
+        )
+    ),
+    "pair": _put(
+        _pull(
+            "pair",
+            _text("prefix") + _g.c.group_id,
+            _g.c.pk,
+            _g.c.ready_seq,
+            -func.coalesce(_highest, 0),
+            _g,
+        ).where(_between(_g.c.ready_seq), _group_of_channel)
+    ),
+}
+
+_at = (parameter("after_first"), parameter("after_place"))
+_PAGE_ORDER: dict[Order, tuple[ColumnElement[bool], tuple[Any, ...]]] = {
+    "fifo": (_k.c.place > _at[1], (_k.c.place,)),
+    "freshest": (_k.c.place < _at[1], (_k.c.place.desc(),)),
+    "random": (tuple_(_k.c.shuffle, _k.c.place) > tuple_(*_at), (_k.c.shuffle, _k.c.place)),
+    "priority": (tuple_(_k.c.rank, _k.c.place) > tuple_(*_at), (_k.c.rank, _k.c.place)),
+}
+_delivery = and_(_d.c.consumer == _k.c.consumer, _d.c.unit == _k.c.unit, _d.c.key == _k.c.key)
+_select_waiting = select(
+    _k.c.key, _k.c.row_pk, _k.c.place, _k.c.rank, _k.c.shuffle, _d.c.state, _d.c.count
+).select_from(_k.outerjoin(_d, _delivery))
+_PAGES = {
+    order: sql(_select_waiting.where(_of_scope(_k), after).order_by(*columns).limit(parameter("limit")))
+    for order, (after, columns) in _PAGE_ORDER.items()
+}
+_NAMED = sql(_select_waiting.where(_of_scope(_k), _k.c.key.in_(texts("keys"))))
+_ANY = sql(select(_k.c.key).where(_of_scope(_k)).limit(1))
+_TAKE_OUT = sql(delete(_k).where(_of_scope(_k), _k.c.key.in_(texts("keys"))))
+_TAKE_OUT_OF_ALL = sql(
+    delete(_k).where(
+        _k.c.consumer == parameter("consumer"), _k.c.unit == parameter("unit"), _k.c.key.in_(texts("keys"))
+    )
+)
+_returned = select(
+    _text("consumer"),
+    _text("unit"),
+    _text("channel"),
+    _u.c.key,
+    _u.c.row_pk,
+    _u.c.place,
+    func.coalesce(_u.c.rank, 0),
+    _shuffle(_u.c.row_pk),
+).where(_u.c.batch == parameter("row"), _u.c.row_pk.is_not(None), _u.c.key.in_(texts("keys")))
+_PUT_BACK = sql(upsert(_k).from_select(list(_COLUMNS), _returned).on_conflict_do_nothing())
+_chunk = (
+    select(_k.c.place).where(_of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
+)
+_CHUNK_END = sql(select(func.max(_chunk.subquery().c.place)))
+_RESHUFFLE = sql(update(_k).where(_of_scope(_k), _between(_k.c.place)).values(shuffle=_shuffle(_k.c.row_pk)))
+
+
+def position(reader: Reader | Transaction, scope: Scope) -> Position:
+    """Where the consumer stands."""
+    rows = reader.execute(_POSITION, scope.bound)
+    return Position(rows[0]["ready_seq"], rows[0]["seed"]) if rows else START
+
+
+def latest(reader: Reader, table: str) -> int:
+    """The last number that was given out of a sequence."""
+    rows = reader.execute(_LATEST, {"name": f"pk.{table}"})
+    return rows[0]["value"] if rows else 0
+
+
+def add_consumer(txn: Transaction, name: str) -> None:
+    """So that backlogs can belong to it."""
+    txn.execute(_ADD_CONSUMER, {"consumer": name})
+
+
+def pull(txn: Transaction, scope: Scope, at: Position) -> Position:
+    """Take one chunk of what became fit to be served into the backlog; returns the new position."""
+    latest = txn.counter(f"pk.{READY}")
+    if at.ready_seq >= latest:
+        return at
+    headers = txn.execute(
+        _HEADERS[scope.unit], {"channel": scope.channel, "after": at.ready_seq, "limit": _MOST_HEADERS}
+    )
+    until, spent = latest, 0
+    for number, row in enumerate(headers, start=1):
+        # A step of its channel is a row put in; of another channel, a row looked at for steps in this one.
+        spent += row["cost"] if scope.unit == "step" or not row["own"] else 1
+        if spent >= PULL_ROWS or number == _MOST_HEADERS:
+            until = row["ready_seq"]
+            break
+    if headers:
+        bound = {"consumer": scope.consumer, "channel": scope.channel, "after": at.ready_seq, "until": until}
+        if scope.unit == "pair":
+            bound["prefix"] = OF_GROUP
+        txn.execute(_PULL[scope.unit], {**bound, **_shuffle_bound(at.seed)})
+    return move(txn, scope, at._replace(ready_seq=until))
+
+
+def move(txn: Transaction, scope: Scope, to: Position) -> Position:
+    """Note the position."""
+    txn.execute(_SET_POSITION, {**scope.bound, **to._asdict()})
+    return to
+
+
+def page(
+    reader: Reader | Transaction, scope: Scope, order: Order, after: tuple[float, int], limit: int
+) -> list[Waiting]:
+    """Up to `limit` units behind `after` (see `order_key`) in the order."""
+    bound = {**scope.bound, "after_place": -after[1] if order == "freshest" else after[1], "limit": limit}
+    if order in ("random", "priority"):
+        bound["after_first"] = after[0]
+    return [_waiting(row) for row in reader.execute(_PAGES[order], bound)]
+
+
+def named(reader: Reader | Transaction, scope: Scope, keys: list[str]) -> list[Waiting]:
+    """Those of the units that are there."""
+    return [_waiting(row) for row in reader.execute(_NAMED, {**scope.bound, "keys": json_list(keys)})]
+
+
+def order_key(order: Order, unit: Waiting) -> tuple[float, int]:
+    """Where a unit stands in the order; ascends."""
+    if order == "random":
+        return unit.shuffle, unit.place
+    if order == "priority":
+        return unit.rank, unit.place
+    return 0, -unit.place if order == "freshest" else unit.place
+
+
+def before_all(order: Order) -> tuple[float, int]:
+    """A key before that of every unit."""
+    if order == "freshest":
+        return 0, -(2**62)
+    return (float("-inf") if order == "priority" else -1), -1
+
+
+def take_out(txn: Transaction, scope: Scope, keys: list[str]) -> None:
+    """Remove units from this backlog."""
+    if keys:
+        txn.execute(_TAKE_OUT, {**scope.bound, "keys": json_list(keys)})
+
+
+def take_out_of_all(txn: Transaction, consumer: str, unit: str, keys: list[str]) -> None:
+    """Remove units from the consumer's backlogs of every channel."""
+    if keys:
+        txn.execute(_TAKE_OUT_OF_ALL, {"consumer": consumer, "unit": unit, "keys": json_list(keys)})
+
+
+def put_back(txn: Transaction, scope: Scope, batch: int, keys: list[str]) -> None:
+    """Put units of a batch back to where they were found."""
+    if keys:
+        bound = {**scope.bound, "row": batch, "keys": json_list(keys)}
+        txn.execute(_PUT_BACK, {**bound, **_shuffle_bound(position(txn, scope).seed)})
+
+
+def reshuffle(txn: Transaction, scope: Scope, after: int, seed: int) -> int | None:
+    """Shuffle a chunk of the backlog with another seed; returns where to go on, None at the end."""
+    bound = {**scope.bound, "after": after}
+    until: int | None = txn.execute(_CHUNK_END, bound)[0][0]
+    if until is None:
+        return None
+    txn.execute(_RESHUFFLE, {**bound, "until": until, **_shuffle_bound(seed)})
+    return until
+
+
+def _waiting(row: Row) -> Waiting:
+    return Waiting(
+        row["key"], row["row_pk"], row["place"], row["rank"], row["shuffle"], row["state"], row["count"] or 0
+    )

@@ -1,0 +1,185 @@
+"""The rows of batches, their units and deliveries, and what the end of a lease does to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from agentworld.pool import schema
+from agentworld.pool.lease_rules import LeaseState
+from agentworld.pool.sql import backlog
+from agentworld.pool.sql.backlog import Scope, Waiting
+from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.items import TakenUnit
+from agentworld.pool.sql.rows import json_or_none
+from agentworld.pool.sql.signals import add_event
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.records import Batch, BatchSpec
+
+if TYPE_CHECKING:
+    from agentworld.pool.sql.walk import Walk
+
+_b, _d, _c, _u = schema.batches, schema.deliveries, schema.consumers, schema.batch_units
+_BATCH = ("batch_id", "consumer", "unit", "method", "epoch", "deadline")
+_FIND = sql(select(*_b.c).where(_b.c.batch_id == parameter("id")))
+_EXPIRED = sql(select(*_b.c).where(_b.c.state == "leased", _b.c.deadline <= parameter("now")).order_by(_b.c.pk))
+_HELD = sql(select(*_b.c).where(_b.c.consumer == parameter("consumer"), _b.c.state == "leased").order_by(_b.c.pk))
+_new_epoch = upsert(_c).values(name=parameter("name"), epoch=1)
+_NEXT_EPOCH = sql(
+    _new_epoch.on_conflict_do_update(index_elements=["name"], set_={"epoch": _c.c.epoch + 1}).returning(_c.c.epoch)
+)
+_INSERT = sql(
+    insert(_b).values({name: parameter(name) for name in (*_BATCH, "pk", "state", "channel", "spec", "created_at")})
+)
+_INSERT_UNIT = sql(insert(_u).values({column.name: parameter(column.name) for column in _u.c}))
+_new_delivery = upsert(_d).values(
+    {name: parameter(name) for name in ("consumer", "unit", "key", "batch")} | {"state": "leased", "count": 1}
+)
+_DELIVER = sql(
+    _new_delivery.on_conflict_do_update(
+        index_elements=["consumer", "unit", "key"],
+        set_={"state": "leased", "batch": _new_delivery.excluded.batch, "count": _d.c.count + 1},
+    )
+)
+_aside = upsert(_d).values(
+    {name: parameter(name) for name in ("consumer", "unit", "key", "state", "reason")} | {"count": 0}
+)
+_SET_ASIDE = sql(
+    _aside.on_conflict_do_update(
+        index_elements=["consumer", "unit", "key"],
+        set_={"state": _aside.excluded.state, "reason": _aside.excluded.reason},
+    )
+)
+_STATE = sql(
+    update(_b).where(_b.c.pk == parameter("row")).values(state=parameter("state"), ended_at=parameter("ended_at"))
+)
+_DEADLINE = sql(update(_b).where(_b.c.pk == parameter("row")).values(deadline=parameter("deadline")))
+_of_batch = (
+    _d.c.consumer == parameter("of_consumer"),
+    _d.c.unit == parameter("of_unit"),
+    _d.c.key.in_(select(_u.c.key).where(_u.c.batch == parameter("row"))),
+)
+_held = and_(_d.c.state == "leased", _d.c.batch == parameter("row"))
+_ACKNOWLEDGE = sql(
+    update(_d)
+    .where(*_of_batch, or_(_held, _d.c.state == "available"))
+    .values(state="acknowledged", batch=parameter("row"))
+)
+_HELD_KEYS = sql(select(_d.c.key).where(*_of_batch, _held))
+_FREE_KEYS = sql(select(_d.c.key).where(*_of_batch, _d.c.state == "available"))
+_GIVE_BACK = sql(update(_d).where(*_of_batch, _held).values(state="available"))
+
+
+def find(txn: Transaction, batch_id: str) -> Row | None:
+    """The batch's row."""
+    return txn.one(_FIND, {"id": batch_id})
+
+
+def expired(reader: Reader, now: float) -> list[Row]:
+    """Batches that are leased though their time is over."""
+    return reader.execute(_EXPIRED, {"now": now})
+
+
+def held(txn: Transaction, consumer: str) -> list[Row]:
+    """The consumer's leased batches, the oldest first."""
+    return txn.execute(_HELD, {"consumer": consumer})
+
+
+def lease_state(row: Row, now: float) -> LeaseState:
+    """The state of a batch; expired from its deadline on, before anything was written of that."""
+    state: LeaseState = row["state"]
+    return "expired" if state == "leased" and row["deadline"] <= now else state
+
+
+def next_epoch(txn: Transaction, consumer: str) -> int:
+    """A number that the consumer's leases did not have yet."""
+    epoch: int = txn.execute(_NEXT_EPOCH, {"name": consumer})[0][0]
+    return epoch
+
+
+def set_deadline(txn: Transaction, row: int, deadline: float) -> None:
+    """Move the end of a lease."""
+    txn.execute(_DEADLINE, {"row": row, "deadline": deadline})
+
+
+def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequence[tuple[Waiting, TakenUnit]]) -> None:
+    """Write the batch, and take its units out of the backlog."""
+    pk = txn.next_pk("batches")
+    values = {name: getattr(batch, name) for name in _BATCH}
+    text = msgspec.json.encode(spec).decode()
+    txn.execute(
+        _INSERT,
+        {**values, "pk": pk, "state": "leased", "channel": spec.channel, "spec": text, "created_at": txn.now},
+    )
+    txn.many(
+        _INSERT_UNIT,
+        [
+            {
+                "batch": pk,
+                "key": unit.key,
+                "row_pk": waiting.row_pk,
+                "place": waiting.place,
+                "rank": waiting.rank,
+                "rewards": json_or_none(unit.rewards),
+            }
+            for waiting, unit in units
+        ],
+    )
+    keys = [unit.key for _, unit in units]
+    of = {"consumer": batch.consumer, "unit": batch.unit}
+    txn.many(_DELIVER, [{**of, "key": key, "batch": pk} for key in keys])
+    backlog.take_out(txn, Scope(batch.consumer, batch.unit, spec.channel), keys)
+    txn.count("batches.leased")
+    add_event(txn, "batch.leased", data={"batch_id": batch.batch_id, "consumer": batch.consumer, "units": len(units)})
+
+
+def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
+    """Move the batch's units on: those it holds, and for an acknowledgement those that nobody holds."""
+    moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"]}
+    if state == "acked":
+        free = [found["key"] for found in txn.execute(_FREE_KEYS, moved)]
+        backlog.take_out_of_all(txn, row["consumer"], row["unit"], free)
+        txn.execute(_ACKNOWLEDGE, moved)
+    else:
+        keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
+        backlog.put_back(txn, Scope(row["consumer"], row["unit"], row["channel"]), row["pk"], keys)
+        txn.execute(_GIVE_BACK, moved)
+    txn.execute(_STATE, {"row": row["pk"], "state": state, "ended_at": txn.now})
+    txn.count(f"batches.{row['state']}", -1)
+    txn.count(f"batches.{state}")
+    add_event(txn, f"batch.{state}", data={"batch_id": row["batch_id"], "consumer": row["consumer"]})
+
+
+def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
+    """Take out of the backlog what a walk found to have no business there, and note what was dropped and why."""
+    keys = [*walk.gone, *walk.aside]
+    if not keys:
+        return
+    backlog.take_out(txn, scope, keys)
+    rows = []
+    dropped: Counter[str] = Counter()
+    for one in walk.aside.values():
+        state = "poisoned" if one.why == "poisoned" else "dropped"
+        rows.append(
+            {"consumer": scope.consumer, "unit": scope.unit, "key": one.unit.key, "state": state, "reason": one.reason}
+        )
+        txn.count(f"units.{state}")
+        if state == "dropped":
+            dropped[one.why] += 1
+        else:
+            data = {
+                "consumer": scope.consumer,
+                "unit": scope.unit,
+                "key": one.unit.key,
+                "deliveries": one.unit.deliveries,
+            }
+            add_event(txn, "unit.poisoned", data=data)
+    txn.many(_SET_ASIDE, rows)
+    if dropped:
+        add_event(txn, "batch.dropped", data={"consumer": scope.consumer, "unit": scope.unit, **dropped})

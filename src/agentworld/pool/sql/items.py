@@ -1,0 +1,137 @@
+"""What leased units hold: trajectories and steps with everything, the arrays that the spec requires, the rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import select
+
+from agentworld.pool import schema
+from agentworld.pool.annotation_arrays import plain_values, unpack_values
+from agentworld.pool.batch_items import batch_trajectory
+from agentworld.pool.intake import INCLUDABLE
+from agentworld.pool.lease_rules import required_annotations
+from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.reads import read_steps
+from agentworld.pool.sql.rows import from_json, select_steps, select_trajectories, trajectory_from
+from agentworld.pool.sql.statements import integers, json_list, parameter, sql, texts
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.units import Plan
+from agentworld.pool.unit_rules import Member
+from agentworld.records import BatchItem, Step, Trajectory
+
+_s, _t, _a = schema.steps, schema.trajectories, schema.annotation_arrays
+Rewards = dict[str, dict[str, float]]
+
+_STEPS = sql(select_steps().where(_s.c.pk.in_(integers("rows"))).order_by(_s.c.pk))
+_of_trajectories = (
+    _s.c.trajectory.in_(integers("rows")),
+    _s.c.excluded_reason.is_(None),
+    _s.c.channel == parameter("in_channel"),
+)
+_STEPS_OF = sql(select_steps().where(*_of_trajectories).order_by(_s.c.pk))
+_TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(integers("rows"))))
+_STEP_REWARDS = sql(
+    select(_s.c.trajectory, _s.c.step_id, _s.c.rewards).where(*_of_trajectories, _s.c.rewards.is_not(None))
+)
+_OWN_REWARDS = sql(
+    select(_s.c.pk, _s.c.step_id, _s.c.rewards).where(_s.c.pk.in_(integers("rows")), _s.c.rewards.is_not(None))
+)
+_ARRAYS = sql(
+    select(_a.c.target_id, _a.c.name, _a.c.dtype, _a.c.shape, _a.c.data).where(
+        _a.c.target == parameter("target"), _a.c.target_id.in_(texts("ids")), _a.c.name.in_(texts("names"))
+    )
+)
+
+
+class TakenUnit(NamedTuple):
+    """A leased unit: its key, what goes with it, how often it was handed out now, and its rewards at the lease."""
+
+    key: str
+    members: tuple[Member, ...]
+    deliveries: int
+    rewards: Rewards
+
+
+def rewards_of(txn: Transaction, plan: Plan, members: Sequence[tuple[Member, ...]]) -> list[Rewards]:
+    """Every reward of each unit's trajectories and steps as it is now, by id."""
+    everyone = [member for unit in members for member in unit]
+    of_steps: dict[int, Rewards] = {}
+    singles = [member.step for member in everyone if member.step is not None]
+    if singles:
+        for row in txn.execute(_OWN_REWARDS, {"rows": json_list(singles)}):
+            of_steps.setdefault(row["pk"], {})[row["step_id"]] = from_json(row["rewards"], {})
+    whole = [member.row for member in everyone if member.step is None]
+    if whole:
+        bound = {"rows": json_list(whole), "in_channel": plan.scope.channel}
+        for row in txn.execute(_STEP_REWARDS, bound):
+            of_steps.setdefault(row["trajectory"], {})[row["step_id"]] = from_json(row["rewards"], {})
+    found: list[Rewards] = []
+    for unit in members:
+        rewards: Rewards = {}
+        for member in unit:
+            if member.rewards:
+                rewards[member.trajectory_id] = dict(member.rewards)
+            rewards.update(of_steps.get(member.row if member.step is None else member.step, {}))
+        found.append(rewards)
+    return found
+
+
+def read_items(connection: Reader, plan: Plan, units: Sequence[TakenUnit]) -> list[BatchItem]:
+    """The units with their trajectories and steps: tokens, messages, log-probabilities, required annotations."""
+    everyone = [member for unit in units for member in unit.members]
+    steps: dict[int, list[Step]] = {}
+    singles = [member.step for member in everyone if member.step is not None]
+    whole = [member.row for member in everyone if member.step is None]
+    if singles:
+        found = connection.execute(_STEPS, {"rows": json_list(singles)})
+        for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
+            steps.setdefault(row["pk"], []).append(step)
+    if whole:
+        found = connection.execute(_STEPS_OF, {"rows": json_list(whole), "in_channel": plan.scope.channel})
+        for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
+            steps.setdefault(row["trajectory"], []).append(step)
+    trajectories: dict[int, Trajectory] = {}
+    for row in connection.execute(_TRAJECTORIES, {"rows": json_list(sorted({m.row for m in everyone}))}):
+        trajectories[row["pk"]] = trajectory_from(row)
+    arrays = _arrays(connection, plan, everyone, steps)
+    items = []
+    for unit in units:
+        entries = []
+        for member in unit.members:
+            if member.row not in trajectories:
+                continue  # Deleted on request since the lease.
+            own = steps.get(member.row if member.step is None else member.step, [])
+            entries.append(
+                batch_trajectory(
+                    trajectories[member.row], own, member, unit.rewards.get(member.trajectory_id, {}), arrays
+                )
+            )
+        items.append(
+            BatchItem(key=unit.key, trajectories=entries, delivery_count=unit.deliveries, rewards=unit.rewards)
+        )
+    return items
+
+
+def _arrays(
+    connection: Reader, plan: Plan, members: Sequence[Member], steps: dict[int, list[Step]]
+) -> dict[str, dict[str, Any]]:
+    """The required annotations by the id of what they are on, then by name."""
+    names = required_annotations(plan.spec.require)
+    if not names:
+        return {}
+    targets = {
+        "step": [step.step_id for own in steps.values() for step in own],
+        "trajectory": [member.trajectory_id for member in members],
+    }
+    arrays: dict[str, dict[str, Any]] = {}
+    for target, ids in targets.items():
+        bound = {"target": target, "ids": json_list(ids), "names": json_list(names)}
+        for row in connection.execute(_ARRAYS, bound):
+            arrays.setdefault(row["target_id"], {})[row["name"]] = _values(row)
+    return arrays
+
+
+def _values(row: Row) -> Any:
+    return plain_values(unpack_values(row["dtype"], tuple(from_json(row["shape"], [])), row["data"]))
