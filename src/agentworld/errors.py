@@ -81,6 +81,13 @@ class NotFoundError(AgentWorldError):
     status = 404
 
 
+class GoneError(NotFoundError):
+    """The record was deleted on request, and does not come back."""
+
+    code = "gone"
+    status = 410
+
+
 class ConflictError(AgentWorldError):
     """The same id was used for different content."""
 

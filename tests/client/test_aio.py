@@ -9,7 +9,7 @@ from agentworld.client.connection import ServerUnreachableError
 from agentworld.config import ModelSettings, ServeSettings
 from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import NewTrajectory, Policy, Reward
+from agentworld.records import Annotation, Feedback, NewTrajectory, Policy, Reward
 from agentworld.testing import ScriptedEngine, ScriptedReply
 from agentworld.testing.app_server import AppServer
 
@@ -43,6 +43,19 @@ async def test_the_context_manager_completes(factory):
     steps = (await factory.list_steps(trajectory_id=t.trajectory_id, include=("tokens",))).items
     assert [(each.response_ids, each.group_id) for each in steps] == [([2], "g")]
     assert (await factory.get_step(result.step_id)).rewards["format"] == 0.5
+
+
+async def test_feedback_annotations_and_groups(factory):
+    async with factory.trajectory(group="g", group_size=1) as t:
+        await t.feedback("rating", value=3)
+        await t.annotate("values", [[1, 2], [3, 4]], dtype="int16")
+    assert await factory.add_feedback([Feedback(kind="comment", comment="x", trajectory_id=t.trajectory_id)]) == 1
+    assert await factory.add_annotations([Annotation(name="one", values=[], step_id="later")]) == 1
+    assert [one.kind for one in (await factory.list_feedback(limit=5)).items] == ["rating", "comment"]
+    [found] = await factory.get_annotations(trajectory_id=t.trajectory_id)
+    assert (found.dtype, found.values.tolist()) == ("int16", [[1, 2], [3, 4]])
+    assert (await factory.get_group("g")).closed_by == "size"
+    assert [one.group_id for one in (await factory.list_groups(state="closed")).items] == ["g"]
 
 
 async def test_a_run_that_is_cancelled_has_failed(factory):

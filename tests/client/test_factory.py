@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from agentworld.client import Factory, calls
@@ -12,7 +13,7 @@ from agentworld.errors import (
 )
 from agentworld.factory import connect, open_pool
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Reward, Step
+from agentworld.records import Annotation, BatchSpec, Feedback, Message, NewTrajectory, Policy, Reward, Step
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 
@@ -83,6 +84,45 @@ def test_signals_and_state(factory):
     assert factory.events(after=last) == []
 
 
+def test_feedback_and_annotations(factory):
+    factory.append_steps([step(1)])
+    label = Feedback(kind="label", name="quality", value=["good"], step_id="s1")
+    assert factory.add_feedback([label, Feedback(kind="comparison", trajectory_id="t1", other_id="t2")]) == 2
+    assert factory.get_step("s1").labels == {"quality": ["good"]}
+    assert [one.other_id for one in factory.list_feedback(kind="comparison").items] == ["t2"]
+    assert factory.list_feedback(step_id="s1").items[0].feedback_id.startswith("fbk_")
+    sent = np.array([[1.5, np.nan]], dtype=np.float16)
+    assert factory.add_annotations([Annotation(name="values", values=sent, step_id="s1")]) == 1
+    assert factory.add_annotations([Annotation(name="big", values=[2**63], dtype="uint64", trajectory_id="t1")]) == 1
+    [found] = factory.get_annotations(step_ids=["none"] * 60 + ["s1"], names=["values"])
+    assert (found.dtype, found.shape, found.values.dtype) == ("float16", (1, 2), np.float16)
+    np.testing.assert_array_equal(found.values, sent)
+    assert {one.name: one.values.tolist() for one in factory.get_annotations(trajectory_id="t1")}["big"] == [2**63]
+    with pytest.raises(ConflictError):
+        factory.add_feedback([Feedback(kind="rating", value=n, step_id="s1", feedback_id="f") for n in (1, 2)])
+    with pytest.raises(InvalidRequestError):
+        factory.add_annotations([Annotation(name="values", values=["x"], step_id="s1")])
+
+
+def test_signals_wait_for_their_target(factory):
+    result = factory.add_signals([Reward(value=1, step_id="s1"), Reward(value=2, trajectory_id="t1")])
+    assert (result.changed, result.set, result.waiting) == (2, 0, ["s1", "t1"])
+    first = factory.awaited(limit=1)
+    rest = factory.awaited(cursor=first.next_cursor)
+    assert [(one.kind, one.id) for page in (first, rest) for one in page.items] == [("step", "s1"), ("trajectory", "t1")]
+    factory.append_steps([step(1)])
+    assert (factory.get_step("s1").reward, factory.get_trajectory("t1").reward) == (1.0, 2.0)
+
+
+def test_groups(factory):
+    for name in ("t1", "t2"):
+        factory.create_trajectory(NewTrajectory(trajectory_id=name, group_id=f"g-{name}", group_size=1))
+    factory.complete_trajectory("t1", "failed")
+    assert factory.get_group("g-t1").closed_by == "size"
+    assert [one.group_id for one in factory.list_groups(state="open").items] == ["g-t2"]
+    assert [one.group_id for one in factory.list_groups().items] == ["g-t1", "g-t2"]
+
+
 def test_a_consumer_streams_and_resumes(factory):
     for number in range(4):
         factory.append_steps([step(number, f"t{number}")])
@@ -120,11 +160,18 @@ def test_the_context_manager_completes(factory):
         result = t.step(prompt_ids=[1], response_ids=[2], model="m", policy_version=4)
         t.reward(1.0)
         t.reward(0.5, name="format", step_id=result.step_id)
+        t.feedback("label", name="quality", value="good", step_id=result.step_id)
+        t.feedback("rating", value=3)
+        t.annotate("ref_logprobs", [-0.5], step_id=result.step_id)
+        t.annotate("advantages", [1.0])
     done = factory.get_trajectory(t.trajectory_id)
     assert (done.status, done.reward, done.group_id, done.agent) == ("finished", 1.0, "g", "a")
     stored = factory.get_step(result.step_id)
     assert (stored.group_id, stored.policy, stored.token_source) == ("g", Policy("m", "default", 4), "submitted")
     assert stored.rewards["format"] == 0.5
+    assert (stored.labels, stored.annotations) == ({"quality": "good"}, ["ref_logprobs"])
+    assert done.annotations == ["advantages"]
+    assert [one.value for one in factory.list_feedback(trajectory_id=t.trajectory_id).items] == [3]
 
 
 def test_the_context_manager_fails_what_raises(factory):

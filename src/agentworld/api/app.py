@@ -12,7 +12,7 @@ import structlog
 from litestar import Litestar
 from litestar.datastructures import State
 
-from agentworld.api import batches, docs, events, health, metrics, signals, trajectories
+from agentworld.api import batches, docs, events, feedback, groups, health, metrics, signals, trajectories
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.metrics import counted
@@ -33,6 +33,8 @@ logger = structlog.get_logger("agentworld.api")
 ROUTES: list[Any] = [
     *trajectories.ROUTES,
     *signals.ROUTES,
+    *feedback.ROUTES,
+    *groups.ROUTES,
     *batches.ROUTES,
     *events.ROUTES,
     *health.ROUTES,

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import secrets
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from agentworld.api.values import check_values
 from agentworld.client.wire import SubmittedStep, finish_step
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import AppendResult
-from agentworld.records import MAX_DEPTH, Reward, Step
+from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step
 
 T = TypeVar("T")
 
@@ -28,12 +28,28 @@ class RewardRequest(Reward, kw_only=True, forbid_unknown_fields=True):
     """A reward on a trajectory or on one of its steps."""
 
 
+class FeedbackRequest(Feedback, kw_only=True, forbid_unknown_fields=True):
+    """Feedback on a trajectory or on one of its steps; `feedback_id` is made where none is sent."""
+
+
+class AnnotationRequest(Annotation, kw_only=True, forbid_unknown_fields=True):
+    """An annotation on a trajectory or on one of its steps; `values` nests lists, null for what is not finite."""
+
+
 class _StepRecords(msgspec.Struct, forbid_unknown_fields=True):
     steps: list[msgspec.Raw]
 
 
 class _RewardRecords(msgspec.Struct, forbid_unknown_fields=True):
     rewards: list[RewardRequest]
+
+
+class _FeedbackRecords(msgspec.Struct, forbid_unknown_fields=True):
+    feedback: list[FeedbackRequest]
+
+
+class _AnnotationRecords(msgspec.Struct, forbid_unknown_fields=True):
+    annotations: list[AnnotationRequest]
 
 
 def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
@@ -70,27 +86,32 @@ def decode_steps(body: bytes) -> tuple[list[Step], list[AppendResult | None]]:
     return steps, results
 
 
-def decode_rewards(body: bytes) -> list[Reward]:
-    """One reward, a list of them, or `{"rewards": [...]}`."""
-    start = body.lstrip()[:1]
-    if start == b"[":
-        rewards = list(decode(body, list[RewardRequest]))
-        where = "$[{}]"
-    elif "rewards" in _keys(body):
-        rewards = list(decode(body, _RewardRecords).rewards)
-        where = "$.rewards[{}]"
+# By the name of the list: the record of one, of several, and what they become.
+_SIGNALS: dict[str, tuple[type[Any], type[Any], type[Any]]] = {
+    "rewards": (RewardRequest, _RewardRecords, Reward),
+    "feedback": (FeedbackRequest, _FeedbackRecords, Feedback),
+    "annotations": (AnnotationRequest, _AnnotationRecords, Annotation),
+}
+
+
+def decode_signals(body: bytes, name: str) -> list[Any]:
+    """One signal, a list of them, or `{NAME: [...]}`; `name` is rewards, feedback or annotations."""
+    one, several, kind = _SIGNALS[name]
+    if body.lstrip()[:1] == b"[":
+        sent, where = list(decode(body, list[one])), "$[{}]"  # type: ignore[valid-type]  # A type of the table.
+    elif name in _keys(body):
+        sent, where = list(getattr(decode(body, several), name)), f"$.{name}[{{}}]"
     else:
-        rewards = [decode(body, RewardRequest)]
-        where = "$"
-    for index, reward in enumerate(rewards):
-        check_values(reward, where.format(index))
-        if (reward.trajectory_id is None) == (reward.step_id is None):
+        sent, where = [decode(body, one)], "$"
+    for index, signal in enumerate(sent):
+        check_values(signal, where.format(index))
+        if signal.trajectory_id is None and signal.step_id is None:
             raise InvalidRequestError(
-                "A reward needs either trajectory_id or step_id",
+                "This needs trajectory_id or step_id",
                 path=where.format(index),
-                hint="Name the step, or the trajectory where the whole run is rewarded",
+                hint="Name the step, or the trajectory where it is about the whole run",
             )
-    return [msgspec.structs.replace(Reward(value=0.0), **msgspec.structs.asdict(reward)) for reward in rewards]
+    return [kind(**{field: getattr(signal, field) for field in kind.__struct_fields__}) for signal in sent]
 
 
 def _split_records(body: bytes) -> tuple[list[msgspec.Raw], bytes | None]:

@@ -9,10 +9,10 @@ from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import QueryParameter, RawBody
 
-from agentworld.api.bodies import RewardRequest, decode, decode_rewards
+from agentworld.api.bodies import RewardRequest, decode, decode_signals
 from agentworld.api.events import After
-from agentworld.client.wire import API, RewardsReply, RewardsRequest
-from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats, sequence_page
+from agentworld.client.wire import API, RewardsRequest
+from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats, SignalsResult, sequence_page
 from agentworld.records import Policy
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Dead letters a page, at most")]
@@ -27,9 +27,10 @@ class PauseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post(f"{API}/rewards", status_code=200, sync_to_thread=True, opt={"body": RewardRequest | RewardsRequest})
-def add_rewards(state: State, body: RawBody) -> RewardsReply:
-    """Set one reward, a list of them, or `{"rewards": [...]}`: all or none."""
-    return RewardsReply(state.pool.add_rewards(decode_rewards(body)))
+def add_rewards(state: State, body: RawBody) -> SignalsResult:
+    """Set one reward, a list of them, or `{"rewards": [...]}`: all or none. Missing targets are waited for."""
+    result: SignalsResult = state.pool.add_signals(decode_signals(body, "rewards"))
+    return result
 
 
 @post(f"{API}/policy", status_code=200, sync_to_thread=True, opt={"body": PolicyRequest})
@@ -75,7 +76,7 @@ def stats(state: State) -> PoolStats:
 
 @get(f"{API}/dead-letters", sync_to_thread=True)
 def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> Page[DeadLetter]:
-    """Steps that could not be stored, and why."""
+    """Steps and signals that could not be stored, and why."""
     return sequence_page(state.pool.dead_letters(after, limit), limit)
 
 

@@ -8,7 +8,7 @@ from agentworld.errors import InvalidRequestError
 from agentworld.records import check_depth
 
 # Long lists of numbers that the pool checks itself, all at once.
-_CHECKED_BY_POOL = frozenset({"prompt_ids", "response_ids", "response_mask", "response_logprobs"})
+_CHECKED_BY_POOL = frozenset({"prompt_ids", "response_ids", "response_mask", "response_logprobs", "values"})
 
 
 def check_values(record: msgspec.Struct, path: str) -> None:

@@ -16,6 +16,10 @@ from agentworld.client.session import build_step
 from agentworld.errors import AgentWorldError
 from agentworld.pool.protocol import AppendResult, Page, PoolStats
 from agentworld.records import (
+    Annotation,
+    Feedback,
+    FeedbackKind,
+    Group,
     Message,
     NewTrajectory,
     Policy,
@@ -111,7 +115,40 @@ class AsyncFactory:
 
     async def add_rewards(self, rewards: Sequence[Reward]) -> int:
         """See Pool.add_rewards."""
-        return (await self._send(calls.add_rewards(rewards))).changed
+        return (await self._send(calls.add_signals("rewards", rewards))).changed
+
+    async def add_feedback(self, feedback: Sequence[Feedback]) -> int:
+        """See Pool.add_feedback."""
+        return (await self._send(calls.add_signals("feedback", feedback))).changed
+
+    async def add_annotations(self, annotations: Sequence[Annotation]) -> int:
+        """See Pool.add_annotations."""
+        return (await self._send(calls.add_signals("annotations", annotations))).changed
+
+    async def list_feedback(self, **parameters: Any) -> Page[Feedback]:
+        """See Pool.list_feedback."""
+        return await self._send(calls.list_feedback(**parameters))
+
+    async def get_annotations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_id: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> list[Annotation]:
+        """See Pool.get_annotations."""
+        found: list[Annotation] = []
+        for some in calls.few_at_once(step_ids):
+            found += (await self._send(calls.get_annotations(some, trajectory_id, names))).items
+        return calls.with_arrays(found)
+
+    async def get_group(self, group_id: str) -> Group:
+        """See Pool.get_group."""
+        return await self._send(calls.get_group(group_id))
+
+    async def list_groups(self, **parameters: Any) -> Page[Group]:
+        """See Pool.list_groups."""
+        return await self._send(calls.list_groups(**parameters))
 
     async def set_policy(self, policy: Policy) -> Policy:
         """See Pool.set_policy."""
@@ -216,6 +253,16 @@ class AsyncTrajectory:
         trajectory_id = None if step_id else self.trajectory_id
         reward = Reward(value=value, name=name, trajectory_id=trajectory_id, step_id=step_id, **fields)
         await self._factory.add_rewards([reward])
+
+    async def feedback(self, kind: FeedbackKind, *, step_id: str | None = None, **fields: Any) -> None:
+        """Give feedback on this trajectory, or on one of its steps; `fields` are those of Feedback."""
+        sent = Feedback(kind=kind, trajectory_id=self.trajectory_id, step_id=step_id, **fields)
+        await self._factory.add_feedback([sent])
+
+    async def annotate(self, name: str, values: Any, *, step_id: str | None = None, **fields: Any) -> None:
+        """Put a named array on this trajectory, or on one of its steps; `fields` are those of Annotation."""
+        sent = Annotation(name=name, values=values, trajectory_id=self.trajectory_id, step_id=step_id, **fields)
+        await self._factory.add_annotations([sent])
 
     async def complete(self, status: TerminalStatus = "finished", reward: float | None = None) -> None:
         """End the trajectory; only the first call counts, so that the context manager does not end it twice."""

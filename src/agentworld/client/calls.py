@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
@@ -10,12 +11,18 @@ import msgspec
 
 from agentworld.client import wire
 from agentworld.client.wire import API
-from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_values
+from agentworld.pool.protocol import Awaited, DeadLetter, GatewayState, Page, PoolStats, SignalsResult
+from agentworld.pool.signal_rules import PLACES
 from agentworld.records import (
+    Annotation,
     Batch,
     BatchSpec,
     Event,
     Exchange,
+    Feedback,
+    Group,
     Message,
     NewTrajectory,
     Policy,
@@ -28,6 +35,8 @@ from agentworld.records import (
 
 T = TypeVar("T")
 Order = Literal["oldest", "newest"]
+Signal = Reward | Feedback | Annotation
+STEPS_AT_ONCE = 50  # named in one address
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
@@ -50,6 +59,12 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
 
 def _id(value: str) -> str:
     return quote(value, safe="")
+
+
+def _plain_annotation(one: Annotation, number: int) -> Annotation:
+    packed = pack_values(one.values, one.dtype, f"annotations[{number}].values")
+    values = plain_values(unpack_values(packed.dtype, packed.shape, packed.data))
+    return msgspec.structs.replace(one, values=values, dtype=packed.dtype, shape=packed.shape)
 
 
 def _query(path: str, **parameters: Any) -> str:
@@ -108,9 +123,82 @@ def list_steps(*, include: Sequence[str] = (), **parameters: Any) -> Call[Page[S
     return Call("GET", _query(f"{API}/steps", include=",".join(include), **parameters), Page[Step])
 
 
-def add_rewards(rewards: Sequence[Reward]) -> Call[wire.RewardsReply]:
-    """Set rewards."""
-    return _post("/rewards", wire.RewardsRequest(list(rewards)), wire.RewardsReply)
+def add_signals(kind: str, sent: Sequence[Signal]) -> Call[SignalsResult]:
+    """Rewards, feedback or annotations; ids of feedback are made here, so that a retry adds nothing twice."""
+    if kind == "rewards":
+        return _post("/rewards", {"rewards": list(sent)}, SignalsResult)
+    if kind == "feedback":
+        named = [
+            msgspec.structs.replace(one, feedback_id=one.feedback_id or new_id("fbk"))
+            for one in sent
+            if isinstance(one, Feedback)
+        ]
+        return _post("/feedback", {"feedback": named}, SignalsResult)
+    plain = [_plain_annotation(one, number) for number, one in enumerate(sent) if isinstance(one, Annotation)]
+    return _post("/annotations", {"annotations": plain}, SignalsResult)
+
+
+def add_mixed(sent: Sequence[Signal]) -> Call[SignalsResult]:
+    """Signals of one kind; InvalidRequestError where they are of several, which cannot be all or none over HTTP."""
+    kinds = {type(one): PLACES[type(one)] for one in sent}
+    if len(kinds) > 1:
+        raise InvalidRequestError("signals of one call are of one kind over HTTP", hint="Send each kind by itself")
+    return add_signals(next(iter(kinds.values()), "rewards"), sent)
+
+
+def few_at_once(step_ids: Sequence[str] | None) -> list[Sequence[str] | None]:
+    """Step ids in lists that fit into an address; one question where none are named."""
+    if step_ids is None:
+        return [None]
+    starts = range(0, len(step_ids), STEPS_AT_ONCE)
+    return [step_ids[start : start + STEPS_AT_ONCE] for start in starts]
+
+
+def list_feedback(**parameters: Any) -> Call[Page[Feedback]]:
+    """One page of feedback."""
+    return Call("GET", _query(f"{API}/feedback", **parameters), Page[Feedback])
+
+
+def get_annotations(
+    step_ids: Sequence[str] | None, trajectory_id: str | None, names: Sequence[str] | None
+) -> Call[Page[Annotation]]:
+    """Annotations of steps or of a trajectory."""
+    parameters = {
+        "step_ids": None if step_ids is None else ",".join(step_ids),
+        "trajectory_id": trajectory_id,
+        "names": None if names is None else json_names(names),
+    }
+    return Call("GET", _query(f"{API}/annotations", **parameters), Page[Annotation])
+
+
+def json_names(names: Sequence[str]) -> str:
+    """Names of annotations as a parameter; they may hold commas, so they are a JSON list."""
+    return msgspec.json.encode(list(names)).decode()
+
+
+def with_arrays(found: Sequence[Annotation]) -> list[Annotation]:
+    """Annotations as they came, their values as arrays."""
+    for one in found:
+        # A single number that is not finite is null too.
+        packed = pack_values(math.nan if one.values is None else one.values, one.dtype, "values")
+        one.values = unpack_values(packed.dtype, one.shape, packed.data)
+    return list(found)
+
+
+def get_group(group_id: str) -> Call[Group]:
+    """One group."""
+    return Call("GET", f"{API}/groups/{_id(group_id)}", Group)
+
+
+def list_groups(*, state: Literal["open", "closed"] | None = None, **parameters: Any) -> Call[Page[Group]]:
+    """One page of groups."""
+    closed = None if state is None else "true" if state == "closed" else "false"
+    return Call("GET", _query(f"{API}/groups", closed=closed, **parameters), Page[Group])
+
+
+def awaited(cursor: str | None, limit: int) -> Call[Page[Awaited]]:
+    """What signals wait for."""
+    return Call("GET", _query(f"{API}/awaited", cursor=cursor, limit=limit), Page[Awaited])
 
 
 def events(after: int, limit: int) -> Call[Page[Event]]:

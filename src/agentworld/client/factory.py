@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import Connection
 from agentworld.client.session import TrajectorySession
 from agentworld.pool.consumer import PoolConsumer
-from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, PoolStats
+from agentworld.pool.protocol import (
+    AppendResult,
+    Awaited,
+    DeadLetter,
+    GatewayState,
+    Page,
+    PoolStats,
+    SignalsResult,
+)
 from agentworld.records import (
+    Annotation,
     Batch,
     BatchSpec,
     Event,
     Exchange,
+    Feedback,
+    FeedbackKind,
+    Group,
     NewTrajectory,
     Policy,
     Reward,
@@ -148,7 +160,65 @@ class Factory:
     # --- signals and state ------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
         """See Pool."""
-        return self._send(calls.add_rewards(rewards)).changed
+        return self._send(calls.add_signals("rewards", rewards)).changed
+
+    def add_feedback(self, feedback: Sequence[Feedback]) -> int:
+        """See Pool."""
+        return self._send(calls.add_signals("feedback", feedback)).changed
+
+    def add_annotations(self, annotations: Sequence[Annotation]) -> int:
+        """See Pool."""
+        return self._send(calls.add_signals("annotations", annotations)).changed
+
+    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+        """See Pool; the signals of one call are of one kind here."""
+        return self._send(calls.add_mixed(sent))
+
+    def list_feedback(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        kind: FeedbackKind | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Feedback]:
+        """See Pool."""
+        return self._send(
+            calls.list_feedback(trajectory_id=trajectory_id, step_id=step_id, kind=kind, cursor=cursor, limit=limit)
+        )
+
+    def get_annotations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_id: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> list[Annotation]:
+        """See Pool."""
+        found: list[Annotation] = []
+        for some in calls.few_at_once(step_ids):
+            found += self._send(calls.get_annotations(some, trajectory_id, names)).items
+        return calls.with_arrays(found)
+
+    def awaited(self, *, cursor: str | None = None, limit: int = 100) -> Page[Awaited]:
+        """See Pool."""
+        return self._send(calls.awaited(cursor, limit))
+
+    def get_group(self, group_id: str) -> Group:
+        """See Pool."""
+        return self._send(calls.get_group(group_id))
+
+    def list_groups(
+        self,
+        *,
+        state: Literal["open", "closed"] | None = None,
+        channel: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Group]:
+        """See Pool."""
+        return self._send(calls.list_groups(state=state, channel=channel, cursor=cursor, limit=limit))
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""

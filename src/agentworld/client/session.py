@@ -10,7 +10,18 @@ from agentworld.client import calls, wire
 from agentworld.client.connection import Connection
 from agentworld.errors import AgentWorldError
 from agentworld.pool.protocol import AppendResult
-from agentworld.records import Message, NewTrajectory, Reward, Step, TerminalStatus, Trajectory, new_id
+from agentworld.records import (
+    Annotation,
+    Feedback,
+    FeedbackKind,
+    Message,
+    NewTrajectory,
+    Reward,
+    Step,
+    TerminalStatus,
+    Trajectory,
+    new_id,
+)
 
 
 class TrajectoryStore(Protocol):
@@ -28,6 +39,12 @@ class TrajectoryStore(Protocol):
         """See Pool."""
 
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
+        """See Pool."""
+
+    def add_feedback(self, feedback: Sequence[Feedback]) -> int:
+        """See Pool."""
+
+    def add_annotations(self, annotations: Sequence[Annotation]) -> int:
         """See Pool."""
 
 
@@ -68,6 +85,16 @@ class TrajectorySession:
         target = None if step_id else self.trajectory_id
         reward = Reward(value=value, name=name, trajectory_id=target, step_id=step_id, source=source, details=details)
         self._store.add_rewards([reward])
+
+    def feedback(self, kind: FeedbackKind, *, step_id: str | None = None, **fields: Any) -> None:
+        """Give feedback on this trajectory, or on one of its steps; `fields` are those of Feedback."""
+        sent = Feedback(kind=kind, trajectory_id=self.trajectory_id, step_id=step_id, **fields)
+        self._store.add_feedback([sent])
+
+    def annotate(self, name: str, values: Any, *, step_id: str | None = None, **fields: Any) -> None:
+        """Put a named array on this trajectory, or on one of its steps; `fields` are those of Annotation."""
+        sent = Annotation(name=name, values=values, trajectory_id=self.trajectory_id, step_id=step_id, **fields)
+        self._store.add_annotations([sent])
 
     def chat(
         self,

@@ -21,7 +21,9 @@ from agentworld.errors import (
 )
 from agentworld.pool.protocol import AppendResult
 from agentworld.records import (
+    Annotation,
     BatchSpec,
+    Feedback,
     Message,
     Policy,
     Reward,
@@ -119,10 +121,16 @@ class RewardsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewards: list[Reward]
 
 
-class RewardsReply(msgspec.Struct, frozen=True):
-    """How many rewards changed something; setting the same value again changes nothing."""
+class FeedbackRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Several pieces of feedback, stored all or none."""
 
-    changed: int
+    feedback: list[Feedback]
+
+
+class AnnotationsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Several annotations, stored all or none; values as nested lists, null for what is not finite."""
+
+    annotations: list[Annotation]
 
 
 class LeaseRequest(BatchSpec, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
-from agentworld.pool.protocol import AppendResult, Pool
-from agentworld.records import Exchange, Step
+from agentworld.pool.events import follow
+from agentworld.pool.protocol import AppendResult, Pool, SignalsResult
+from agentworld.records import Annotation, Event, Exchange, Feedback, Reward, Step
 
 MAX_PAGE = 1000
 _CURSOR = re.compile(r"([on])([0-9a-f]{1,16})")
 
 
 class Store(Pool, abc.ABC):
-    """Base of the stores."""
+    """Base of the stores. `poll_seconds`: the longest time between two looks for events of other processes."""
+
+    poll_seconds: float
 
     def append_exchange(self, exchange: Exchange) -> list[AppendResult]:
         """See Pool."""
@@ -28,9 +31,35 @@ class Store(Pool, abc.ABC):
         """See Pool."""
         return self.submit_steps(steps).result()
 
+    def add_rewards(self, rewards: Sequence[Reward]) -> int:
+        """See Pool."""
+        return self.add_signals(rewards).changed
+
+    def add_feedback(self, feedback: Sequence[Feedback]) -> int:
+        """See Pool."""
+        return self.add_signals(feedback).changed
+
+    def add_annotations(self, annotations: Sequence[Annotation]) -> int:
+        """See Pool."""
+        return self.add_signals(annotations).changed
+
     def consumer(self, name: str) -> PoolConsumer:
         """See Pool."""
         return PoolConsumer(self, name)
+
+    @abc.abstractmethod
+    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+        """See Pool."""
+
+    def follow(
+        self, after: int = 0, *, timeout: float | None = None, kinds: Sequence[str] | None = None
+    ) -> Iterator[Event]:
+        """See Pool."""
+        return follow(self, check_after(after), timeout, kinds)
+
+    @abc.abstractmethod
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See Pool."""
 
     @abc.abstractmethod
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:

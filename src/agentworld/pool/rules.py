@@ -1,8 +1,8 @@
 """The rules that every store applies: readiness, exclusion, effective rewards, the policy that a trajectory stands for.
 
-A trajectory is `open` until it is completed. Then it is `excluded` where it failed, was abandoned or has an
-`excluded_reason`, `ready` with a primary reward, `complete` without one. A step follows its trajectory, unless it is
-excluded itself.
+A trajectory is `open` until it is completed. Then it is `excluded` where it failed or was abandoned (unless its group
+serves it all the same, see group_rules) or has an `excluded_reason`, `ready` with a primary reward, `complete` without
+one. A step follows its trajectory, unless it is excluded itself.
 """
 
 from __future__ import annotations
@@ -26,12 +26,25 @@ from agentworld.records import (
 
 PRIMARY = "reward"
 DEFAULT_CHANNEL = "train"
-CREATION_FIELDS = ("group_id", "group_size", "rollout_index", "attempt", "task", "agent", "channel", "metadata")
+CREATION_FIELDS = (
+    "group_id",
+    "group_size",
+    "rollout_index",
+    "attempt",
+    "task",
+    "agent",
+    "channel",
+    "metadata",
+    "user",
+    "priority",
+)
 
 
-def trajectory_readiness(status: TrajectoryStatus, has_reward: bool, excluded_reason: str | None) -> Readiness:
-    """The readiness of a trajectory."""
-    if excluded_reason is not None or status in ("failed", "abandoned"):
+def trajectory_readiness(
+    status: TrajectoryStatus, has_reward: bool, excluded_reason: str | None, admitted: bool = False
+) -> Readiness:
+    """The readiness of a trajectory; `admitted`: its group serves it although it failed."""
+    if excluded_reason is not None or (status in ("failed", "abandoned") and not admitted):
         return "excluded"
     if status == "open":
         return "open"

@@ -12,7 +12,8 @@ FeedbackKind = Literal["rating", "label", "correction", "comparison", "comment"]
 class Reward(msgspec.Struct, kw_only=True):
     """A named, sourced value on a trajectory or on one of its steps; the name `reward` is the primary one.
 
-    Setting the same name from the same source again replaces the value. Absent is not zero.
+    Setting the same name from the same source again replaces the value. Absent is not zero. A reward on a step may name
+    its trajectory too, which is then compared.
     """
 
     value: float
@@ -29,8 +30,8 @@ class Feedback(msgspec.Struct, kw_only=True):
 
     rating: `value` is a number. label: `name` and `value` (any JSON; null takes the label away) are set on the target's
     labels. correction: `value` is what should have been said, a message or a text. comparison: the target is preferred
-    to `other_id`, which is of the target's kind; `value` may say by how much. comment: `comment` alone. `source`: who
-    or what said it.
+    to `other_id`, which is of the target's kind; `value` may say by how much. comment: `comment` alone; every other
+    kind may have one too. `source`: who or what said it. What is on a step may name the trajectory too.
     """
 
     kind: FeedbackKind
@@ -48,15 +49,18 @@ class Feedback(msgspec.Struct, kw_only=True):
 class Annotation(msgspec.Struct, kw_only=True):
     """A named array on a step or a trajectory, such as reference or teacher log-probabilities, values, advantages.
 
-    `values` nests as `shape` says, in `dtype` (a numpy name such as float32 or int32); a per-token annotation has the
-    reply's length as its first dimension. Setting the same name again replaces the array.
+    `values`: nested lists or a numpy array (read back in this process, a numpy array). `dtype`: a numpy name such as
+    float32 or int32; left out, an array's own, and float32 for lists. `shape` is read from the values. On a step, the
+    first dimension is the reply's length, unless `per_token` is false or the value is a single number. In JSON a value
+    that is not finite is null. Setting the same name again replaces the array.
     """
 
     name: str
     values: Any
     trajectory_id: str | None = None
     step_id: str | None = None
-    dtype: str = "float32"
+    dtype: str | None = None
     shape: tuple[int, ...] = ()
+    per_token: bool = True
     source: str = "api"
     created_at: float = 0.0

@@ -22,10 +22,12 @@ class NewTrajectory(msgspec.Struct, kw_only=True):
     it is, so that all of one user's can be deleted. `priority`: what consumers that ask for order priority take first
     is higher.
 
-    The first trajectory of a group decides when it closes: once `group_size` rollouts have ended, or `group_timeout`
-    seconds after its first one. `group_failures` says what becomes of rollouts that failed or were abandoned: `zero`
-    serves them with the primary reward 0, `mask` serves them for the group's statistics but not for training, `drop`
-    leaves them out.
+    The first trajectory of a group that says so decides when it closes: once `group_size` rollouts have ended, or
+    `group_timeout` seconds after its first one. Trajectories with the same `rollout_index` are attempts at one rollout,
+    which has ended once one of them finished or was truncated, or once all have failed: begin the next attempt before
+    the failed one is ended. `group_failures` says what becomes of rollouts that failed or were abandoned: `zero` serves
+    them with the primary reward 0, `mask` serves them for the group's statistics but not for training, `drop` (where
+    nothing is said) leaves them out.
     """
 
     trajectory_id: str | None = None
@@ -40,7 +42,7 @@ class NewTrajectory(msgspec.Struct, kw_only=True):
     user: str | None = None
     priority: float = 0.0
     group_timeout: float | None = None
-    group_failures: GroupFailures = "drop"
+    group_failures: GroupFailures | None = None
 
 
 class Trajectory(msgspec.Struct, kw_only=True):
@@ -92,15 +94,16 @@ class Event(msgspec.Struct, kw_only=True):
 class Group(msgspec.Struct, kw_only=True):
     """Rollouts of one task under one policy, as the pool counts them.
 
-    `members`: trajectories. `ended`: those that ended. `served`: those that consumers may get now. Once `state` is
-    closed, by `size` or by `timeout`, what comes or ends later is excluded as `late_for_group`.
+    `members`: trajectories. `ended`: rollouts that ended. `served`: trajectories that consumers may get now. `failures`
+    is null where nobody has said, which is as drop. Once `state` is closed, by `size` or by `timeout`, what comes or
+    ends later is excluded as `late_for_group`.
     """
 
     group_id: str
     channel: str
     size: int | None = None
     timeout_at: float | None = None
-    failures: GroupFailures = "drop"
+    failures: GroupFailures | None = None
     state: Literal["open", "closed"] = "open"
     closed_by: Literal["size", "timeout"] | None = None
     created_at: float = 0.0

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError
+from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.records import NewTrajectory, Policy, Reward
 
 from ..samples import finished, ids, step
@@ -44,19 +44,21 @@ def test_rewards_sent_with_a_step_count_as_its_own(pool):
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"),
+    "bad",
     [
-        ({}, InvalidRequestError),
-        ({"step_id": "s", "value": float("nan")}, InvalidRequestError),
-        ({"step_id": "s", "name": ""}, InvalidRequestError),
-        ({"step_id": "s", "trajectory_id": "other"}, InvalidRequestError),
-        ({"step_id": "gone"}, NotFoundError),
-        ({"trajectory_id": "gone"}, NotFoundError),
+        {},
+        {"step_id": "s", "value": float("nan")},
+        {"step_id": "s", "value": True, "name": ""},
+        {"step_id": "s", "name": "x" * 257},
+        {"step_id": "s", "name": "line\n"},
+        {"step_id": "s", "source": ""},
+        {"step_id": "s", "trajectory_id": "other"},
+        {"step_id": "s/"},
     ],
 )
-def test_rewards_are_set_all_or_none(pool, bad, error):
+def test_rewards_are_set_all_or_none(pool, bad):
     pool.append_steps([step("t", step_id="s")])
-    with pytest.raises(error) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         pool.add_rewards([Reward(value=1.0, step_id="s"), Reward(**{"value": 1.0, **bad})])
     assert "rewards[1]" in caught.value.path
     assert pool.get_step("s").reward is None

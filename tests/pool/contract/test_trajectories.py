@@ -63,11 +63,16 @@ def test_ids_that_cannot_stand_in_a_path_are_refused(pool, bad):
     assert pool.stats().trajectories == {}
 
 
-def test_broken_text_is_refused_whole(pool):
-    with pytest.raises(InvalidRequestError, match="U\\+D800"):
-        pool.create_trajectory(NewTrajectory(trajectory_id="t", task={"prompt": "\ud800"}))
-    with pytest.raises(NotFoundError):
-        pool.get_trajectory("t")
+def test_whose_it_is_and_how_urgent_read_back(pool):
+    pool.create_trajectory(NewTrajectory(trajectory_id="a", user="anna", priority=2.5))
+    pool.create_trajectory(NewTrajectory(trajectory_id="b"))
+    there = pool.get_trajectory("a")
+    assert (there.user, there.priority) == ("anna", 2.5)
+    assert ids(pool.list_trajectories(where="user == 'anna'")) == ["a"]
+    assert ids(pool.list_trajectories(where="priority < 1")) == ["b"]
+    with pytest.raises(ConflictError) as caught:
+        pool.create_trajectory(NewTrajectory(trajectory_id="a", user="bert", priority=2.5))
+    assert caught.value.path == "user"
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from typing import Literal, TypeVar
 
 from agentworld.errors import AgentWorldError, NotFoundError
-from agentworld.pool import rules
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.bounds import check_new_trajectory
 from agentworld.pool.intake import check_include
+from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_signals import SignalMethods
@@ -19,7 +19,6 @@ from agentworld.pool.protocol import AppendResult, Page
 from agentworld.records import (
     Exchange,
     NewTrajectory,
-    Reward,
     Step,
     TerminalStatus,
     Trajectory,
@@ -41,36 +40,14 @@ class MemoryPool(SignalMethods, StateMethods):
             check_id(new.group_id, "group_id")
         check_new_trajectory(new)
         with self._open():
-            there = self._state.trajectories.get(trajectory_id)
-            if there is None:
-                there = self._state.add_trajectory(new, trajectory_id)
-            elif trajectory_id in self._state.declared:
-                rules.check_same_creation(new, there)
-            else:
-                for name in rules.CREATION_FIELDS:
-                    setattr(there, name, getattr(copied(new), name))
-            self._state.declared.add(trajectory_id)
-            return copied(there)
+            return copied(trajectories.create(self._state, trajectory_id, new))
 
     def complete_trajectory(
         self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
     ) -> Trajectory:
         """See Pool."""
         with self._open():
-            there = self._state.trajectory(trajectory_id)
-            signal = (
-                Reward(value=reward, trajectory_id=trajectory_id, source="complete") if reward is not None else None
-            )
-            if signal is not None:
-                rules.check_reward(signal, "reward")
-            if rules.check_completion(there, status):
-                there.status = status
-                there.completed_at = self._state.clock()
-                self._state.refresh(there)
-                self._state.add_event("trajectory.completed", trajectory_id, data={"status": status})
-            if signal is not None:
-                self._state.set_reward(signal)
-            return copied(there)
+            return copied(trajectories.complete(self._state, trajectory_id, status, reward))
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""

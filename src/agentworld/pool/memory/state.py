@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules
+from agentworld.pool.annotation_arrays import PackedArray
 from agentworld.pool.intake import Prepared, restore_arrays
 from agentworld.pool.protocol import DeadLetter
 from agentworld.pool.values import step_value, trajectory_value
 from agentworld.query import Expression, Subject, bind, evaluate, parse
-from agentworld.records import Event, Exchange, NewTrajectory, Policy, Reward, Step, Trajectory
+from agentworld.records import (
+    Annotation,
+    Event,
+    Exchange,
+    Feedback,
+    Group,
+    NewTrajectory,
+    Policy,
+    Reward,
+    Step,
+    Trajectory,
+)
 
 R = TypeVar("R")
 
@@ -32,13 +44,20 @@ class State:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
+        self.tell: Callable[[], None] = lambda: None  # Wakes who waits for events.
         self.trajectories: dict[str, Trajectory] = {}
         self.ordinals: dict[str, int] = {}
         self.declared: set[str] = set()
         self.steps: dict[str, StoredStep] = {}
         self.steps_of: dict[str, list[str]] = {}
         self.exchanges: dict[str, tuple[bytes, Exchange]] = {}
-        self.rewards: dict[tuple[str, str, str], float] = {}
+        # By kind and id of the target, name and source, and so on; what was set last stands last.
+        self.rewards: dict[tuple[str, str, str, str], Reward] = {}
+        self.feedback: dict[str, tuple[str, Feedback]] = {}
+        self.annotations: dict[tuple[str, str, str], tuple[Annotation, PackedArray]] = {}
+        self.awaited: dict[tuple[Literal["step", "trajectory"], str], float] = {}
+        self.groups: dict[str, Group] = {}
+        self.tombstones: dict[tuple[str, str], str | None] = {}
         self.events: list[Event] = []
         self.dead: list[DeadLetter] = []
         self.policies: dict[str, Policy] = {}
@@ -66,6 +85,7 @@ class State:
             data=data or {},
         )
         self.events.append(event)
+        self.tell()
 
     def add_trajectory(self, new: NewTrajectory, trajectory_id: str) -> Trajectory:
         """Add an open trajectory that is not there."""
@@ -84,31 +104,24 @@ class State:
             raise NotFoundError(f"no trajectory {trajectory_id!r}", path=path)
         return found
 
-    def refresh(self, there: Trajectory) -> None:
-        """Derive what depends on status and rewards."""
-        there.reward = there.rewards.get(rules.PRIMARY)
-        there.readiness = rules.trajectory_readiness(there.status, there.reward is not None, there.excluded_reason)
-
-    def set_reward(self, reward: Reward) -> bool:
-        """Set a checked reward; False where the same value was there."""
-        target = reward.step_id or reward.trajectory_id or ""
-        value = float(reward.value)
-        if self.rewards.get((target, reward.name, reward.source)) == value:
+    def keep_reward(self, kind: str, target_id: str, reward: Reward) -> bool:
+        """Store a reward beside those of other sources; False where the same value was there."""
+        key = (kind, target_id, reward.name, reward.source)
+        known = self.rewards.pop(key, None)
+        if known is not None and known.value == reward.value:
+            self.rewards[key] = known
             return False
-        self.rewards[target, reward.name, reward.source] = value
-        if reward.step_id is not None:
-            step = self.steps[reward.step_id].step
-            step.rewards[reward.name] = value
-            step.reward = step.rewards.get(rules.PRIMARY)
-            trajectory_id = step.trajectory_id
-        else:
-            there = self.trajectories[target]
-            there.rewards[reward.name] = value
-            self.refresh(there)
-            trajectory_id = target
-        data = {"name": reward.name, "value": value, "source": reward.source}
-        self.add_event("reward.set", trajectory_id, reward.step_id, data)
+        created_at = reward.created_at or self.clock()
+        self.rewards[key] = msgspec.structs.replace(reward, value=float(reward.value), created_at=created_at)
         return True
+
+    def apply_reward(self, kind: str, target_id: str, reward: Reward) -> None:
+        """Make a stored reward the effective value on its target, and tell of it; the caller settles the trajectory."""
+        there = self.steps[target_id].step if kind == "step" else self.trajectories[target_id]
+        there.rewards[reward.name] = float(reward.value)
+        there.reward = there.rewards.get(rules.PRIMARY)
+        data = {"name": reward.name, "value": float(reward.value), "source": reward.source}
+        self.add_event("reward.set", there.trajectory_id, target_id if kind == "step" else None, data)
 
     def query(self, where: str | None, subject: Subject) -> Expression | None:
         """The expression to match records with, `now` being the moment of this call; None without one."""
@@ -151,4 +164,5 @@ class State:
 
 def copied(record: R) -> R:
     """A copy that shares nothing that can change."""
-    return msgspec.json.decode(msgspec.json.encode(record), type=type(record))
+    # Not by JSON, which has one spelling for two lone surrogates and the character that both together make.
+    return msgspec.convert(msgspec.to_builtins(record), type(record))

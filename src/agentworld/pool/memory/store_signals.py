@@ -1,34 +1,124 @@
-"""Signals, events and what was rejected, in memory."""
+"""Signals, groups, events and what was rejected, in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from agentworld.errors import NotFoundError
-from agentworld.pool import rules
-from agentworld.pool.base import check_after, check_limit
+import msgspec
+
+from agentworld.errors import NotFoundError, QueryError
+from agentworld.pool.annotation_arrays import PackedArray, unpack_values
+from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
+from agentworld.pool.memory import groups
+from agentworld.pool.memory.signals import add_signals
+from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_base import MemoryStore
-from agentworld.pool.results import DeadLetter
-from agentworld.records import Event, Reward
+from agentworld.pool.results import Awaited, DeadLetter, Page, SignalsResult
+from agentworld.pool.signal_rules import Signal, check_one_target, check_signals, check_step_ids
+from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Group
 
 
 class SignalMethods(MemoryStore):
-    """Rewards, feedback, annotations, events, dead letters."""
+    """Rewards, feedback, annotations, groups, events, dead letters."""
 
-    def add_rewards(self, rewards: Sequence[Reward]) -> int:
+    def add_signals(self, sent: Sequence[Signal]) -> SignalsResult:
+        """See Pool."""
+        checked = [msgspec.structs.replace(one, record=copied(one.record)) for one in check_signals(sent)]
+        with self._open():
+            return add_signals(self._state, checked)
+
+    def list_feedback(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        kind: FeedbackKind | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Feedback]:
+        """See Pool."""
+        wanted = check_one_target(trajectory_id, step_id)
+        after = read_cursor(cursor, "oldest") or 0
+        check_limit(limit)
+        with self._open():
+            found = [
+                (number, feedback)
+                for number, (target, feedback) in enumerate(self._state.feedback.values(), 1)
+                if number > after
+                and wanted in (None, (target, feedback.step_id or feedback.trajectory_id))
+                and kind in (None, feedback.kind)
+            ]
+            more = cursor_for(found[limit - 1][0], "oldest") if len(found) > limit else None
+            return Page([copied(feedback) for _, feedback in found[:limit]], more)
+
+    def get_annotations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_id: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> list[Annotation]:
+        """See Pool."""
+        steps = check_step_ids(step_ids, trajectory_id)
+        with self._open():
+            targets = {("step", step_id) for step_id in steps or self._state.steps_of.get(trajectory_id or "", ())}
+            if steps is None:
+                targets.add(("trajectory", trajectory_id or ""))
+            return [
+                _with_values(about, array)
+                for (target, target_id, name), (about, array) in sorted(
+                    self._state.annotations.items(), key=lambda item: item[0]
+                )
+                if (target, target_id) in targets and (names is None or name in names)
+            ]
+
+    def awaited(self, *, cursor: str | None = None, limit: int = 100) -> Page[Awaited]:
+        """See Pool."""
+        kind, separator, target_id = (cursor or ":").partition(":")
+        if not separator or (cursor and kind not in ("step", "trajectory")):
+            raise QueryError(
+                f"{(cursor or '')[:40]!r} is no cursor of this listing",
+                path="cursor",
+                hint="Send next_cursor as it was returned",
+            )
+        check_limit(limit)
+        with self._open():
+            found = sorted(key for key in self._state.awaited if key > (kind, target_id))
+            items = [Awaited(key[0], key[1], self._state.awaited[key]) for key in found[:limit]]
+            return Page(items, f"{items[-1].kind}:{items[-1].id}" if len(found) > limit else None)
+
+    def get_group(self, group_id: str) -> Group:
         """See Pool."""
         with self._open():
-            for number, reward in enumerate(rewards):
-                rules.check_reward(reward, f"rewards[{number}]")
-                if reward.step_id is not None:
-                    step = self._state.steps.get(reward.step_id)
-                    if step is None:
-                        raise NotFoundError(f"no step {reward.step_id!r}", path=f"rewards[{number}].step_id")
-                    if reward.trajectory_id not in (None, step.step.trajectory_id):
-                        raise rules.other_trajectory(reward, f"rewards[{number}]")
-                else:
-                    self._state.trajectory(reward.trajectory_id or "", f"rewards[{number}].trajectory_id")
-            return sum(self._state.set_reward(reward) for reward in rewards)
+            if group_id not in self._state.groups:
+                raise NotFoundError(f"no group {group_id!r}", path="group_id")
+            return self._state.groups[group_id]
+
+    def list_groups(
+        self,
+        *,
+        state: Literal["open", "closed"] | None = None,
+        channel: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Group]:
+        """See Pool."""
+        after = read_cursor(cursor, "oldest") or 0
+        check_limit(limit)
+        with self._open():
+            found = [
+                (number, group)
+                for number, group in enumerate(self._state.groups.values(), 1)
+                if number > after and state in (None, group.state) and channel in (None, group.channel)
+            ]
+            more = cursor_for(found[limit - 1][0], "oldest") if len(found) > limit else None
+            return Page([group for _, group in found[:limit]], more)
+
+    def close_due_groups(self) -> int:
+        """See Pool."""
+        with self._open():
+            return groups.close_due(self._state)
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""
@@ -39,3 +129,7 @@ class SignalMethods(MemoryStore):
         """See Pool."""
         with self._open():
             return self._state.dead[check_after(after) :][: check_limit(limit)]
+
+
+def _with_values(about: Annotation, array: PackedArray) -> Annotation:
+    return msgspec.structs.replace(about, values=unpack_values(array.dtype, array.shape, array.data))

@@ -7,25 +7,57 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from agentworld.pool import schema
-from agentworld.pool.base import check_after, check_limit
-from agentworld.pool.results import DeadLetter
-from agentworld.pool.sql import signals
+from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
+from agentworld.pool.results import DeadLetter, Page, SignalsResult
+from agentworld.pool.signal_rules import Signal, check_one_target, check_signals, check_step_ids
+from agentworld.pool.sql import annotations, feedback, signals
 from agentworld.pool.sql.rows import from_json
 from agentworld.pool.sql.statements import parameter, sql
-from agentworld.pool.sql.store_base import SqlStore
-from agentworld.records import Event, Reward
+from agentworld.pool.sql.store_groups import GroupMethods
+from agentworld.records import Annotation, Event, Feedback, FeedbackKind
 
 _e, _d = schema.events.c, schema.dead_letters.c
 _EVENTS = sql(select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk).limit(parameter("limit")))
 _DEAD = sql(select(schema.dead_letters).where(_d.pk > parameter("after")).order_by(_d.pk).limit(parameter("limit")))
 
 
-class SignalMethods(SqlStore):
+class SignalMethods(GroupMethods):
     """Rewards, feedback, annotations, events, dead letters."""
 
-    def add_rewards(self, rewards: Sequence[Reward]) -> int:
+    def add_signals(self, sent: Sequence[Signal]) -> SignalsResult:
         """See Pool."""
-        return self._writer.submit(lambda txn: signals.add_rewards(txn, rewards)).result()
+        checked = check_signals(sent)
+        return self._writer.submit(lambda txn: signals.add_signals(txn, checked)).result()
+
+    def list_feedback(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        kind: FeedbackKind | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Feedback]:
+        """See Pool."""
+        target = check_one_target(trajectory_id, step_id)
+        after = read_cursor(cursor, "oldest") or 0
+        with self._database.reading() as connection:
+            rows = feedback.list_rows(connection, target, kind, after, check_limit(limit) + 1)
+        more = cursor_for(rows[limit - 1]["pk"], "oldest") if len(rows) > limit else None
+        return Page([feedback.feedback_from(row) for row in rows[:limit]], more)
+
+    def get_annotations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_id: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> list[Annotation]:
+        """See Pool."""
+        steps = check_step_ids(step_ids, trajectory_id)
+        wanted = None if names is None else list(names)
+        with self._database.reading() as connection:
+            return annotations.read_annotations(connection, steps, trajectory_id, wanted)
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""
@@ -47,6 +79,4 @@ class SignalMethods(SqlStore):
         """See Pool."""
         with self._database.reading() as connection:
             found = connection.execute(_DEAD, {"after": check_after(after), "limit": check_limit(limit)})
-        return [
-            DeadLetter(*(row[n] for n in ("pk", "step_id", "trajectory_id", "reason", "record", "at"))) for row in found
-        ]
+        return [DeadLetter(row["pk"], *(row[name] for name in DeadLetter.__struct_fields__[1:])) for row in found]
