@@ -18,6 +18,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy import Text as AnyText
 
@@ -190,6 +191,14 @@ steps = _growing(
     Index("steps_by_reply_node", "reply_node"),
     Index("steps_by_tools", "tools"),
     Index("steps_by_creation", "created_at"),
+    Index("steps_by_channel", "channel", "pk"),
+    # Few steps have a reward of their own.
+    Index(
+        "steps_by_reward",
+        "reward",
+        sqlite_where=text("reward IS NOT NULL"),
+        postgresql_where=text("reward IS NOT NULL"),
+    ),
 )
 
 exchanges = Table(

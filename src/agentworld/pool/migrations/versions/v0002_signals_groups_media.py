@@ -31,6 +31,7 @@ def upgrade() -> None:
     _open_groups()
     _place_leased_units()
     _seed_keys()
+    _seed_counters()
 
 
 def _create_tables() -> None:
@@ -222,6 +223,7 @@ def _extend_tables() -> None:
             "reply_node": ["reply_node"],
             "tools": ["tools"],
             "creation": ["created_at"],
+            "channel": ["channel", "pk"],
         },
         "token_blocks": {"parent": ["parent"]},
         "message_nodes": {"parent": ["parent"]},
@@ -231,6 +233,8 @@ def _extend_tables() -> None:
     for table, named in indexes.items():
         for name, columns in named.items():
             op.create_index(f"{table}_by_{name}", table, columns)
+    rewarded = sa.text("reward IS NOT NULL")
+    op.create_index("steps_by_reward", "steps", ["reward"], sqlite_where=rewarded, postgresql_where=rewarded)
 
 
 def _rekey_rewards() -> None:
@@ -257,6 +261,10 @@ def _rekey_rewards() -> None:
         )
     op.drop_table("rewards")
     op.rename_table("rewards_by_id", "rewards")
+    if op.get_bind().dialect.name == "postgresql":
+        # SQLite has no names for these.
+        for end in ("pkey", "target_target_id_name_source_key"):
+            op.execute(f"ALTER TABLE rewards RENAME CONSTRAINT rewards_by_id_{end} TO rewards_{end}")
 
 
 def _make_deliveries_free_of_batches() -> None:
@@ -382,3 +390,14 @@ def _seed_keys() -> None:
             "INSERT INTO counters (name, value) SELECT 'pk.ready_seq', coalesce(max(ready_seq), 0) FROM trajectories"
         )
     )
+
+
+def _seed_counters() -> None:
+    for name, number, table in (
+        ("'channels.trajectories.' || channel", "count(*)", "trajectories"),
+        ("'channels.steps.' || channel", "count(*)", "steps"),
+        ("'deliveries.' || state || '.' || consumer", "count(*)", "deliveries WHERE state <> 'available'"),
+    ):
+        op.execute(f"INSERT INTO counters (name, value) SELECT {name}, {number} FROM {table} GROUP BY 1")
+    op.execute("INSERT INTO counters (name, value) SELECT 'tool_sets', count(*) FROM tool_sets")
+    op.execute("INSERT INTO counters (name, value) SELECT 'tokens_sampled', coalesce(sum(sampled), 0) FROM steps")
