@@ -3,14 +3,25 @@
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from alembic import op
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, inspect, text
 
-from agentworld.pool import schema
-from agentworld.pool.migrations import known_versions, upgrade
+from agentworld.pool import open_store, schema
+from agentworld.pool.migrations import known_versions, upgrade, upgrade_schema
 from agentworld.pool.sqlite import SqlitePool
+
+from .samples import ids, step
+
+
+@pytest.fixture
+def database(postgres):
+    """The URL of an empty database."""
+    yield postgres.create_database("migrations")
+    postgres.drop_database("migrations")
 
 
 def described(path):
@@ -46,6 +57,44 @@ def test_migrations_and_a_fresh_schema_are_the_same(tmp_path):
         assert migrated[table] == fresh[table], table
 
 
+def described_on_postgres(url, name):
+    """Tables with their columns, keys, constraints and indexes, by their names too, which later migrations use."""
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
+    try:
+        found = inspect(engine)
+        return {
+            table: (
+                [(c["name"], c["type"].compile(engine.dialect), c["nullable"], c["default"]) for c in columns],
+                found.get_pk_constraint(table, schema=name),
+                sorted((each["name"], each["column_names"]) for each in found.get_unique_constraints(table, name)),
+                sorted(
+                    (each["name"], each["constrained_columns"], each["referred_table"], each["referred_columns"])
+                    for each in found.get_foreign_keys(table, name)
+                ),
+                sorted((each["name"], each["column_names"], each["unique"]) for each in found.get_indexes(table, name)),
+            )
+            for (_, table), columns in found.get_multi_columns(schema=name).items()
+            if table != "alembic_version"
+        }
+    finally:
+        engine.dispose()
+
+
+def test_on_postgresql_too(database):
+    upgrade_schema(lambda: psycopg.connect(database), "migrated", 1, lambda raw: True)
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(database))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA fresh"))
+        connection.execute(text("SET LOCAL search_path TO fresh"))
+        schema.metadata.create_all(connection)
+    engine.dispose()
+    migrated, fresh = described_on_postgres(database, "migrated"), described_on_postgres(database, "fresh")
+    assert migrated.keys() == fresh.keys() == schema.metadata.tables.keys()
+    for table in fresh:
+        for part, (one, other) in enumerate(zip(migrated[table], fresh[table], strict=True)):
+            assert one == other, (table, part)
+
+
 def test_the_code_names_the_newest_migration(tmp_path):
     upgrade(tmp_path / "pool.db")
     with sqlite3.connect(tmp_path / "pool.db") as connection:
@@ -71,6 +120,30 @@ def test_a_migration_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
     SqlitePool(path).close()
+
+
+def test_nor_does_one_on_postgresql(postgres, database, monkeypatch):
+    calls = []
+
+    def breaking(*arguments, **options):
+        calls.append(arguments)
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(op, "rename_table", breaking)
+    with pytest.raises(RuntimeError, match="power cut"):
+        open_store(f"{database}?schema=pool")
+    monkeypatch.undo()
+    assert len(calls) == 1
+    assert postgres.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'pool'", "migrations") == [(0,)]
+    open_store(f"{database}?schema=pool").close()
+
+
+def test_one_process_migrates_while_others_wait(database):
+    with ThreadPoolExecutor(6) as threads:
+        pools = list(threads.map(lambda _: open_store(database), range(6)))
+    assert [pools[0].append_steps([step("t", step_id="a")])[0].outcome, ids(pools[5].list_steps())] == ["stored", ["a"]]
+    for pool in pools:
+        pool.close()
 
 
 def test_an_open_pool_needs_no_alembic(tmp_path):

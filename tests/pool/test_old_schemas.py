@@ -8,8 +8,11 @@ import sqlite3
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 
+from agentworld.pool.migrations import upgrade_schema
+from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import BatchSpec
@@ -29,13 +32,43 @@ def restore(name, path):
     connection.close()
 
 
+def restore_on_postgres(name, url, path):
+    """The dump as tables of that schema on PostgreSQL."""
+    restore(name, path)
+    upgrade_schema(lambda: psycopg.connect(url), "public", 0, lambda raw: True, version=name.removeprefix("schema_"))
+    with sqlite3.connect(path) as source, psycopg.connect(url) as target:
+        target.execute("SET session_replication_role = replica")  # So that the order of the tables does not matter.
+        tables = [row[0] for row in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            if table in ("alembic_version", "sqlite_sequence"):
+                continue
+            rows = source.execute(f"SELECT * FROM {table}")
+            names = ", ".join(column[0] for column in rows.description)
+            slots = ", ".join(["%s"] * len(rows.description))
+            target.cursor().executemany(f"INSERT INTO {table} ({names}) VALUES ({slots})", rows.fetchall())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request):
+    return request.param
+
+
 @pytest.fixture(params=OLD)
-def old(request, tmp_path):
+def old(request, engine, tmp_path):
     """A pool that was made by an earlier version, opened by this one, and what the earlier one read."""
-    restore(request.param, tmp_path / "pool.db")
-    pool = SqlitePool(tmp_path / "pool.db", clock=lambda: NOW)
+    path = tmp_path / "pool.db"
+    if engine == "sqlite":
+        restore(request.param, path)
+        pool = SqlitePool(path, clock=lambda: NOW)
+    else:
+        server = request.getfixturevalue("postgres")
+        url = server.create_database("old")
+        restore_on_postgres(request.param, url, path)
+        pool = PostgresPool(url, clock=lambda: NOW)
     yield pool, json.loads((HERE / f"{request.param}.json").read_text())
     pool.close()
+    if engine == "postgres":
+        server.drop_database("old")
 
 
 def differences(before, now):

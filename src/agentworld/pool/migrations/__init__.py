@@ -33,12 +33,14 @@ def upgrade(path: Path) -> None:
     event.listen(engine, "begin", _begin)
     try:
         with engine.begin() as connection:
-            _to_head(connection, None)
+            _upgrade(connection, None, "head")
     finally:
         engine.dispose()
 
 
-def upgrade_schema(connect: Callable[[], Any], schema: str, key: int, is_old: Callable[[Any], bool]) -> None:
+def upgrade_schema(
+    connect: Callable[[], Any], schema: str, key: int, is_old: Callable[[Any], bool], version: str = "head"
+) -> None:
     """Bring a schema of a PostgreSQL database to the newest version in one transaction, one process at a time.
 
     `connect` gives a connection of psycopg; `key` is the pool's advisory lock, which writers hold too. `is_old` looks,
@@ -55,15 +57,15 @@ def upgrade_schema(connect: Callable[[], Any], schema: str, key: int, is_old: Ca
             if not connection.execute(text("SELECT to_regnamespace(:name)"), {"name": quoted}).scalar():
                 connection.exec_driver_sql(f"CREATE SCHEMA {quoted}")
             connection.exec_driver_sql(f"SET LOCAL search_path TO {quoted}")
-            _to_head(connection, schema)
+            _upgrade(connection, schema, version)
     finally:
         engine.dispose()
 
 
-def _to_head(connection: Connection, schema: str | None) -> None:
+def _upgrade(connection: Connection, schema: str | None, version: str) -> None:
     config = _config()
     config.attributes.update(connection=connection, schema=schema)
-    command.upgrade(config, "head")
+    command.upgrade(config, version)
 
 
 def _begin(connection: Connection) -> None:
