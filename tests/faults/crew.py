@@ -97,7 +97,8 @@ def problems(crew):
     """What the pool lost, doubled or mixed up, in words; everybody is dead by now."""
     pool = open_store(crew.url)
     try:
-        return [*_steps(pool, crew), *_shared(pool, crew), *_trained(pool, crew)]
+        found = [*_steps(pool, crew), *_shared(pool, crew), *_trained(pool, crew)]
+        return found + [f"check: {problem}" for problem in pool.check()]
     finally:
         pool.close()
 

@@ -70,8 +70,8 @@ def test_a_pool_that_fills_its_disk_again_and_again_keeps_what_it_acknowledged(t
     pool = SqlitePool(tmp_path / "pool.db")
     stored, ended, delivered = set(), set(), set()
     place = 0
-    for filling in range(8):
-        disk.free = chance.randrange(150_000)
+    for filling in range(6):
+        disk.free = chance.randrange(60_000)
         with pytest.raises(PoolFullError, match="no space is left") as caught:
             while True:
                 trajectory_id = f"t{place}"
@@ -91,7 +91,7 @@ def test_a_pool_that_fills_its_disk_again_and_again_keeps_what_it_acknowledged(t
         steps = listed(pool, ())
         assert {step.step_id for step in steps} == stored
         assert len(steps) == len(stored) == pool.stats().steps
-        if filling % 4 == 3:
+        if filling % 3 == 2:
             pool.close()
             disk.free = None
             pool = SqlitePool(tmp_path / "pool.db")

@@ -117,9 +117,8 @@ def stored_questions(pool_url):
         pool.close()
 
 
-def kill_rounds(tmp_path, rounds, seed):
+def kill_rounds(pool, rounds, seed):
     chance = random.Random(seed)
-    pool = f"sqlite:///{tmp_path}/pool.db"
     engine = Process("agentworld.testing.scripted_engine", "--script", "tests.faults.script:echo", "--model", "m")
     killed, seen, number = Counter(), set(), 0
     try:
@@ -155,11 +154,18 @@ def kill_rounds(tmp_path, rounds, seed):
 
 
 def test_a_few_kills_lose_nothing(tmp_path):
-    kill_rounds(tmp_path, 3, seed=7)
+    kill_rounds(f"sqlite:///{tmp_path}/pool.db", 3, seed=7)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_twenty_kills_of_each_kind_lose_nothing(tmp_path):
-    killed = kill_rounds(tmp_path, ROUNDS, seed=1)
+    killed = kill_rounds(f"sqlite:///{tmp_path}/pool.db", ROUNDS, seed=1)
+    assert set(killed) == {"main", "worker", "group"}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_twenty_kills_of_each_kind_lose_nothing_on_postgres(postgres):
+    killed = kill_rounds(postgres.fresh_pool_url(), ROUNDS, seed=1)
     assert set(killed) == {"main", "worker", "group"}

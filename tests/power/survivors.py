@@ -18,6 +18,7 @@ def problems(folder, told):
         return [f"does not open: {error}"]
     try:
         found = [*_content(pool, told), *_deliveries(pool, told)]
+        found += [f"check: {problem}" for problem in pool.check()]
         if (outcome := pool.append_steps([numbered_step(1_000_000)])[0].outcome) != "stored":
             found.append(f"a new step is {outcome}")
     except Exception as error:  # Of a damaged pool anything may come, and whatever it is, the pool is not what it was.

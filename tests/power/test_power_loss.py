@@ -107,7 +107,7 @@ def migrations_undone(tmp_path, schema, number, seed):
 @pytest.mark.parametrize("schema", OLD)
 @pytest.mark.usefixtures("watchable")
 def test_a_power_loss_during_a_migration_leaves_the_pool_of_before_or_after(tmp_path, schema):
-    assert migrations_undone(tmp_path, schema, 24, seed=2) == []
+    assert migrations_undone(tmp_path, schema, 12, seed=2) == []
 
 
 @pytest.mark.faults
