@@ -6,7 +6,7 @@ import pytest
 
 from agentworld.pool import open_store
 from tests.faults.workers import noted, write_some
-from tests.pool.test_old_schemas import restore
+from tests.pool.test_old_schemas import restore, restore_on_postgres
 from tests.power.survivors import listed
 
 OPENERS, COUNT = 4, 10
@@ -29,27 +29,33 @@ def all_at_once(url, folder):
     return {words[1] for name in range(OPENERS) for words in noted(folder / f"notes-{name}", "step")}
 
 
-@pytest.mark.parametrize("before", ["nothing", "schema_0001"])
-def test_several_processes_open_and_migrate_one_file(tmp_path, before):
+def check_all_is_there(url, told, already):
+    """The pool holds what the openers were told and `already` steps besides, each once, and is sound."""
+    pool = open_store(url)
+    steps = [step.step_id for step in listed(pool)]
+    assert len(steps) == len(set(steps)) == OPENERS * COUNT + already
+    assert len(told) == OPENERS * COUNT
+    assert told <= set(steps)
+    assert pool.check() == []
+    pool.close()
+
+
+BEFORE = pytest.mark.parametrize(("before", "already"), [("nothing", 0), ("schema_0001", 7)])
+
+
+@BEFORE
+def test_several_processes_open_and_migrate_one_file(tmp_path, before, already):
     path = tmp_path / "pool.db"
     if before != "nothing":
         restore(before, path)
-    told = all_at_once(f"sqlite:///{path}", tmp_path)
-    assert len(told) == OPENERS * COUNT
-    pool = open_store(f"sqlite:///{path}")
-    steps = [step for step in listed(pool) if step.trajectory_id.startswith("by-")]
-    assert len(steps) == len(told)
-    assert {step.step_id for step in steps} == told
-    pool.close()
+    url = f"sqlite:///{path}"
+    check_all_is_there(url, all_at_once(url, tmp_path), already)
 
 
-def test_several_processes_open_and_make_one_database(postgres, tmp_path):
-    url = postgres.create_database("many_openers")
-    told = all_at_once(url, tmp_path)
-    assert len(told) == OPENERS * COUNT
-    pool = open_store(url)
-    steps = listed(pool)
-    assert len(steps) == len(told)
-    assert {step.step_id for step in steps} == told
-    pool.close()
-    postgres.drop_database("many_openers")
+@BEFORE
+def test_several_processes_open_and_migrate_one_database(postgres, tmp_path, before, already):
+    url = postgres.create_database("openers")
+    if before != "nothing":
+        restore_on_postgres(before, url, tmp_path / "old.db")
+    check_all_is_there(url, all_at_once(url, tmp_path), already)
+    postgres.drop_database("openers")
