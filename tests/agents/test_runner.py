@@ -127,6 +127,34 @@ async def test_a_failed_attempt_is_tried_again_as_a_new_trajectory(run, factory,
     first, second = factory.list_trajectories(group_id=result.group_id).items
     assert (first.status, first.readiness, first.attempt) == ("failed", "excluded", 0)
     assert (second.status, second.readiness, second.attempt) == ("finished", "ready", 1)
+    there = factory.get_group(result.group_id)
+    assert (there.closed_by, there.members, there.ended, there.served) == ("size", 2, 1, 1)
+
+
+async def test_the_last_attempt_ends_its_group_without_it(run, factory, engine):
+    engine.script = ScriptedReply(status=400, error_body={"error": {"message": "bad"}})
+    report = await run(LoopAgent(), 1, retries=1)
+    (result,) = report.rollouts
+    assert (result.status, result.attempts) == ("failed", 2)
+    stored = factory.list_trajectories(group_id=result.group_id).items
+    assert [(one.status, one.attempt, one.excluded_reason) for one in stored] == [
+        ("failed", 0, None),
+        ("failed", 1, None),
+    ]
+    there = factory.get_group(result.group_id)
+    assert (there.closed_by, there.ended, there.served) == ("size", 1, 0)
+
+
+async def test_cancelling_between_two_attempts_leaves_nothing_open(run, factory, engine, monkeypatch):
+    monkeypatch.setattr("agentworld.agents.runner.FIRST_RETRY_PAUSE", 600.0)
+    engine.script = ScriptedReply(status=400, error_body={"error": {"message": "bad"}})
+    running = asyncio.create_task(run(LoopAgent(), 1, name="pausing", retries=1))
+    await until(lambda: factory.list_trajectories(where="metadata.run == 'pausing' and status == 'failed'").items)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    stored = factory.list_trajectories(where="metadata.run == 'pausing'").items
+    assert [(one.attempt, one.status) for one in stored] == [(0, "failed"), (1, "abandoned")]
 
 
 async def test_attempts_run_out_and_the_others_go_on(run, engine):
@@ -231,16 +259,21 @@ async def test_what_goes_wrong_with_a_command_is_said(run):
 
 async def test_the_same_name_goes_on_where_it_stopped(run, factory, engine):
     group = "again:loop:sums:sum-0"
-    left = factory.start_trajectory(NewTrajectory(group_id=group, group_size=2, rollout_index=1, agent="loop"))
-    first = await run(LoopAgent(), 1, rollouts=1, name="again")
+    first, left = (
+        factory.start_trajectory(NewTrajectory(group_id=group, group_size=2, rollout_index=index, agent="loop"))
+        for index in range(2)
+    )
+    factory.complete_trajectory(first.trajectory_id, "finished", 1.0)
     asked = len(engine.requests)
     report = await run(LoopAgent(), 2, rollouts=2, name="again")
     assert factory.get_trajectory(left.trajectory_id).status == "abandoned"
     assert len(engine.requests) - asked == 3 * 2
     by_cell = {(result.task_id, result.rollout_index): result for result in report.rollouts}
     assert by_cell["sum-0", 0].skipped
-    assert by_cell["sum-0", 0].trajectory_id == first.rollouts[0].trajectory_id
+    assert by_cell["sum-0", 0].trajectory_id == first.trajectory_id
     assert by_cell["sum-0", 1].attempt == 1
+    assert factory.get_trajectory(by_cell["sum-0", 1].trajectory_id).readiness == "ready"
+    assert factory.get_group(group).served == 2
     assert report.summary().mean_reward == 1.0
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from agentworld.agents.loop import play_loop
 from agentworld.agents.plan import Rollout
 from agentworld.agents.ports import AgentFailure, FactoryClient, Notify, Play, Started, ignore
 from agentworld.agents.report import RolloutResult
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, ConflictError
 from agentworld.records import NewTrajectory, Reward, Sampling, TerminalStatus, Trajectory, digest
 from agentworld.tasks.base import Environment
 
@@ -51,18 +52,24 @@ class Stage:
         self.metadata = metadata
         self.notify = notify
 
-    async def attempt(self, rollout: Rollout) -> RolloutResult:
-        """Play once. Whatever goes wrong is in the result; only cancelling gets out."""
+    async def attempt(
+        self, rollout: Rollout, started: Started | None = None, again: bool = False
+    ) -> tuple[RolloutResult, Started | None]:
+        """Play once. Whatever goes wrong is in the result; only cancelling gets out.
+
+        `started`: the attempt's trajectory where it is open already. `again`: a failed attempt is followed by another,
+        whose trajectory is opened before the failed one is ended and returned, so that the group does not close between
+        the two.
+        """
         began = time.monotonic()
-        started: Started | None = None
         try:
-            started = await self.client.start_trajectory(self._new(rollout))
+            started = started or await self._open(rollout)
             play, reward = await self._play(rollout, started)
             status: TerminalStatus = "truncated" if play.stopped else "finished"
             ended = await self.client.complete_trajectory(started.trajectory_id, status)
-            return self._result(rollout, started, ended, began, reward=reward, stopped=play.stopped)
+            return self._result(rollout, started, ended, began, reward=reward, stopped=play.stopped), None
         except asyncio.CancelledError:
-            await self._end(started, "abandoned")
+            await self.end(started, "abandoned")
             raise
         except AgentFailure as failure:
             error = str(failure)
@@ -70,8 +77,32 @@ class Stage:
             error = fault.one_line()
         except Exception as fault:  # A task set or an agent is somebody's code: its fault is this attempt's.
             error = f"{type(fault).__name__}: {fault}"
-        ended_as = await self._end(started, "failed")
-        return self._result(rollout, started, ended_as, began, error=error)
+        following = None
+        try:
+            if again:
+                following = await self._open_next(rollout if started is None else replace(rollout, leftovers=()))
+            ended_as = await self.end(started, "failed")
+        except asyncio.CancelledError:
+            await self.end(started, "failed")
+            await self.end(following, "abandoned")
+            raise
+        return self._result(rollout, started, ended_as, began, error=error), following
+
+    async def _open(self, rollout: Rollout) -> Started:
+        """The trajectory of an attempt; what an earlier process left open of its rollout is then abandoned."""
+        started = await self.client.start_trajectory(self._new(rollout))
+        for trajectory_id in rollout.leftovers:
+            with contextlib.suppress(ConflictError):  # Its agent ended it just now.
+                await self.client.complete_trajectory(trajectory_id, "abandoned")
+        return started
+
+    async def _open_next(self, rollout: Rollout) -> Started | None:
+        """The trajectory of the attempt after this one; None where the server does not answer in time."""
+        try:
+            async with asyncio.timeout(CLEANUP_SECONDS):
+                return await self._open(replace(rollout, attempt=rollout.attempt + 1))
+        except (AgentWorldError, TimeoutError):
+            return None
 
     async def _play(self, rollout: Rollout, started: Started) -> tuple[Play, float]:
         """Let the agent play, judge what came of it, and set the reward."""
@@ -173,7 +204,7 @@ class Stage:
             fields.update(rollout.agent.extra_body)
         return fields
 
-    async def _end(self, started: Started | None, status: TerminalStatus) -> Trajectory | None:
+    async def end(self, started: Started | None, status: TerminalStatus) -> Trajectory | None:
         """End the trajectory as well as that can be done; where the server is gone, nobody is left to tell."""
         if started is None:
             return None

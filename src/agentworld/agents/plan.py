@@ -19,7 +19,9 @@ LOOKUPS = 32
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One cell of tasks x rollouts x agents. `attempt`: the number of its next attempt."""
+    """One cell of tasks x rollouts x agents. `attempt`: the number of its next attempt; `leftovers`: trajectories of
+    earlier attempts that are still open.
+    """
 
     task_set: TaskSet
     task: Task
@@ -28,6 +30,7 @@ class Rollout:
     group_size: int
     index: int
     attempt: int = 0
+    leftovers: tuple[str, ...] = ()
 
 
 def group_name(run: str, agent: str, task_set: str, task_id: str) -> str:

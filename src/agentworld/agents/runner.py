@@ -1,8 +1,8 @@
 """Agents over tasks: every rollout as one trajectory, with concurrency, retries, time-outs and resumption.
 
 A bad rollout is data, not a crash: a failed attempt ends as a failed trajectory, which curation excludes, and the
-rollout is tried again as a new one. The run ends when every rollout has a trajectory that counts or has used up its
-attempts.
+rollout is tried again as a new one, begun before the failed one is ended, as the group closes once all of its rollouts
+have ended. The run ends when every rollout has a trajectory that counts or has used up its attempts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentworld.agents.definition import Agent, CommandAgent
 from agentworld.agents.environment_server import EnvironmentServer
 from agentworld.agents.lines import LineProcess
 from agentworld.agents.plan import Rollout, complete_one, known_trajectories, plan_rollouts
-from agentworld.agents.ports import FactoryClient, Notify, ignore
+from agentworld.agents.ports import FactoryClient, Notify, Started, ignore
 from agentworld.agents.progress import RunProgress, Silent
 from agentworld.agents.report import RolloutResult, RunReport, build_report
 from agentworld.errors import ConfigError
@@ -53,7 +53,8 @@ async def run_rollouts(
     """Run every agent on every task `rollouts` times.
 
     `work`: task sets with the tasks to do of each. `name`: the run; with `resume`, rollouts of the same name that the
-    pool holds complete are not done again, and those that an earlier process left open are ended as abandoned.
+    pool holds complete are not done again, and those that an earlier process left open are ended as abandoned once their
+    next attempt has begun.
     `concurrency`: rollouts at one moment over all agents; each agent may have a lower limit. `retries`: further
     attempts for a failed one. `sampling.seed` gives each rollout a seed of its own. Cancelling stops the agents and
     ends open trajectories as abandoned. `notify` hears why agents wait. AgentWorldError where the server cannot be
@@ -123,12 +124,19 @@ async def work_off(
     while queue:
         rollout = queue.popleft()
         pause = FIRST_RETRY_PAUSE
+        started: Started | None = None
         for attempt in range(retries + 1):
-            async with gate:
-                result = await stage.attempt(replace(rollout, attempt=rollout.attempt + attempt))
-            if result.status != "failed" or attempt == retries:
-                break
-            await asyncio.sleep(pause)
+            this = replace(rollout, attempt=rollout.attempt + attempt)
+            try:
+                async with gate:
+                    playing, started = started, None
+                    result, started = await stage.attempt(this, playing, again=attempt < retries)
+                if result.status != "failed" or attempt == retries:
+                    break
+                await asyncio.sleep(pause)
+            except asyncio.CancelledError:
+                await stage.end(started, "abandoned")  # The attempt that would have come next.
+                raise
             pause = min(2 * pause, LONGEST_RETRY_PAUSE)
         result = msgspec.structs.replace(result, attempts=attempt + 1)
         results.append(result)
@@ -138,7 +146,9 @@ async def work_off(
 async def leave_out_complete(
     client: FactoryClient, planned: Sequence[Rollout]
 ) -> tuple[list[Rollout], list[RolloutResult]]:
-    """What is left to do, and the results of what the pool holds complete; open leftovers are abandoned."""
+    """What is left to do, with what an earlier process left open of it, and the results of what the pool holds
+    complete.
+    """
     known = await known_trajectories(client, list(dict.fromkeys(rollout.group_id for rollout in planned)))
     todo: list[Rollout] = []
     results: list[RolloutResult] = []
@@ -148,10 +158,9 @@ async def leave_out_complete(
         if counted is not None:
             results.append(earlier_result(rollout, counted))
             continue
-        for trajectory in trajectories:
-            if trajectory.status == "open":
-                await client.complete_trajectory(trajectory.trajectory_id, "abandoned")
-        todo.append(replace(rollout, attempt=max((t.attempt + 1 for t in trajectories), default=0)))
+        leftovers = tuple(trajectory.trajectory_id for trajectory in trajectories if trajectory.status == "open")
+        attempt = max((trajectory.attempt + 1 for trajectory in trajectories), default=0)
+        todo.append(replace(rollout, attempt=attempt, leftovers=leftovers))
     return todo, results
 
 
