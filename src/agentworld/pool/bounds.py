@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -32,6 +32,7 @@ MAX_INTEGER = 2**63 - 1
 # One record that was found good; a whole run mostly shares one.
 _last_sampling: list[Sampling | None] = [None]
 _SAMPLING_FLOATS = ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
+_STEP_COUNTS = ("choice_index", "prompt_length", "response_length")
 _SAMPLING_NUMBERS = ("top_k", "max_tokens", "min_tokens", "seed", "n")
 
 
@@ -41,16 +42,25 @@ def encode(value: object) -> bytes:
         return exact_json.encode(value)
 
 
+# What a value that is no JSON, or of a wrong type, raises on its way through JSON.
+NOT_STORABLE = (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError)
+
+
 @contextlib.contextmanager
 def storable(path: str = "") -> Iterator[None]:
     """What JSON cannot hold, or has the wrong type, as an InvalidRequestError; `path`: of the record, with a dot."""
     try:
         yield
-    except msgspec.ValidationError as error:
+    except NOT_STORABLE as error:
+        raise refusal(error, path) from None
+
+
+def refusal(error: Exception, path: str = "") -> InvalidRequestError:
+    """One of NOT_STORABLE as an error of ours."""
+    if isinstance(error, msgspec.ValidationError):
         message, _, where = str(error).partition(" - at ")
-        raise InvalidRequestError(message, path=(path + where.strip("`$.")).rstrip(".") or None) from None
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidRequestError(f"the record is no JSON: {error}", path=path.rstrip(".") or None) from None
+        return InvalidRequestError(message, path=(path + where.strip("`$.")).rstrip(".") or None)
+    return InvalidRequestError(f"the record is no JSON: {error}", path=path.rstrip(".") or None)
 
 
 def check_name(value: object, path: str) -> None:
@@ -107,22 +117,32 @@ def check_policy_version(policy: Policy | None, path: str = "policy.version") ->
 
 def check_step(step: Step) -> None:
     """Numbers and depths of a step, but for those of its tools."""
-    for name in ("choice_index", "prompt_length", "response_length"):
-        check_integer(getattr(step, name), name)
+    for name in _STEP_COUNTS:
+        number = getattr(step, name)
+        if number is not None:
+            check_integer(number, name)
     if isinstance(step.usage, Usage):
         check_integer(step.usage.prompt_tokens, "usage.prompt_tokens")
         check_integer(step.usage.completion_tokens, "usage.completion_tokens")
-    check_policy_version(step.policy)
-    for number, span in enumerate(step.version_spans):
+    if step.policy is not None:
+        check_policy_version(step.policy)
+    if step.version_spans:
+        _check_spans(step.version_spans)
+    check_seconds(step.created_at, "created_at")
+    check_seconds(step.latency_ms, "latency_ms")
+    if step.labels:
+        check_depth(step.labels, "labels")
+    if step.metadata:
+        check_depth(step.metadata, "metadata")
+    if step.sampling is not None:
+        _check_sampling(step.sampling)
+
+
+def _check_spans(spans: Sequence[VersionSpan]) -> None:
+    for number, span in enumerate(spans):
         if isinstance(span, VersionSpan):
             check_integer(span.start, f"version_spans[{number}].start")
             check_integer(span.version, f"version_spans[{number}].version", highest=MAX_INTEGER)
-    for name in ("created_at", "latency_ms"):
-        check_seconds(getattr(step, name), name)
-    for name in ("labels", "metadata"):
-        if value := getattr(step, name):
-            check_depth(value, name)
-    _check_sampling(step.sampling)
 
 
 def check_exchange(kept: Exchange) -> bytes:

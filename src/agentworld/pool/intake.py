@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from agentworld.errors import InvalidRequestError
 from agentworld.forest import TokenArray, token_array
-from agentworld.pool.bounds import check_name, check_step, is_finite, storable
+from agentworld.pool.bounds import NOT_STORABLE, check_name, check_step, is_finite, refusal
 from agentworld.pool.lacks import lacks
 from agentworld.records import Exchange, Step, Tool, check_depth, check_id, exact_json
 
@@ -112,8 +112,10 @@ def prepare(step: Step) -> Prepared:
     Arrays of numpy may stand in the place of lists; they are not copied, so they must stay as they are until the step
     is stored.
     """
-    with storable():
+    try:
         return _prepared(step)
+    except NOT_STORABLE as error:
+        raise refusal(error) from None
 
 
 def _prepared(step: Step) -> Prepared:
@@ -354,9 +356,11 @@ def _logprobs(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -> npt
 
 
 def _rewards(step: Step) -> dict[str, float]:
-    rewards = dict(step.rewards)
+    rewards = dict(step.rewards) if step.rewards else {}
     if step.reward is not None and rewards.setdefault("reward", step.reward) != step.reward:
         raise InvalidRequestError("reward and rewards.reward differ", path="reward", hint="Send one of them")
+    if not rewards:
+        return rewards
     for name, value in rewards.items():
         if not is_finite(value):
             raise InvalidRequestError(f"reward {name!r} must be a finite number", path=f"rewards.{name}")

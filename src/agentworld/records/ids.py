@@ -37,8 +37,5 @@ def check_id(value: str, path: str) -> str:
 
 def digest(*parts: bytes) -> bytes:
     """BLAKE2b-128 over the parts, each framed by its length so that no two lists of parts collide."""
-    hasher = hashlib.blake2b(digest_size=DIGEST_SIZE)
-    for part in parts:
-        hasher.update(len(part).to_bytes(8, "big"))
-        hasher.update(part)
-    return hasher.digest()
+    framed = [frame for part in parts for frame in (len(part).to_bytes(8, "big"), part)]
+    return hashlib.blake2b(b"".join(framed), digest_size=DIGEST_SIZE).digest()

@@ -14,13 +14,13 @@ import msgspec
 from agentworld.errors import AgentWorldError, ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, rules
-from agentworld.pool.bounds import check_exchange, storable
+from agentworld.pool.bounds import NOT_STORABLE, check_exchange, refusal
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, escaped_record, prepare
 from agentworld.pool.protocol import AppendResult
 from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
-from agentworld.pool.sql.packing import pack_logprobs, pack_mask
+from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails
 from agentworld.pool.sql.rewards import keep_reward
 from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.supersede import Superseded, supersede
@@ -100,6 +100,9 @@ class _Batch:
         self._new_exchanges: list[dict[str, Any]] = []
         self._rewards: list[tuple[str, Reward]] = []
         self._superseded: list[Superseded] = []
+        self._tails: list[tuple[dict[str, Any], bytes]] = []
+        self._ids = self._ids_in_tails = self._sampled = self._excluded = 0
+        self._in_channel: dict[str, int] = {}
 
     # --- looking up -------------------------------------------------------------------------------------------
     def load(self, payloads: Sequence[Payload]) -> None:
@@ -174,9 +177,11 @@ class _Batch:
         tokens: TokenTrace | None = None
         if prepared.prompt is not None or prepared.response is not None:
             tokens = forests.trace_tokens(trajectory_id, step.vocabulary, prepared.prompt, prepared.response)
-        with storable():
+        try:
             tools = forests.trace_tools(step.tools)
             messages = forests.trace_messages(trajectory_id, tools.digest, step.prompt_messages, step.response_message)
+        except NOT_STORABLE as error:
+            raise refusal(error) from None
         mask, logprobs = pack_mask(prepared.mask), pack_logprobs(prepared.logprobs)
         present = append_rows.present_bits(prepared)
         content = _content(prepared, tokens, messages, mask, logprobs, present)
@@ -210,7 +215,9 @@ class _Batch:
         self._known[step_id] = (content, index)
         tally.add(pk, prepared, channel, excluded is not None)
         self._changed[tally.pk] = tally
-        self._count(prepared, channel, excluded is not None)
+        self._sampled += prepared.sampled
+        self._excluded += excluded is not None
+        self._in_channel[channel] = self._in_channel.get(channel, 0) + 1
         for name, value in prepared.rewards.items():
             self._rewards.append((step_id, Reward(value=value, name=name, source="step")))
         if step.supersedes is not None:
@@ -230,8 +237,11 @@ class _Batch:
         """Put ids and messages into the forests; rows that are not numbered yet are named by digest until `write`."""
         step, forests = prepared.step, self._forests
         if tokens is not None:
-            row["block"] = forests.keep_tokens(step.trajectory_id, tokens, prepared.prompt, prepared.response)
-            row["tail"], row["id_count"] = append_rows.packed_tail(tokens.tail), tokens.length
+            row["block"] = forests.keep_tokens(step.trajectory_id, tokens)
+            row["id_count"] = tokens.length
+            self._tails.append((row, tokens.tail))
+            self._ids += tokens.length
+            self._ids_in_tails += tokens.length % BLOCK_SIZE
         row["tools"] = forests.keep_tools(tools, step.tools)
         prompt, last = forests.keep_messages(step.trajectory_id, messages)
         row["prompt_node"] = prompt
@@ -245,17 +255,6 @@ class _Batch:
             row = self._txn.run(lambda txn: trajectories.imply(txn, trajectory_id, new))
             known = self._tallies[trajectory_id] = Tally(row)
         return known
-
-    def _count(self, prepared: Prepared, channel: str, excluded: bool) -> None:
-        count = self._txn.count
-        count(counters.STEPS)
-        count(counters.CHANNEL_STEPS + channel)
-        if excluded:
-            count(counters.STEPS_EXCLUDED)
-        ids = sum(len(array) for array in (prepared.prompt, prepared.response) if array is not None)
-        count(counters.TOKENS_FLAT, ids)
-        count(counters.TOKENS_IN_TAILS, ids % BLOCK_SIZE)
-        count(counters.TOKENS_SAMPLED, prepared.sampled)
 
     def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str) -> None:
         pk = self._txn.next_pk("events")
@@ -290,6 +289,9 @@ class _Batch:
         """Write what was planned."""
         txn, forests = self._txn, self._forests
         forests.finish(txn)
+        packed = pack_tails([tail for _, tail in self._tails])
+        for (row, _), data in zip(self._tails, packed, strict=True):
+            row["tail"] = data
         for row in self._steps:
             row["block"] = forests.block(row["block"])
             row["tools"] = forests.tool_set(row["tools"])
@@ -300,14 +302,27 @@ class _Batch:
         txn.many(append_rows.INSERT_EVENT, self._events)
         txn.many(append_rows.INSERT_DEAD, self._dead)
         save_tallies(txn, self._changed.values())
-        txn.count(counters.EXCHANGES, len(self._new_exchanges))
-        txn.count(counters.DEAD_LETTERS, len(self._dead))
+        self._count()
         for step_id, reward in self._rewards:
             keep_reward(txn, "step", step_id, reward)
         if self._superseded:
             supersede(txn, self._superseded)
         if self._steps and txn.counter(counters.AWAITED) > 0:
             apply_awaited(txn, "step", [row["step_id"] for row in self._steps])
+
+    def _count(self) -> None:
+        counted = {
+            counters.STEPS: len(self._steps),
+            counters.STEPS_EXCLUDED: self._excluded,
+            counters.TOKENS_FLAT: self._ids,
+            counters.TOKENS_IN_TAILS: self._ids_in_tails,
+            counters.TOKENS_SAMPLED: self._sampled,
+            counters.EXCHANGES: len(self._new_exchanges),
+            counters.DEAD_LETTERS: len(self._dead),
+            **{counters.CHANNEL_STEPS + name: number for name, number in self._in_channel.items()},
+        }
+        for name, number in counted.items():
+            self._txn.count(name, number)
 
 
 def _content(

@@ -8,10 +8,8 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from agentworld.errors import GoneError
-from agentworld.forest import TokenArray
 from agentworld.pool import rules, schema
 from agentworld.pool.intake import Prepared
-from agentworld.pool.sql.packing import pack_ids
 from agentworld.pool.sql.rows import PROMPT_IDS, PROMPT_MESSAGES, RESPONSE_IDS, Call, json_or_none
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
@@ -67,11 +65,6 @@ def present_bits(prepared: Prepared) -> int:
         + RESPONSE_IDS * (prepared.response is not None)
         + PROMPT_MESSAGES * (prepared.step.prompt_messages is not None)
     )
-
-
-def packed_tail(tail: TokenArray) -> bytes:
-    """The ids after the last full block."""
-    return pack_ids(tail)
 
 
 def step_row(prepared: Prepared) -> dict[str, Any]:

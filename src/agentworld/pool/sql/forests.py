@@ -37,10 +37,15 @@ _message = msgspec.json.Decoder(Message)
 _NO_TOOLS = digest(b"null")
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _KNOWN_TOOL_SETS = 256
+_BLOCK_BYTES = BLOCK_SIZE * 4
 
 
 class TokenTrace(NamedTuple):
-    """Where a sequence would go. `first`: number of its blocks that `tip` has; `content`: the digest of all its ids."""
+    """Where a sequence would go.
+
+    `first`: number of its blocks that `tip` has; `data`: its ids after those, as uint32; `tail`: those after the last
+    full block; `content`: the digest of all its ids.
+    """
 
     tip: TokenTip | None
     shared: int
@@ -48,7 +53,7 @@ class TokenTrace(NamedTuple):
     first: int
     digests: list[bytes]
     data: bytes
-    tail: TokenArray
+    tail: bytes
     length: int
     content: bytes
 
@@ -110,7 +115,7 @@ class ForestWriter:
         self, trajectory_id: str, vocabulary: str | None, prompt: TokenArray | None, response: TokenArray | None
     ) -> TokenTrace:
         """The path of prompt then reply."""
-        prompt = _NO_IDS if prompt is None else prompt
+        prompt = _NO_IDS if prompt is None else np.ascontiguousarray(prompt)
         response = _NO_IDS if response is None else response
         root = vocabulary_root(vocabulary)
         best, longest = None, BLOCK_SIZE - 1  # Less than a block in common saves nothing.
@@ -119,45 +124,39 @@ class ForestWriter:
                 best, longest = tip, shared
                 if shared == tip.length:
                     break
+        length = len(prompt) + len(response)
         first = longest // BLOCK_SIZE if best is not None else 0
-        length, begin = len(prompt) + len(response), first * BLOCK_SIZE
-        if begin < len(prompt):
-            rest = np.concatenate((prompt[begin:], response))
-        else:
-            rest = response[begin - len(prompt) :]
-        data = rest.astype("<u4", copy=False).tobytes()
-        digests = hash_blocks(best.digests[first - 1] if best is not None else root, data)
-        tail = rest[len(digests) * BLOCK_SIZE :]
-        last = digests[-1] if digests else best.digests[first - 1] if best is not None else root
-        content = digest(last, data[len(digests) * BLOCK_SIZE * 4 :])
+        begin = first * BLOCK_SIZE
+        data = prompt[begin:].tobytes() + response[max(begin - len(prompt), 0) :].tobytes()
+        last = best.digests[first - 1] if best is not None else root
+        digests = hash_blocks(last, data)
+        tail = data[len(digests) * _BLOCK_BYTES :]
+        content = digest(digests[-1] if digests else last, tail)
         return TokenTrace(best, longest, root, first, digests, data, tail, length, content)
 
-    def keep_tokens(
-        self, trajectory_id: str, trace: TokenTrace, prompt: TokenArray | None, response: TokenArray | None
-    ) -> Ref:
+    def keep_tokens(self, trajectory_id: str, trace: TokenTrace) -> Ref:
         """Store the sequence with the others of the transaction; returns its last full block."""
         self._touched.add(trajectory_id)
-        old = trace.tip
+        old, first = trace.tip, trace.first
         parent: Ref = None
-        if old is not None and trace.first:
-            parent = old.rows[trace.first - 1] if trace.first <= len(old.rows) else old.digests[trace.first - 1]
+        if old is not None:
+            parent = old.rows[first - 1] if first <= len(old.rows) else old.digests[first - 1]
         if trace.digests:
-            width = BLOCK_SIZE * 4
-            pieces = [trace.data[at * width : (at + 1) * width] for at in range(len(trace.digests))]
+            data = trace.data
+            pieces = [data[at : at + _BLOCK_BYTES] for at in range(0, len(data) - len(trace.tail), _BLOCK_BYTES)]
             self._new_blocks.add(parent, trace.digests, pieces)
-        prompt = _NO_IDS if prompt is None else prompt
-        response = _NO_IDS if response is None else response
         if old is not None and trace.shared == old.length:
-            tip, known = old, old.length
-            tip.append(prompt[known:])
-            tip.append(response[max(known - len(prompt), 0) :])
+            tip = old
+            tip.ids += trace.data[len(tip.ids) - first * _BLOCK_BYTES :]
             tip.digests += trace.digests
             self._token_tips.grew(trajectory_id, tip, tip.weigh())
         else:
-            tip = TokenTip(trace.root, prompt, response)
+            tip = TokenTip(trace.root)
             if old is not None:
-                tip.digests += old.digests[: trace.first]
-                tip.rows += old.rows[: trace.first]
+                tip.ids += old.ids[: first * _BLOCK_BYTES]
+                tip.digests += old.digests[:first]
+                tip.rows += old.rows[:first]
+            tip.ids += trace.data
             tip.digests += trace.digests
             tip.weigh()
             self._token_tips.put(trajectory_id, tip)
@@ -192,6 +191,8 @@ class ForestWriter:
         self, trajectory_id: str, tools: bytes, prompt: Sequence[Message] | None, reply: Message | None
     ) -> MessageTrace:
         """The path of a prompt's messages and the reply under the digest of its tools."""
+        if prompt is None and reply is None:
+            return MessageTrace(None, 0, tools, [], [], [], 0, digest(tools, b"", b""))
         messages = [*(prompt or ()), reply] if reply is not None else list(prompt or ())
         best, longest = None, 0
         for tip in reversed(self._message_tips.get(trajectory_id)):

@@ -33,6 +33,21 @@ def pack_blocks(blocks: Sequence[bytes]) -> list[bytes]:
     return [pack_ids(row) for row in ids]
 
 
+def pack_tails(tails: Sequence[bytes]) -> list[bytes]:
+    """Sequences of little-endian uint32 of any length, each packed as `pack_ids` packs it."""
+    lengths = [len(tail) for tail in tails]
+    ids = np.frombuffer(b"".join(tails), dtype="<u4")
+    if not len(ids) or min(lengths) == 0:
+        return [pack_ids(np.frombuffer(tail, dtype="<u4")) for tail in tails]
+    ends = np.cumsum(lengths) // 4
+    starts = ends - np.asarray(lengths) // 4
+    largest = np.maximum.reduceat(ids, starts)
+    if int(largest.min()) >= 1 << 16 and int(largest.max()) < 1 << 24:
+        data = ids.view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
+        return [data[3 * begin : 3 * end] for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return [pack_ids(ids[begin:end]) for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
 def unpack_ids(data: bytes, count: int) -> TokenArray:
     """The `count` ids of a packed column."""
     if not count:

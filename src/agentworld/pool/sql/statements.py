@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -69,6 +70,9 @@ class Insertion(NamedTuple):
     parameters: list[str]
 
 
+_NAMED = re.compile(r"(?<!:):(\w+)")
+
+
 class Statement:
     """One statement, compiled for an engine when that first asks for it."""
 
@@ -92,6 +96,14 @@ class Statement:
         self.text(engine)
         held = self._held.get(engine)
         return {**held, **parameters} if held else parameters
+
+    @functools.cached_property
+    def positional(self) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
+        """As SQLite binds many rows fastest: `?` for each parameter, and what makes a row of a mapping."""
+        text = self.text("sqlite")
+        names = _NAMED.findall(text)
+        several = operator.itemgetter(*names)  # Gives a tuple, but for one name.
+        return _NAMED.sub("?", text), several if len(names) > 1 else lambda row: (several(row),)
 
     @functools.cached_property
     def insertion(self) -> Insertion | None:

@@ -65,9 +65,10 @@ class Transaction:
 
     def next_pk(self, table: str, count: int = 1) -> int:
         """The first of `count` primary keys that the table has never had, and never will but for this row."""
-        first = self.counter(KEYS + table) + 1
-        self.count(KEYS + table, count)
-        return first
+        name = KEYS + table
+        used = self.counter(name)
+        self._counts[name] = self._counts.get(name, 0) + count
+        return used + 1
 
     def has_events(self) -> bool:
         """Whether events were written."""

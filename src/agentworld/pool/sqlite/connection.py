@@ -31,7 +31,8 @@ class SqliteConnection:
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""
-        self.raw.executemany(statement.text("sqlite"), rows)
+        text, values = statement.positional
+        self.raw.executemany(text, [values(row) for row in rows])
 
     def savepoint(self, name: str) -> None:
         """See Connection."""
