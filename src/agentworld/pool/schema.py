@@ -399,6 +399,12 @@ deliveries = Table(
     Column("batch", Whole, ForeignKey("batches.pk")),
     Column("count", Whole, nullable=False),
     Column("reason", Text),  # why it was dropped or poisoned
+    Index(
+        "deliveries_poisoned",
+        "consumer",
+        sqlite_where=text("state = 'poisoned'"),
+        postgresql_where=text("state = 'poisoned'"),
+    ),
 )
 
 pins = Table(

@@ -31,6 +31,7 @@ from agentworld.pool import schema
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.unit_rules import SHUFFLE_PRIME, shuffle_rounds
 from agentworld.records import Order, Unit
 
@@ -120,9 +121,9 @@ _SET_POSITION = sql(
 _counters = schema.counters.c
 _LATEST = sql(select(_counters.value).where(_counters.name == parameter("name")))
 
-_has_steps = exists().where(
-    _s.c.trajectory == _t.c.pk, _s.c.channel == _text("channel"), _s.c.excluded_reason.is_(None)
-)
+_in_channel = unindexed(and_(_s.c.channel == _text("channel"), _s.c.excluded_reason.is_(None)))
+_is_served = unindexed(_t.c.readiness.in_(_SERVED))
+_has_steps = exists().where(_s.c.trajectory == _t.c.pk, _in_channel)
 _in_range = (parameter("after"), parameter("until"))
 
 
@@ -173,7 +174,7 @@ _trajectory_of_channel = or_(_t.c.channel == _text("channel"), _has_steps)
 _PULL: dict[str, Statement] = {
     "trajectory": _put(
         _pull("trajectory", _t.c.trajectory_id, _t.c.pk, _t.c.ready_seq, -_t.c.priority, _t).where(
-            _between(_t.c.ready_seq), _t.c.readiness.in_(_SERVED), _trajectory_of_channel
+            _between(_t.c.ready_seq), _is_served, _trajectory_of_channel
         )
     ),
     "step": _put(
@@ -186,9 +187,8 @@ _PULL: dict[str, Statement] = {
             _t.join(_s, _s.c.trajectory == _t.c.pk),
         ).where(
             _between(_t.c.ready_seq),
-            _t.c.readiness.in_(_SERVED),
-            _s.c.channel == _text("channel"),
-            _s.c.excluded_reason.is_(None),
+            _is_served,
+            _in_channel,
         )
     ),
     "group": _put(
@@ -224,13 +224,7 @@ _PAGES = {
     for order, (after, columns) in _PAGE_ORDER.items()
 }
 _NAMED = sql(_select_waiting.where(_of_scope(_k), _k.c.key.in_(texts("keys"))))
-_ANY = sql(select(_k.c.key).where(_of_scope(_k)).limit(1))
 _TAKE_OUT = sql(delete(_k).where(_of_scope(_k), _k.c.key.in_(texts("keys"))))
-_TAKE_OUT_OF_ALL = sql(
-    delete(_k).where(
-        _k.c.consumer == parameter("consumer"), _k.c.unit == parameter("unit"), _k.c.key.in_(texts("keys"))
-    )
-)
 _returned = select(
     _text("consumer"),
     _text("unit"),
@@ -330,12 +324,6 @@ def take_out(txn: Transaction, scope: Scope, keys: list[str]) -> None:
     """Remove units from this backlog."""
     if keys:
         txn.execute(_TAKE_OUT, {**scope.bound, "keys": json_list(keys)})
-
-
-def take_out_of_all(txn: Transaction, consumer: str, unit: str, keys: list[str]) -> None:
-    """Remove units from the consumer's backlogs of every channel."""
-    if keys:
-        txn.execute(_TAKE_OUT_OF_ALL, {"consumer": consumer, "unit": unit, "keys": json_list(keys)})
 
 
 def put_back(txn: Transaction, scope: Scope, batch: int, keys: list[str]) -> None:

@@ -21,6 +21,7 @@ from agentworld.pool.sql.rows import from_json
 from agentworld.pool.sql.signals import add_event
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.unindexed import unindexed
 from agentworld.records import BatchRecord, BatchSpec, BatchState, BatchUnit, PoisonedUnit
 
 _b, _d, _u = schema.batches, schema.deliveries, schema.batch_units
@@ -35,7 +36,7 @@ _IN_STATE: dict[str | None, ColumnElement[bool] | None] = {
     None: None,
     "leased": and_(_b.c.state == "leased", _b.c.deadline > parameter("now")),
     "expired": or_(_b.c.state == "expired", _over),
-    "acked": _b.c.state == "acked",
+    "acked": unindexed(_b.c.state == "acked"),  # Nearly all are.
     "released": _b.c.state == "released",
 }
 _PAGES = {
@@ -53,9 +54,9 @@ _PAGES = {
     for state, condition in _IN_STATE.items()
 }
 _POISONED = sql(
-    select(_d.c.unit, _d.c.key, _d.c.count, _d.c.reason)
-    .where(_d.c.consumer == parameter("consumer"), _d.c.state == "poisoned")
-    .order_by(_d.c.unit, _d.c.key)
+    select(_d.c.unit, _d.c.key, _d.c.count, _d.c.reason).where(
+        _d.c.consumer == parameter("consumer"), _d.c.state == "poisoned"
+    )
 )
 _NAMED = sql(
     select(_d.c.unit, _d.c.key, _d.c.batch, _b.c.channel)
@@ -98,11 +99,13 @@ def list_batches(
 
 def poisoned(reader: Reader, consumer: str) -> list[PoisonedUnit]:
     """The consumer's units that were set aside."""
+    # Sorted here: with an order, SQLite walks all deliveries of the consumer instead of the index of these.
+    rows = sorted(reader.execute(_POISONED, {"consumer": consumer}), key=lambda row: (row["unit"], row["key"]))
     return [
         PoisonedUnit(
             consumer=consumer, unit=row["unit"], key=row["key"], deliveries=row["count"], reason=row["reason"] or ""
         )
-        for row in reader.execute(_POISONED, {"consumer": consumer})
+        for row in rows
     ]
 
 

@@ -141,14 +141,16 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
 
 def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
     """Move the batch's units on: those it holds, and for an acknowledgement those that nobody holds."""
+    scope = Scope(row["consumer"], row["unit"], row["channel"])
     moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"]}
     if state == "acked":
+        # Backlogs of other channels see for themselves that a unit is acknowledged.
         free = [found["key"] for found in txn.execute(_FREE_KEYS, moved)]
-        backlog.take_out_of_all(txn, row["consumer"], row["unit"], free)
+        backlog.take_out(txn, scope, free)
         txn.execute(_ACKNOWLEDGE, moved)
     else:
         keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
-        backlog.put_back(txn, Scope(row["consumer"], row["unit"], row["channel"]), row["pk"], keys)
+        backlog.put_back(txn, scope, row["pk"], keys)
         txn.execute(_GIVE_BACK, moved)
     txn.execute(_STATE, {"row": row["pk"], "state": state, "ended_at": txn.now})
     txn.count(f"batches.{row['state']}", -1)

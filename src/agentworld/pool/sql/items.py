@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import and_, select
 
 from agentworld.pool import schema
 from agentworld.pool.annotation_arrays import plain_values, unpack_values
@@ -17,6 +17,7 @@ from agentworld.pool.sql.reads import read_steps
 from agentworld.pool.sql.rows import from_json, select_steps, select_trajectories, trajectory_from
 from agentworld.pool.sql.statements import integers, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Member
 from agentworld.records import BatchItem, Step, Trajectory
@@ -27,10 +28,9 @@ Rewards = dict[str, dict[str, float]]
 _STEPS = sql(select_steps().where(_s.c.pk.in_(integers("rows"))).order_by(_s.c.pk))
 _of_trajectories = (
     _s.c.trajectory.in_(integers("rows")),
-    _s.c.excluded_reason.is_(None),
-    _s.c.channel == parameter("in_channel"),
+    unindexed(and_(_s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel"))),
 )
-_STEPS_OF = sql(select_steps().where(*_of_trajectories).order_by(_s.c.pk))
+_STEPS_OF = sql(select_steps().where(*_of_trajectories))
 _TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(integers("rows"))))
 _STEP_REWARDS = sql(
     select(_s.c.trajectory, _s.c.step_id, _s.c.rewards).where(*_of_trajectories, _s.c.rewards.is_not(None))
@@ -90,6 +90,7 @@ def read_items(connection: Reader, plan: Plan, units: Sequence[TakenUnit]) -> li
             steps.setdefault(row["pk"], []).append(step)
     if whole:
         found = connection.execute(_STEPS_OF, {"rows": json_list(whole), "in_channel": plan.scope.channel})
+        found.sort(key=lambda row: int(row["pk"]))  # The engine would sort whole rows.
         for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
             steps.setdefault(row["trajectory"], []).append(step)
     trajectories: dict[int, Trajectory] = {}

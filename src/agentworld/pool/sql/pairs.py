@@ -19,6 +19,7 @@ from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.reads import bounded_search
 from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.sql.units import Plan, Wish
 from agentworld.pool.sql.where import NOW
 from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_comparison, judge_pair_of_group, shuffled
@@ -28,7 +29,7 @@ COMPARISONS_AT_ONCE = 256
 
 _NEW = sql(
     select(_f.c.pk, _f.c.feedback_id)
-    .where(_f.c.pk > parameter("after"), _f.c.kind == "comparison")
+    .where(_f.c.pk > parameter("after"), unindexed(_f.c.kind == "comparison"))
     .order_by(_f.c.pk)
     .limit(parameter("limit"))
 )

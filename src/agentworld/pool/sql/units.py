@@ -25,6 +25,7 @@ from agentworld.pool.sql.reads import bounded_search
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS, policy_from
 from agentworld.pool.sql.statements import Statement, compiled, integers, json_list
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.sql.where import NOW, condition
 from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_group, judge_single
 from agentworld.query import Subject, parse
@@ -92,6 +93,8 @@ def group_members(connection: Reader, plan: Plan, rows: list[int], now: float) -
         members = groups.setdefault(row["group_row"], (offered, []))[1]
         if row["row"] is not None:
             members.append(member_from(row))
+    for _, members in groups.values():
+        members.sort(key=lambda member: member.row)
     return groups
 
 
@@ -123,7 +126,7 @@ def member_from(row: Row) -> Member:
 
 def usable_step() -> Condition:
     """A step that belongs to its trajectory's units in the channel."""
-    return and_(_s.c.excluded_reason.is_(None), _s.c.channel == _channel)
+    return unindexed(and_(_s.c.excluded_reason.is_(None), _s.c.channel == _channel))
 
 
 def _step_has(need: str) -> Condition:
@@ -220,4 +223,4 @@ def _step_sql(wish: Wish) -> Statement:
 def _group_sql(wish: Wish) -> Statement:
     columns = [_g.c.pk.label("group_row"), _g.c.state, _g.c.size, _g.c.timeout_at, *trajectory_columns(wish)]
     statement: Select[Any] = select(*columns).join_from(_g, _t, _t.c.group_id == _g.c.group_id, isouter=True)
-    return compiled(statement.where(_g.c.pk.in_(integers("rows"))).order_by(_t.c.pk))
+    return compiled(statement.where(_g.c.pk.in_(integers("rows"))))

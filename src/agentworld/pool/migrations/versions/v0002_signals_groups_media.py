@@ -271,6 +271,8 @@ def _make_deliveries_free_of_batches() -> None:
     with op.batch_alter_table("deliveries") as table:
         table.alter_column("batch", existing_type=Whole, nullable=True)
         table.add_column(sa.Column("reason", Text))
+    poisoned = sa.text("state = 'poisoned'")
+    op.create_index("deliveries_poisoned", "deliveries", ["consumer"], sqlite_where=poisoned, postgresql_where=poisoned)
 
 
 def _count_steps() -> None:
