@@ -12,7 +12,12 @@ from tests.faults import workers
 from tests.power.survivors import listed
 
 # Who works, how many of them, and what they are called in a round's choice of whom to kill.
-ROLES = {"writer": (workers.write, 2), "consumer": (workers.consume, 2), "trainer": (workers.train, 1)}
+ROLES = {
+    "writer": (workers.write, 2),
+    "consumer": (workers.consume, 2),
+    "trainer": (workers.train, 1),
+    "keeper": (workers.keep, 1),
+}
 SECONDS = 60.0
 _processes = multiprocessing.get_context("forkserver")
 
@@ -108,8 +113,13 @@ def _steps(pool, crew):
     counted = Counter(step.step_id for step in steps)
     yield from (f"{step_id} is there {count} times" for step_id, count in counted.items() if count > 1)
     yield from (f"{words[1]} is lost" for words in crew.noted("step") if words[1] not in counted)
+    deleted = {words[1] for words in crew.noted("deleted")}
     places = {}
     for step in steps:
+        if step.trajectory_id.startswith(workers.GONE):
+            if step.trajectory_id in deleted:
+                yield f"{step.step_id} was deleted and is there"
+            continue  # Half of it may be deleted.
         place = places[step.trajectory_id] = places.get(step.trajectory_id, -1) + 1
         sent = workers.made_step(step.trajectory_id, place)
         for name in ("step_id", "prompt_ids", "response_ids", "response_logprobs", "prompt_messages"):

@@ -23,7 +23,7 @@ def notes(tmp_path):
 def test_a_few_kills_on_sqlite_lose_and_double_nothing(tmp_path, notes):
     killed, problems = kill_rounds(f"sqlite:///{tmp_path}/pool.db", notes, 5, seed=3)
     assert problems == []
-    assert set(killed) == {"writer", "consumer", "trainer", "everyone"}
+    assert set(killed) == {"writer", "consumer", "trainer", "keeper", "everyone"}
 
 
 @pytest.mark.faults
@@ -46,9 +46,9 @@ def kill_rounds_on_postgres(settings, notes, rounds, seed):
 
 
 def test_a_few_kills_on_postgres_lose_and_double_nothing(notes):
-    killed, problems = kill_rounds_on_postgres(FAST, notes, 5, seed=3)
+    killed, problems = kill_rounds_on_postgres(FAST, notes, 6, seed=3)
     assert problems == []
-    assert set(killed) == {"writer", "consumer", "trainer", "everyone", "server"}
+    assert set(killed) == {"writer", "consumer", "trainer", "keeper", "everyone", "server"}
 
 
 @pytest.mark.faults
@@ -67,16 +67,18 @@ def test_what_a_pool_would_lose_or_double_is_seen(tmp_path, notes):
         pool.create_trajectory(NewTrajectory(trajectory_id=trajectory_id))
         pool.append_steps([made_step(trajectory_id, 0)])
         pool.complete_trajectory(trajectory_id, "finished", 1.0)
-    pool.append_steps([made_step("t-1", 2)])
+    pool.append_steps([made_step("t-1", 2), made_step("gone.t", 0)])
     spec = BatchSpec(method="reinforce", size=1, lease_seconds=0.01)
     lost, applied = pool.lease(spec, "shared"), pool.lease(spec, "trainer")
     pool.close()
     (notes / "writer").write_text("step t-0:0\nstep t-0:1\nready t-2\n")
     (notes / "consumer").write_text(f"leased {lost.batch_id} {lost.epoch} t-0\nacked {lost.batch_id}\n")
+    (notes / "keeper").write_text("deleted gone.t\n")
     (notes / "trainer").write_text(f"applied {applied.batch_id} t-0\napplied {applied.batch_id} t-0\napplied gone\n")
     found = problems(Crew(url, notes))
     for wrong in (
         "t-0:1 is lost", f"the acknowledgement of {lost.batch_id} is lost", "t-2 was never acknowledged",
         "the lease gone is lost", "t-0 was applied 2 times", "t-1:2 has another step_id",
+        "gone.t:0 was deleted and is there",
     ):  # fmt: skip
         assert wrong in found, found

@@ -16,6 +16,7 @@ from agentworld.pool.postgres import session
 from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Step
 
 STEPS = 3
+GONE = "gone."  # What the ids of trajectories begin with that are there to be deleted.
 SHARED = list(range(300))
 SPEC = BatchSpec(method="reinforce", size=4, min_size=1, lease_seconds=1.0)
 PATIENCE = 60.0
@@ -110,6 +111,18 @@ def train(url, notes, name):
         time.sleep(chance.choice([0.0, 0.0, 0.01]))
         notes.add("applied", batch.batch_id, *(item.key for item in batch.items))
         insisting(lambda: pool.ack(batch.batch_id, batch.epoch))  # noqa: B023
+
+
+def keep(url, notes, name):
+    """Deletes trajectories whose content others share, and collects garbage."""
+    pool, notes, number = insisting(lambda: open_store(url)), Notes(notes), 0
+    while True:
+        trajectory_id = f"{GONE}{name}-{number}"
+        number += 1
+        insisting(lambda: pool.append_steps([made_step(trajectory_id, place) for place in range(STEPS)]))  # noqa: B023
+        insisting(lambda: pool.delete_trajectories([trajectory_id]))  # noqa: B023
+        notes.add("deleted", trajectory_id)
+        insisting(pool.collect)
 
 
 def applied_batches(notes):
