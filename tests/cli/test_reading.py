@@ -206,9 +206,29 @@ def test_reward_set(cli, where, refused):
     assert cli("reward", "set", trajectory_id, "0.25", "--step", "s1", *where)[0] == 0
     assert "so already" in cli("reward", "set", trajectory_id, "0.25", "--step", "s1", *where)[1]
     assert listed(cli, *where, "--group", "g")[0]["rewards"] == {"reward": 1.0, "style": -0.5}
-    assert "is not of trajectory t2" in refused("reward", "set", "t2", "1", "--step", "s1", *where)
-    assert "no trajectory" in refused("reward", "set", "none", "1", *where)
+    assert "is not of trajectory 't2'" in refused("reward", "set", "t2", "1", "--step", "s1", *where)
+    assert "waits, as there is no trajectory later yet" in cli("reward", "set", "later", "1", *where)[1]
     assert "finite" in refused("reward", "set", "t2", "nan", *where)
+
+
+def test_feedback(cli, where, refused):
+    trajectory_id = listed(cli, *where, "--group", "g")[0]["trajectory_id"]
+    label = ("feedback", "add", trajectory_id, "label", "--name", "quality", "--value", "good", "--id", "f1", *where)
+    assert cli(*label)[0] == 0
+    assert "was there already" in cli(*label)[1]
+    assert cli("feedback", "add", trajectory_id, "rating", "--value", "4", "--step", "s1", *where)[0] == 0
+    assert "waits" in cli("feedback", "add", "later", "comment", "--comment", "x\x1b", *where)[1]
+    assert listed(cli, *where, "--where", "label.quality == 'good'")[0]["trajectory_id"] == trajectory_id
+    _, out, _ = cli("feedback", "list", "--json", *where)
+    assert [(one["kind"], one["value"]) for one in map(json.loads, out.splitlines())] == [
+        ("label", "good"),
+        ("rating", 4),
+        ("comment", None),
+    ]
+    assert "step s1" in cli("feedback", "list", "--kind", "rating", *where)[1]
+    assert "\\x1b" in cli("feedback", "list", "--trajectory", "later", *where)[1]
+    assert "other_id" in refused("feedback", "add", trajectory_id, "comparison", *where)
+    assert "step_id" in refused("feedback", "list", "--trajectory", "t", "--step", "s", *where)
 
 
 def test_pool_stats(cli, where):
@@ -272,7 +292,7 @@ def test_an_empty_option_is_an_error(refused, option):
     assert f"{option} is empty" in refused("trajectories", "list", option, "")
 
 
-@pytest.mark.parametrize("url", ["postgres://127.0.0.1/db", "pool.db", "sqlite://pool.db"])
+@pytest.mark.parametrize("url", ["mysql://127.0.0.1/db", "pool.db", "sqlite://pool.db"])
 def test_a_url_that_is_no_pool_s_says_which_are(refused, url):
     line = refused("trajectories", "list", "--pool", url)
     assert "sqlite:///" in line or "Three slashes" in line

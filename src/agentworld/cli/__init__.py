@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "run": "Run agents over tasks: rollouts, groups, concurrency, retries.",
     "trajectories": "List trajectories, or show one with its steps and its tree.",
     "reward": "Put a reward on a trajectory or on a step.",
+    "feedback": "Give feedback on a trajectory or a step, or list what was given.",
     "pool": "Counters and migrations of a pool.",
     "train": "Train a policy on batches from a pool.",
     "engine": "Serve a small local model (CPU or one GPU).",

@@ -28,18 +28,14 @@ def set_(
     pool: PoolOption = None,
     url: UrlOption = None,
 ) -> None:
-    """Set a reward. The same name from the same source again replaces the value."""
+    """Set a reward. The same name from the same source again replaces the value. What is not there is waited for."""
     from agentworld.records import Reward
 
     if not math.isfinite(value):
         raise InvalidRequestError(f"a reward cannot be {value}", hint="Give a finite number")
+    reward = Reward(value=value, trajectory_id=trajectory, step_id=step, name=name, source=source_name)
     with source(pool, url) as opened:
-        if step is not None and opened.get_step(step, include=()).trajectory_id != trajectory:
-            raise InvalidRequestError(
-                f"step {step} is not of trajectory {trajectory}", hint="See `agentworld trajectories show`"
-            )
-        target = None if step is not None else trajectory
-        reward = Reward(value=value, trajectory_id=target, step_id=step, name=name, source=source_name)
-        changed = opened.add_rewards([reward])
+        result = opened.add_signals([reward])
     place = f"step {step}" if step else f"trajectory {trajectory}"
-    typer.echo(f"{name} = {value:g} on {place}" + ("" if changed else " (it was so already)"))
+    note = f"; it waits, as there is no {place} yet" if result.waiting else ""
+    typer.echo(f"{name} = {value:g} on {place}" + ("" if result.changed else " (it was so already)") + note)
