@@ -1,6 +1,6 @@
 import pytest
 
-from agentworld.query import bind, evaluate, parse, printed
+from agentworld.query import bind, evaluate, parse, printed, with_texts
 
 VALUES = {
     "reward": 0.5,
@@ -62,8 +62,8 @@ def test_an_unbound_now_is_refused():
         evaluate(parse("created_at > now", "steps"), lambda field: 1.0)
 
 
-def test_binding_maps_texts_patterns_and_keys():
+def test_texts_and_patterns_can_be_written_in_another_way():
     source = "not (label.ab == 'ab' or meta.b.a in ('a', 1, null)) and agent like 'a_%' and has label.a and late"
-    bound = bind(parse(source, "steps"), 0.0, str.upper)
-    expected = "not (label.AB == 'AB' or metadata.B.A in ('A', 1, null)) and agent like 'A_%' and has label.A and late"
+    bound = with_texts(parse(source, "steps"), str.upper)
+    expected = "not (label.ab == 'AB' or metadata.b.a in ('A', 1, null)) and agent like 'A_%' and has label.a and late"
     assert printed(bound) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
 from agentworld.pool.rules import staleness
 from agentworld.query import FieldRef
@@ -12,7 +13,14 @@ from agentworld.records import Policy, Readiness, Step, Trajectory
 
 
 def trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Policy | None) -> Any:
-    """The value of a field of a trajectory; `current`: the policy of its model that speaks now."""
+    """The value of a field of a trajectory; `current`: the policy of its model that speaks now.
+
+    Texts are as stores write them, whose order and patterns are those of all stores.
+    """
+    return _stored(_trajectory_value(trajectory, reference, current))
+
+
+def _trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Policy | None) -> Any:
     policy = trajectory.policy
     match reference.field.name:
         case "staleness":
@@ -35,9 +43,13 @@ def trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Polic
 
 def step_value(step: Step, trajectory: Trajectory, reference: FieldRef, current: Policy | None, held: Prepared) -> Any:
     """The value of a field of a step of `trajectory`; `held`: the step's arrays, which the record may be without."""
+    return _stored(_step_value(step, trajectory, reference, current, held))
+
+
+def _step_value(step: Step, trajectory: Trajectory, reference: FieldRef, current: Policy | None, held: Prepared) -> Any:
     match reference.field.name:
         case "status" | "task" | "group_id" | "user" | "priority":
-            return trajectory_value(trajectory, reference, None)
+            return _trajectory_value(trajectory, reference, None)
         case "staleness":
             return staleness(step.policy, current)
         case "readiness" | "open" | "complete" | "ready" | "excluded" as name:
@@ -67,6 +79,10 @@ def nested(value: Any, path: Sequence[str]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def _stored(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value
 
 
 def _policy_value(policy: Policy | None, name: str) -> Any:

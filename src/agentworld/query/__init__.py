@@ -7,7 +7,7 @@ with parameters or evaluate it. Logic is two-valued: an absent value is equal to
 where the field is absent, and no order holds for it.
 """
 
-from agentworld.query.binding import bind
+from agentworld.query.binding import bind, with_texts
 from agentworld.query.evaluate import evaluate
 from agentworld.query.explain import Explanation, explain, uses_index
 from agentworld.query.expression import (
@@ -54,4 +54,5 @@ __all__ = [
     "parse",
     "printed",
     "uses_index",
+    "with_texts",
 ]

@@ -1,16 +1,14 @@
-"""Trees with their `now` and their texts replaced: what a store does once for each query."""
+"""Trees with their `now` or their texts replaced: what a store does once for each query."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from agentworld.query.expression import (
     Comparison,
     Conjunction,
     Disjunction,
     Expression,
-    FieldRef,
     Like,
     Membership,
     Not,
@@ -19,35 +17,29 @@ from agentworld.query.expression import (
 )
 
 
-def bind(expression: Expression, now: float, text: Callable[[str], str] | None = None) -> Expression:
-    """The tree with every `now` as seconds since the epoch; `now`: the moment of the query.
+def bind(expression: Expression, now: float) -> Expression:
+    """The tree with every `now` as seconds since the epoch; `now`: the moment of the query."""
+    return _replaced(expression, lambda value: now + value.offset if isinstance(value, Now) else value, str)
 
-    `text` maps every text, pattern and key, where a store writes some characters in another way.
-    """
 
-    def value(given: Value) -> Value:
-        if isinstance(given, Now):
-            return now + given.offset
-        return text(given) if text is not None and isinstance(given, str) else given
+def with_texts(expression: Expression, text: Callable[[str], str]) -> Expression:
+    """The tree with other texts and patterns, for a store that writes some characters in another way; keys stay."""
+    return _replaced(expression, lambda value: text(value) if isinstance(value, str) else value, text)
 
-    def field(given: FieldRef) -> FieldRef:
-        return given if text is None or not given.path else replace(given, path=tuple(map(text, given.path)))
 
-    def bound(item: Expression) -> Expression:
-        match item:
-            case Conjunction(items):
-                return Conjunction(tuple(map(bound, items)))
-            case Disjunction(items):
-                return Disjunction(tuple(map(bound, items)))
-            case Not(inner):
-                return Not(bound(inner))
-            case Comparison(reference, operator, given):
-                return Comparison(field(reference), operator, value(given))
-            case Membership(reference, values):
-                return Membership(field(reference), tuple(map(value, values)))
-            case Like(reference, pattern):
-                return Like(field(reference), pattern if text is None else text(pattern))
-            case _:
-                return replace(item, field=field(item.field))
-
-    return bound(expression)
+def _replaced(expression: Expression, value: Callable[[Value], Value], pattern: Callable[[str], str]) -> Expression:
+    match expression:
+        case Conjunction(items):
+            return Conjunction(tuple(_replaced(item, value, pattern) for item in items))
+        case Disjunction(items):
+            return Disjunction(tuple(_replaced(item, value, pattern) for item in items))
+        case Not(item):
+            return Not(_replaced(item, value, pattern))
+        case Comparison(field, operator, given):
+            return Comparison(field, operator, value(given))
+        case Membership(field, values):
+            return Membership(field, tuple(map(value, values)))
+        case Like(field, given):
+            return Like(field, pattern(given))
+        case _:
+            return expression

@@ -71,7 +71,7 @@ def _value(found: Any) -> Any:
     try:
         return float(found)
     except OverflowError:
-        return math.copysign(math.inf, found)
+        return math.inf if found > 0 else -math.inf
 
 
 def _type(value: Any) -> str:

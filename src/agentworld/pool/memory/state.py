@@ -10,10 +10,13 @@ import msgspec
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray
+from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared, restore_arrays
+from agentworld.pool.keeping.records import Tombstone
+from agentworld.pool.media.blob import Medium
 from agentworld.pool.protocol import DeadLetter
 from agentworld.pool.values import step_value, trajectory_value
-from agentworld.query import Expression, Subject, bind, evaluate, parse
+from agentworld.query import Expression, Subject, bind, evaluate, parse, with_texts
 from agentworld.records import (
     Annotation,
     Event,
@@ -58,6 +61,12 @@ class State:
         self.awaited: dict[tuple[Literal["step", "trajectory"], str], float] = {}
         self.groups: dict[str, Group] = {}
         self.tombstones: dict[tuple[str, str], str | None] = {}
+        self.buried: list[Tombstone] = []
+        self.pins: dict[tuple[str, str, str], float] = {}  # by kind of owner, owner and trajectory
+        self.media: dict[bytes, tuple[Medium, float]] = {}
+        # Numbers are never used twice, as cursors must stay valid after deletions.
+        self.last_step = 0
+        self.last_dead = 0
         self.events: list[Event] = []
         self.dead: list[DeadLetter] = []
         self.policies: dict[str, Policy] = {}
@@ -125,7 +134,7 @@ class State:
 
     def query(self, where: str | None, subject: Subject) -> Expression | None:
         """The expression to match records with, `now` being the moment of this call; None without one."""
-        return bind(parse(where, subject), self.clock()) if where is not None else None
+        return with_texts(bind(parse(where, subject), self.clock()), storable) if where is not None else None
 
     def trajectory_matches(self, expression: Expression | None, trajectory: Trajectory) -> bool:
         """Whether the expression, if any, holds for the trajectory."""

@@ -24,8 +24,6 @@ _INFINITE = str(2**1024 - 2**970)
 class _JsonValue(FunctionElement[Any]):
     """Base of what is read under keys of a JSON column; null where there is nothing, or nothing of that type."""
 
-    inherit_cache = False
-
     def __init__(self, column: ColumnElement[Any], path: Sequence[str]) -> None:
         # Keys hold no quotes. SQLite takes one path, PostgreSQL one key after the other.
         joined = literal("$" + "".join(f'."{key}"' for key in path), Text)
@@ -35,24 +33,28 @@ class _JsonValue(FunctionElement[Any]):
 class json_kind(_JsonValue):  # Written as the SQL function that it is.
     """text, number, true, false, object, array, or null where there is no value."""
 
+    inherit_cache = True
     type = Text()
 
 
 class json_text(_JsonValue):
     """The text."""
 
+    inherit_cache = True
     type = Text()
 
 
 class json_integer(_JsonValue):
     """The whole number, where it is written without a point or exponent and has 64 bits."""
 
+    inherit_cache = True
     type = Whole
 
 
 class json_real(_JsonValue):
     """Any other number, as a double."""
 
+    inherit_cache = True
     type = Float()
 
 
@@ -119,7 +121,7 @@ def _real_on_postgres(element: json_real, compiler: SQLCompiler, **options: Any)
 class json_list_has(FunctionElement[bool]):
     """Whether a JSON list of texts, or null, has the text."""
 
-    inherit_cache = False
+    inherit_cache = True
     type = Boolean()
 
     def __init__(self, column: ColumnElement[Any], text: str) -> None:
@@ -159,7 +161,7 @@ def _order_on_postgres(element: by_code_point, compiler: SQLCompiler, **options:
 class fits_pattern(FunctionElement[bool]):
     """Whether a text fits a pattern of `agentworld.query.patterns`. SQLite's own LIKE does not mind the case."""
 
-    inherit_cache = False
+    inherit_cache = True
     type = Boolean()
 
     def __init__(self, text: ColumnElement[Any], pattern: str) -> None:

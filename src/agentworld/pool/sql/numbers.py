@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, and_, false, func, literal, or_, true
+from sqlalchemy import ColumnElement, Float, and_, false, func, literal, or_
 
 from agentworld.pool.schema import Whole
 from agentworld.query.expression import Operator
@@ -49,7 +49,7 @@ class Numeric:
     def is_one_of(self, values: Sequence[Number]) -> Condition:
         """Whether the number equals one of `values`."""
         found = []
-        whole = list(dict.fromkeys(int(v) for v in values if v == math.floor(v) and int(v) in _INT64))
+        whole = list(dict.fromkeys(math.floor(v) for v in values if v == math.floor(v) and math.floor(v) in _INT64))
         if self.whole is not None and whole:
             found.append(self._certain(self.whole, self.whole.in_([literal(value, Whole) for value in whole])))
         real = list(dict.fromkeys(float(v) for v in values if float(v) == v))
@@ -65,13 +65,14 @@ class Numeric:
 def _whole_condition(part: ColumnElement[Any], operator: Operator, value: Number) -> Condition:
     match operator:
         case "==":
-            return part == literal(int(value), Whole) if value == math.floor(value) and value in _INT64 else false()
+            bound = math.floor(value)  # A range has no quick answer for a double.
+            return part == literal(bound, Whole) if bound == value and bound in _INT64 else false()
         case "<" | ">=":
             bound = math.ceil(value)
         case _:
             bound = math.floor(value)
     if bound not in _INT64:
-        return true() if (bound > 0) == (operator in ("<", "<=")) else false()
+        return part.is_not(None) if (bound > 0) == (operator in ("<", "<=")) else false()
     return part.op(operator, is_comparison=True)(literal(bound, Whole))
 
 

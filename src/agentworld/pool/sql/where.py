@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from agentworld.pool import schema
+from agentworld.pool.exact_text import storable
 from agentworld.pool.sql.json_functions import (
     by_code_point,
     fits_pattern,
@@ -52,6 +53,7 @@ from agentworld.query import (
     Now,
     Subject,
     evaluate,
+    with_texts,
 )
 from agentworld.query.expression import Condition as Leaf
 from agentworld.records.step import DEFAULT_RUN
@@ -65,13 +67,17 @@ _READINESS = ("open", "complete", "ready", "excluded")
 
 def condition(expression: Expression, subject: Subject) -> Condition:
     """The condition over `steps` joined with `trajectories`, or over `trajectories`."""
+    return _condition(with_texts(expression, storable), subject)
+
+
+def _condition(expression: Expression, subject: Subject) -> Condition:
     match expression:
         case Conjunction(items):
-            return and_(*(condition(item, subject) for item in items))
+            return and_(*(_condition(item, subject) for item in items))
         case Disjunction(items):
-            return or_(*(condition(item, subject) for item in items))
+            return or_(*(_condition(item, subject) for item in items))
         case Not(item):
-            return not_(condition(item, subject))
+            return not_(_condition(item, subject))
         case _:
             return _leaf(expression, subject)
 
@@ -183,14 +189,14 @@ def _presence(field: FieldRef, subject: Subject) -> Condition:
             return and_(_s.c.present.op("&")(PROMPT_MESSAGES) != 0, _s.c.reply_node.is_not(None))
         case _:
             table = _s if subject == "steps" else _t
-            return json_list_has(table.c.annotations, field.key or "")
+            return json_list_has(table.c.annotations, storable(field.key or ""))
 
 
 def _number(field: FieldRef, subject: Subject) -> Numeric:
     table = _s if subject == "steps" else _t
     name = field.field.name
     if field.path:
-        column, path = (table.c.rewards, list(field.path)) if name == "reward" else _json(field, subject)
+        column, path = (table.c.rewards, _keys(field)) if name == "reward" else _json(field, subject)
         return Numeric(json_integer(column, path), json_real(column, path))
     if name == "staleness":
         return Numeric(whole=_staleness(table))
@@ -218,7 +224,11 @@ def _json(field: FieldRef, subject: Subject) -> tuple[ColumnElement[Any], list[s
     """The JSON column and the keys into it."""
     table = _s if subject == "steps" else _t
     columns = {"task": _t.c.task, "label": table.c.labels, "metadata": table.c.metadata}
-    return columns[field.field.name], list(field.path)
+    return columns[field.field.name], _keys(field)
+
+
+def _keys(field: FieldRef) -> list[str]:
+    return [storable(key) for key in field.path]
 
 
 def _moment(now: Now) -> ColumnElement[Any]:
