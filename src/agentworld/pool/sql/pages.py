@@ -22,7 +22,7 @@ from agentworld.pool.sql.where import NOW
 from agentworld.query import Subject
 
 PAGE_SECONDS = 1.0  # after which a page with `where` ends with what it has
-FEW, MANY = 1_000, 50_000  # matches of an index: worth taking without further thought; too many to sort for one page
+FEW, MANY = 1_000, 50_000  # matches of an index: taken at once; the most that are sorted for one page
 _FIRST_CHUNK, _LARGEST_CHUNK = 1_000, 20_000  # rows that one statement looks at
 _HIGHEST = 2**62
 
@@ -98,6 +98,7 @@ class Search:
         self._bound = dict(bound)
         self._limited = limited
         self._range = _Range()
+        self._counts: dict[Access, tuple[int, int]] = {}
         self._begun = time.monotonic()
         self.position = 0
         self.scanned = 0
@@ -120,44 +121,44 @@ class Search:
         found: list[int] = []
         try:
             with self._within_time():
-                way, access = self.choose()
-                chunk = max(_FIRST_CHUNK, wanted) if way == "walk" else max(_FIRST_CHUNK, 2 * wanted)
+                way, access = self.choose(FEW)
+                chunk = max(_FIRST_CHUNK, 2 * wanted)
                 while len(found) < wanted and not self.exhausted and (left := self._rows_left()) > 0:
-                    size = min(chunk, left)
-                    if way == "walk":
-                        found += self._walk(size, wanted - len(found))
-                    else:
-                        assert access is not None
-                        found += self._look_up(way, access, size, wanted - len(found))
-                    chunk = min(chunk * 4, _LARGEST_CHUNK)
+                    found += self._look(way, access, min(chunk, left), wanted - len(found))
+                    if chunk < _LARGEST_CHUNK:
+                        chunk = min(chunk * 4, _LARGEST_CHUNK)
+                        if way != "few" and len(found) < wanted:
+                            way, access = self.choose(MANY)  # Matches are rare, so an index is worth more work.
         except SearchTimeoutError:
             if self.scanned == 0:
                 raise _too_slow() from None
         return found
 
-    def choose(self) -> tuple[Way, Access | None]:
-        """How to look: by the condition that finds the least, or in the order of an index, or row by row."""
+    def choose(self, cap: int) -> tuple[Way, Access | None]:
+        """How to look: by the condition that finds the least, at most `cap`; in the order of an index; row by row."""
         accesses = self._plan.accesses
-        if len(accesses) == 1 and accesses[0].ordered is not None:
-            return "ordered", accesses[0]
-        for cap in (FEW, MANY):
-            counts = [(self._count(access, cap), access) for access in accesses]
-            least = min(counts, key=lambda pair: pair[0], default=None)
-            if least is not None and least[0] <= cap:
-                return "few", least[1]
+        if len(accesses) > 1 or any(not access.in_order for access in accesses):
+            least = min(accesses, key=lambda access: self._count(access, cap))
+            if self._count(least, cap) <= cap:
+                return "few", least
         for access in accesses:
-            if access.ordered is not None:
+            if access.in_order:
                 return "ordered", access
         return "walk", None
 
     def _count(self, access: Access, cap: int) -> int:
-        number: int = self._reader.execute(access.count, {**self._bound, "cap": cap + 1})[0][0]
-        return number
+        """How many rows the condition finds; where there are more than `cap`, `cap` + 1."""
+        known = self._counts.get(access)
+        if known is None or known[1] < min(cap, known[0]):
+            rows = self._reader.execute(access.count, {**self._bound, "cap": cap + 1})
+            known = self._counts[access] = (rows[0][0], cap)
+        return known[0]
 
-    def _look_up(self, way: Way, access: Access, size: int, wanted: int) -> list[int]:
-        """The matches among the next `size` rows that the index finds."""
+    def _look(self, way: Way, access: Access | None, size: int, wanted: int) -> list[int]:
+        """The matches among the next `size` rows."""
+        if access is None:
+            return self._walk(size, wanted)
         statement = access.few if way == "few" else access.ordered
-        assert statement is not None
         keys = self._keys(self._reader.execute(statement, self._between(limit=size, cap=MANY + 1)))
         self.exhausted = len(keys) < size
         if not keys:
@@ -176,7 +177,6 @@ class Search:
         return matching
 
     def _walk(self, size: int, wanted: int) -> list[int]:
-        """The matches among the next `size` rows."""
         first = self.next_keys(1)
         if not first:
             self.exhausted = True

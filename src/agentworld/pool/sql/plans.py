@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select, union_all
+from sqlalchemy import ColumnElement, Select, Subquery, func, select, union_all
 
 from agentworld.pool import schema
 from agentworld.pool.sql.rows import select_steps, select_trajectories
@@ -51,30 +50,77 @@ _ORDERED: dict[Subject, dict[str, ColumnElement[Any]]] = {
 _MAX_BRANCHES = 20
 
 
-@dataclass(frozen=True, slots=True)
 class Access:
     """One condition that an index finds rows by; statements give primary keys over `above` and under `below`.
 
-    `count`: how many rows it finds, up to `cap`. `few`: the next `limit` of those, for conditions that find at most
-    `cap`. `ordered`: the next `limit` straight from the index; None where it gives no order. `exact`: nothing else is
-    asked for.
+    `text`: the condition as it is written. `exact`: nothing else is asked for. Statements are built when they are
+    wanted first, which takes longer than many a search.
     """
 
-    text: str
-    count: Statement
-    few: Statement
-    ordered: Statement | None
-    exact: bool
+    def __init__(
+        self,
+        subject: Subject,
+        order: Order,
+        text: str,
+        asked: Sequence[ColumnElement[bool]],
+        branches: Sequence[ColumnElement[bool]],
+        exact: bool,
+    ) -> None:
+        self._pk, self._order, self._asked, self._branches = _key(subject), order, asked, branches
+        self.text = text
+        self.exact = exact
+        self.in_order = bool(branches)
+
+    @functools.cached_property
+    def count(self) -> Statement:
+        """How many rows it finds, up to `cap`."""
+        return compiled(select(func.count()).select_from(self._capped()))
+
+    @functools.cached_property
+    def few(self) -> Statement:
+        """The next `limit` of the rows, for a condition that finds at most `cap`."""
+        capped = self._capped()
+        between = select(capped.c.pk).where(capped.c.pk > parameter("above"), capped.c.pk < parameter("below"))
+        return compiled(between.order_by(_sorted_by(capped.c.pk, self._order)).limit(parameter("limit")))
+
+    @functools.cached_property
+    def ordered(self) -> Statement:
+        """The next `limit` straight from an index that is `in_order`."""
+        selects = [
+            select(self._pk)
+            .where(branch, self._pk > parameter("above"), self._pk < parameter("below"))
+            .order_by(_sorted_by(self._pk, self._order))
+            .limit(parameter("limit"))
+            for branch in self._branches
+        ]
+        if len(selects) == 1:
+            return compiled(selects[0])
+        # Branches have no row in common.
+        merged = union_all(*(select(each.subquery().c.pk) for each in selects)).subquery()
+        return compiled(select(merged.c.pk).order_by(_sorted_by(merged.c.pk, self._order)).limit(parameter("limit")))
+
+    def _capped(self) -> Subquery:
+        return select(self._pk).where(*self._asked).limit(parameter("cap")).subquery()
 
 
-@dataclass(frozen=True, slots=True)
 class PagePlan:
-    """The ways to a page. `walk`: matches between `above` and `below`. `chosen`: matches among the named `rows`."""
+    """The ways to a page; `filtered`: anything is asked for at all."""
 
-    accesses: tuple[Access, ...]
-    walk: Statement
-    chosen: Statement
-    filtered: bool  # anything is asked for at all
+    def __init__(self, subject: Subject, order: Order, accesses: Sequence[Access], matching: Select[Any]) -> None:
+        self._pk, self._order, self._matching = _key(subject), order, matching
+        self.accesses = tuple(accesses)
+        self.filtered = matching.whereclause is not None
+
+    @functools.cached_property
+    def walk(self) -> Statement:
+        """The next `limit` matches, row by row."""
+        between = self._matching.where(self._pk > parameter("above"), self._pk < parameter("below"))
+        return compiled(between.order_by(_sorted_by(self._pk, self._order)).limit(parameter("limit")))
+
+    @functools.cached_property
+    def chosen(self) -> Statement:
+        """The matches among the named `rows`."""
+        return compiled(self._matching.where(self._pk.in_(integers("rows"))))
 
 
 NEXT: dict[tuple[Subject, Order], Statement] = {}
@@ -104,76 +150,38 @@ def plan_page(subject: Subject, where: str | None, filters: tuple[str, ...], ord
     parts = list(expression.items) if isinstance(expression, Conjunction) else [expression] if expression else []
     single = len(filters) + len(parts) == 1
     accesses = [
-        _access(subject, order, f"{name} == ...", [each], branches, single)
+        Access(subject, order, f"{name} == ...", [each], branches, single)
         for name, (each, branches) in zip(filters, found, strict=True)
     ]
     accesses += _accesses(subject, order, parts, single)
-    matching = _matching(subject, asked, subject == "steps" and not names.isdisjoint(_JOINED))
-    pk = _key(subject)
-    between = matching.where(pk > parameter("above"), pk < parameter("below"))
-    return PagePlan(
-        accesses=tuple(accesses),
-        walk=compiled(between.order_by(_sorted_by(pk, order)).limit(parameter("limit"))),
-        chosen=compiled(matching.where(pk.in_(integers("rows")))),
-        filtered=bool(asked),
-    )
+    return PagePlan(subject, order, accesses, _matching(subject, asked, not names.isdisjoint(_JOINED)))
 
 
 def _accesses(subject: Subject, order: Order, parts: Sequence[Expression], single: bool) -> list[Access]:
+    """One for each condition that an index answers; those on one field, such as a range of times, together."""
+    together: dict[str, list[Expression]] = {}
     found = []
-    policy = [part for part in parts if all(leaf.field.field.name.startswith("policy.") for leaf in conditions(part))]
-    if any(uses_index(part, subject) for part in policy):
-        text = " and ".join(map(printed, policy))
-        found.append(_access(subject, order, text, [condition(part, subject) for part in policy], (), False))
     for part in parts:
-        names = {leaf.field.field.name for leaf in conditions(part)}
-        if part in policy or not uses_index(part, subject):
+        names = {leaf.field.field.name.partition(".")[0] for leaf in conditions(part)}
+        if len(names) == 1 and isinstance(part, Comparison) and part.operator != "!=":
+            together.setdefault(names.pop(), []).append(part)
+        else:
+            found.append([part])
+    found += together.values()
+    accesses = []
+    for several in found:
+        if not any(uses_index(part, subject) for part in several):
             continue
+        names = {leaf.field.field.name for part in several for leaf in conditions(part)}
+        asked = [condition(part, subject) for part in several]
         if subject == "steps" and names & _OF_TRAJECTORY:
-            if names <= _OF_TRAJECTORY:
-                through = _s.c.trajectory.in_(select(_t.c.pk).where(condition(part, subject)))
-                found.append(_access(subject, order, printed(part), [through], _branches(part, subject), single))
-            continue
-        branches = _branches(part, subject)
-        found.append(_access(subject, order, printed(part), [condition(part, subject)], branches, single))
-    return found
-
-
-def _access(
-    subject: Subject,
-    order: Order,
-    text: str,
-    asked: Sequence[ColumnElement[bool]],
-    branches: Sequence[ColumnElement[bool]],
-    exact: bool,
-) -> Access:
-    pk = _key(subject)
-    capped = select(pk).where(*asked).limit(parameter("cap")).subquery()
-    between = select(capped.c.pk).where(capped.c.pk > parameter("above"), capped.c.pk < parameter("below"))
-    return Access(
-        text=text,
-        count=compiled(select(func.count()).select_from(capped)),
-        few=compiled(between.order_by(_sorted_by(capped.c.pk, order)).limit(parameter("limit"))),
-        ordered=_ordered(pk, order, branches) if branches else None,
-        exact=exact,
-    )
-
-
-def _ordered(pk: ColumnElement[Any], order: Order, branches: Sequence[ColumnElement[bool]]) -> Statement:
-    """Each branch in the order of its index, merged."""
-    selects = [
-        select(pk)
-        .where(branch, pk > parameter("above"), pk < parameter("below"))
-        .order_by(_sorted_by(pk, order))
-        .limit(parameter("limit"))
-        for branch in branches
-    ]
-    if len(selects) == 1:
-        return compiled(selects[0])
-    merged = union_all(*(select(each.subquery().c.pk) for each in selects)).subquery()
-    return compiled(
-        select(merged.c.pk).order_by(_sorted_by(merged.c.pk, order)).limit(parameter("limit"))  # Disjoint: no repeats.
-    )
+            if not names <= _OF_TRAJECTORY:
+                continue
+            asked = [_s.c.trajectory.in_(select(_t.c.pk).where(*asked))]
+        branches = _branches(several[0], subject) if len(several) == 1 else ()
+        text = " and ".join(map(printed, several))
+        accesses.append(Access(subject, order, text, asked, branches, single or len(several) == len(parts)))
+    return accesses
 
 
 def _branches(part: Expression, subject: Subject) -> tuple[ColumnElement[bool], ...]:
@@ -215,6 +223,7 @@ def _filter(subject: Subject, name: str) -> tuple[ColumnElement[bool], tuple[Col
 
 
 def _matching(subject: Subject, asked: Sequence[ColumnElement[bool]], joined: bool) -> Select[Any]:
+    """Matches, found by their primary key alone; `joined`: steps with their trajectories."""
     if subject == "trajectories":
         return select(_t.c.pk).where(*asked).with_hint(_t, NO_INDEX, "sqlite")
     found = select(_s.c.pk).where(*asked).with_hint(_s, NO_INDEX, "sqlite")
