@@ -16,7 +16,7 @@ from agentworld.cli import output
 from agentworld.cli.engine_checks import check_models
 from agentworld.cli.findings import Finding, bad
 from agentworld.cli.serve import reserve_port, settings_from
-from agentworld.cli.source import pool_file, stored_schema
+from agentworld.cli.source import pool_file, schema_at, stored_schema
 from agentworld.errors import AgentWorldError, ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def check_python() -> Iterator[Finding]:
 
 def check_pool(url: str) -> Iterator[Finding]:
     """Whether the pool opens, and whether it can grow. A pool that is not there is not made, an old one not changed."""
-    from agentworld.pool import open_store
+    from agentworld.pool import open_store, shown_url
     from agentworld.pool.schema import SCHEMA_VERSION
 
     path = pool_file(url)
@@ -110,14 +110,12 @@ def check_pool(url: str) -> Iterator[Finding]:
             yield Finding("ok", "pool", f"{path} is empty; `agentworld serve` makes a pool of it")
             return
         if schema < SCHEMA_VERSION:
-            yield Finding(
-                "info",
-                "pool",
-                f"{path} has the schema {schema} of an older version",
-                f"`agentworld serve` brings it up to date, or: agentworld pool migrate --pool {url}",
-            )
+            yield _old(str(path), schema, url)
             return
     try:
+        if path is None and (finding := _unopened(url)) is not None:
+            yield finding
+            return
         store = open_store(url)
         try:
             counters = store.stats()
@@ -127,7 +125,29 @@ def check_pool(url: str) -> Iterator[Finding]:
         yield bad("pool", error)
         return
     held = sum(counters.trajectories.values())
-    yield Finding("ok", "pool", f"{url} holds {held} trajectories, {counters.steps} steps")
+    yield Finding("ok", "pool", f"{shown_url(url)} holds {held} trajectories, {counters.steps} steps")
+
+
+def _unopened(url: str) -> Finding | None:
+    """What is to be said of a pool on a server that is not there or old, which opening would make or change."""
+    from agentworld.pool import shown_url
+    from agentworld.pool.schema import SCHEMA_VERSION
+
+    schema, place = schema_at(url)
+    if schema is None:
+        return Finding("ok", "pool", f"a pool will be made in {place} by `agentworld serve`")
+    if schema < SCHEMA_VERSION:
+        return _old(place, schema, shown_url(url))
+    return None
+
+
+def _old(place: str, schema: str, url: str) -> Finding:
+    return Finding(
+        "info",
+        "pool",
+        f"{place} has the schema {schema} of an older version",
+        f"`agentworld serve` brings it up to date, or: agentworld pool migrate --pool {url}",
+    )
 
 
 def check_port(settings: ServeSettings) -> Iterator[Finding]:

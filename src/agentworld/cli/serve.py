@@ -155,11 +155,13 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
                 break
     else:
         return
+    from agentworld.pool import shown_url
+
     server.respawn_failed_workers = True
     logging.getLogger("_granian").setLevel(logging.ERROR)
     models = ", ".join(f"{model.name} ({model.driver})" for model in settings.models)
     serving = f"models: {models}" if models else "control API only, no models"
-    print(f"AgentWorld serves {origin(settings)} - {serving} - pool {settings.pool}", flush=True)
+    print(f"AgentWorld serves {origin(settings)} - {serving} - pool {shown_url(settings.pool)}", flush=True)
 
 
 def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = False) -> None:

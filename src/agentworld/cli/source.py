@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -29,7 +30,9 @@ UrlOption = Annotated[
 
 def pool_file(url: str) -> Path | None:
     """The file of an SQLite pool; None for other pools."""
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+    from agentworld.pool.media.address import split_media
+
+    return Path(split_media(url)[0].removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
 
 
 def stored_schema(path: Path) -> str | None:
@@ -55,12 +58,14 @@ def stored_schema(path: Path) -> str | None:
         return SCHEMA_VERSION
 
 
-def open_existing(url: str, *, migrate: bool = False) -> EmbeddedPool:
-    """The pool at `url`, for commands that must not make or, unless `migrate`, change one: NotFoundError where its file
-    is missing or holds no pool, PoolError where its schema is an older one.
+def schema_at(url: str) -> tuple[str | None, str]:
+    """The schema version of the pool at a URL, found without a change to it, and the place as it may be printed.
+
+    None where there is no pool yet; NotFoundError where a pool's file is missing. Pools in memory, and files that only
+    opening can judge, count as up to date.
     """
-    from agentworld.factory import open_pool
     from agentworld.pool.schema import SCHEMA_VERSION
+    from agentworld.pool.urls import is_postgres, shown_url
 
     path = pool_file(url)
     if path is not None and not url.endswith("/") and not path.is_dir():
@@ -68,14 +73,31 @@ def open_existing(url: str, *, migrate: bool = False) -> EmbeddedPool:
             raise NotFoundError(
                 f"There is no pool at {path}", hint="Give another --pool, or --url for a running server"
             )
-        schema = stored_schema(path)
-        if schema is None:
-            raise NotFoundError(f"{path} is empty, no pool", hint="`agentworld serve` makes one of it")
-        if schema < SCHEMA_VERSION and not migrate:
-            raise PoolError(
-                f"{path} has the schema {schema} of an older version, this one needs {SCHEMA_VERSION}",
-                hint=f"Bring it up to date with `agentworld pool migrate --pool {url}`",
-            )
+        return stored_schema(path), str(path)
+    if is_postgres(url) and importlib.util.find_spec("psycopg") is not None:
+        from agentworld.pool.media.address import split_media
+        from agentworld.pool.postgres.database import existing_version
+
+        return existing_version(split_media(url)[0]), shown_url(url)
+    return SCHEMA_VERSION, shown_url(url)
+
+
+def open_existing(url: str, *, migrate: bool = False) -> EmbeddedPool:
+    """The pool at `url`, for commands that must not make or, unless `migrate`, change one: NotFoundError where its file
+    is missing or no pool is there, PoolError where its schema is an older one.
+    """
+    from agentworld.factory import open_pool
+    from agentworld.pool import shown_url
+    from agentworld.pool.schema import SCHEMA_VERSION
+
+    schema, place = schema_at(url)
+    if schema is None:
+        raise NotFoundError(f"{place} is empty, no pool", hint="`agentworld serve` makes one of it")
+    if schema < SCHEMA_VERSION and not migrate:
+        raise PoolError(
+            f"{place} has the schema {schema} of an older version, this one needs {SCHEMA_VERSION}",
+            hint=f"Bring it up to date with `agentworld pool migrate --pool {shown_url(url)}`",
+        )
     return open_pool(url)
 
 

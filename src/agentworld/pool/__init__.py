@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentworld.errors import ConfigError
 from agentworld.pool.consumer import LeasedBatch, PoolConsumer
+from agentworld.pool.media.address import split_media
 from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Page, Pool, PoolStats
+
+if TYPE_CHECKING:
+    from agentworld.pool.sql.store import SqlPool
+from agentworld.pool.urls import is_postgres, shown_url
 
 __all__ = [
     "AppendResult",
@@ -22,6 +28,7 @@ __all__ = [
     "PoolConsumer",
     "PoolStats",
     "open_store",
+    "shown_url",
 ]
 
 
@@ -29,19 +36,34 @@ def open_store(url: str) -> Pool:
     """The pool at `url`, created where it is not there.
 
     `sqlite:///relative.db`, `sqlite:////absolute.db` (several processes may share the file, on a local disk),
-    `postgresql://user:password@host:port/database` (many machines) or `memory://` (this process alone). ConfigError
-    where the scheme is unknown or the folder is missing.
+    `postgresql://user:password@host:port/database` (many machines) or `memory://` (this process alone). With
+    `?media=FOLDER`, a URL that fsspec takes, media lie there and not in the pool. ConfigError where the scheme is
+    unknown or the folder is missing.
     """
+    url, folder = split_media(url)
     if url == "memory://":
         from agentworld.pool.memory import MemoryPool
 
+        if folder is not None:
+            raise ConfigError("memory:// keeps media in memory", path="pool", hint="Leave ?media= out")
         return MemoryPool()
-    scheme, separator, rest = url.partition("://")
-    if separator and scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+    if folder is None:
+        return _open(url)
+    from agentworld.pool.media.folder import MediaFolder
+
+    media = MediaFolder(folder)
+    store = _open(url)
+    store.media = media
+    return store
+
+
+def _open(url: str) -> SqlPool:
+    if is_postgres(url):
         return _open_postgres(url)
+    scheme, separator, rest = url.partition("://")
     if scheme != "sqlite" or not separator:
         raise ConfigError(
-            f"no pool at {url!r}",
+            f"no pool at {shown_url(url)!r}",
             path="pool",
             hint="Use sqlite:///relative.db, sqlite:////absolute.db, postgresql://... or memory://",
         )
@@ -57,7 +79,7 @@ def open_store(url: str) -> Pool:
     return SqlitePool(path)
 
 
-def _open_postgres(url: str) -> Pool:
+def _open_postgres(url: str) -> SqlPool:
     if importlib.util.find_spec("psycopg") is None:
         raise ConfigError(
             "pools on PostgreSQL need its driver", path="pool", hint='Install it: pip install "agentworld[postgres]"'

@@ -20,7 +20,6 @@ from sqlalchemy.exc import ArgumentError
 from agentworld.errors import ConfigError
 from agentworld.pool.postgres.errors import first_line
 
-SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 PREPARE_AFTER = 3  # runs of a statement on one connection, after which the server keeps its plan
 _SECRETS = ("password", "sslpassword")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -55,11 +54,8 @@ class Address:
 
 def read_address(url: str) -> Address:
     """The parts of a URL; ConfigError, which shows no secret, where it cannot be read."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme not in SCHEMES:
-        raise ConfigError("the pool's URL is not postgresql://...", path="pool")
     try:
-        parsed = make_url(f"postgresql://{rest}")
+        parsed = make_url(f"postgresql://{url.partition('://')[2]}")
         # libpq's parameters, several hosts included.
         _, parameters = PGDialect_psycopg().create_connect_args(_without(parsed, "schema", "prepare_threshold"))  # type: ignore[no-untyped-call]
         parameters = {**_DEFAULTS, **parameters}

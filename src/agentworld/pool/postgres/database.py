@@ -216,6 +216,17 @@ class PostgresDatabase(Database):
         )
 
 
+def existing_version(url: str) -> str | None:
+    """The schema version of the pool at a URL, without a change to it; None where no pool is there yet."""
+    address = read_address(url)
+    try:
+        with connect(address.parameters, address.prepare_threshold) as raw:
+            name = address.schema or raw.execute("SELECT current_schema()").fetchall()[0][0]
+            return None if name is None else stored_version(raw, name)
+    except psycopg.OperationalError as error:
+        raise as_connection_error(error, address.url, address.database) from None
+
+
 _TABLES = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
