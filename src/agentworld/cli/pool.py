@@ -1,4 +1,4 @@
-"""`agentworld pool`: counters and migrations."""
+"""`agentworld pool`: counters and migrations; the rest is in pool_keeping."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from typing import Annotated
 
 import typer
 
-from agentworld.cli import output
+from agentworld.cli import output, pool_keeping
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Counters and migrations of a pool.")
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Counters, checks, retention and copies of a pool.")
+for _command in (
+    pool_keeping.check,
+    pool_keeping.gc,
+    pool_keeping.delete,
+    pool_keeping.backup,
+    pool_keeping.restore,
+):
+    app.command()(_command)
 
 
 @app.command()
@@ -42,5 +50,6 @@ def migrate(pool: PoolOption = None) -> None:
     check_given("--pool", pool)
     url = pool or DEFAULT_POOL
     # Opening a store migrates it.
-    open_existing(url, migrate=True).close()
-    typer.echo(f"{url} has the schema of this version")
+    opened = open_existing(url, migrate=True)
+    opened.close()
+    typer.echo(f"{opened.url} has the schema of this version")

@@ -33,3 +33,11 @@ def check_deletion(trajectory_ids: Sequence[str], reason: str | None) -> None:
             raise InvalidRequestError(
                 f"reason has at most {MAX_REASON} characters, and no U+0000", path="reason", hint="Say it shorter"
             )
+
+
+def check_user(user: str) -> None:
+    """InvalidRequestError where it can be no user of a trajectory."""
+    with storable("user."):
+        user.encode()
+    if not user or "\x00" in user:
+        raise InvalidRequestError("user is empty, or holds U+0000", path="user")

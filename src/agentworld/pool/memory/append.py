@@ -13,7 +13,7 @@ from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabul
 from agentworld.pool import rules
 from agentworld.pool.bounds import check_exchange, encode, storable
 from agentworld.pool.intake import Prepared, choices_of, escaped_record, prepare
-from agentworld.pool.memory.signals import apply_awaited
+from agentworld.pool.memory.signals import apply_awaited, check_not_deleted
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.memory.trajectories import imply
 from agentworld.pool.protocol import AppendResult, DeadLetter
@@ -72,6 +72,7 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
         if there.content == content:
             return AppendResult(step.step_id, "duplicate", index)
         return AppendResult(step.step_id, "conflict", index, "other content is there under this id")
+    check_not_deleted(state, "step", step.step_id, "step_id")
     trajectory = state.trajectories.get(step.trajectory_id)
     if trajectory is None:
         implied = NewTrajectory(group_id=step.group_id, channel=step.channel, agent=step.agent)
@@ -90,7 +91,8 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
         name: None if (array := getattr(prepared, name)) is None else array.copy() for name in _ARRAYS
     }
     light = prepared._replace(step=stored, rest=b"", **kept)
-    state.steps[step.step_id] = StoredStep(stored, light, content, len(state.steps) + 1)
+    state.last_step += 1
+    state.steps[step.step_id] = StoredStep(stored, light, content, state.last_step)
     siblings.append(step.step_id)
     for name, value in prepared.rewards.items():
         state.keep_reward("step", step.step_id, Reward(value=value, step_id=step.step_id, name=name, source="step"))
@@ -102,7 +104,7 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
         trajectory.sampled_tokens += prepared.sampled
     if step.supersedes is not None:
         _supersede(state, step)
-    _count(state, prepared)
+    count_content(state, prepared)
     outcome: Literal["late", "stored"] = "late" if late else "stored"
     state.add_event("step.appended", trajectory.trajectory_id, step.step_id, {"outcome": outcome})
     apply_awaited(state, "step", [step.step_id])
@@ -122,12 +124,13 @@ def _supersede(state: State, step: Step) -> None:
 
 def _reject(state: State, step: Step, reason: str, record: str) -> AppendResult:
     step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
-    number = len(state.dead) + 1
+    state.last_dead += 1
+    number = state.last_dead
     state.dead.append(DeadLetter(number, step_id, trajectory_id, reason, record, state.clock()))
     return AppendResult(step_id, "rejected", reason=reason)
 
 
-def _count(state: State, prepared: Prepared) -> None:
+def count_content(state: State, prepared: Prepared) -> None:
     """Keep the counters that the forests would have."""
     step = prepared.step
     arrays = [array for array in (prepared.prompt, prepared.response) if array is not None]

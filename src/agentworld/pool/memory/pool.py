@@ -13,8 +13,8 @@ from agentworld.pool.intake import check_include
 from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied
+from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_signals import SignalMethods
-from agentworld.pool.memory.store_state import StateMethods
 from agentworld.pool.protocol import AppendResult, Page
 from agentworld.records import (
     Exchange,
@@ -29,7 +29,7 @@ from agentworld.records import (
 R = TypeVar("R")
 
 
-class MemoryPool(SignalMethods, StateMethods):
+class MemoryPool(SignalMethods, KeepingMethods):
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 
     # --- trajectories -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -55,8 +55,8 @@ def apply_awaited(state: State, target: Target, ids: Iterable[str]) -> None:
         groups.settle(state, state.trajectories[there.trajectory_id])
 
 
-def check_not_deleted(state: State, kind: Target, target_id: str, path: str) -> None:
-    """GoneError where the step or trajectory was deleted on request."""
+def check_not_deleted(state: State, kind: Literal["step", "trajectory", "user"], target_id: str, path: str) -> None:
+    """GoneError where the step or trajectory, or all of the user, was deleted on request."""
     if (kind, target_id) in state.tombstones:
         reason = state.tombstones[kind, target_id]
         why = f" ({reason})" if reason else ""
@@ -75,6 +75,8 @@ def _check(state: State, signal: CheckedSignal, sent: dict[str, Feedback]) -> No
     record = signal.record
     if there is None:
         check_not_deleted(state, signal.target, signal.target_id, signal.path)
+        if record.trajectory_id is not None:
+            check_not_deleted(state, "trajectory", record.trajectory_id, signal.path)
     elif isinstance(there, Step):
         if record.trajectory_id not in (None, there.trajectory_id):
             raise other_trajectory(signal.target_id, record.trajectory_id, signal.path)
@@ -181,7 +183,8 @@ def _bury(
 ) -> None:
     reason = fault or other_trajectory(target_id, record.trajectory_id, "").message
     text = stored_json(record).decode()[:65_536]
+    state.last_dead += 1
     letter = DeadLetter(
-        len(state.dead) + 1, record.step_id or "", record.trajectory_id or "", reason, text, state.clock(), kind
+        state.last_dead, record.step_id or "", record.trajectory_id or "", reason, text, state.clock(), kind
     )
     state.dead.append(letter)

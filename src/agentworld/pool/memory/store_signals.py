@@ -62,7 +62,8 @@ class SignalMethods(MemoryStore):
         """See Pool."""
         steps = check_step_ids(step_ids, trajectory_id)
         with self._open():
-            targets = {("step", step_id) for step_id in steps or self._state.steps_of.get(trajectory_id or "", ())}
+            named = steps if steps is not None else self._state.steps_of.get(trajectory_id or "", [])
+            targets = {("step", step_id) for step_id in named}
             if steps is None:
                 targets.add(("trajectory", trajectory_id or ""))
             return [
@@ -128,7 +129,8 @@ class SignalMethods(MemoryStore):
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """See Pool."""
         with self._open():
-            return self._state.dead[check_after(after) :][: check_limit(limit)]
+            check_after(after)
+            return [letter for letter in self._state.dead if letter.sequence > after][: check_limit(limit)]
 
 
 def _with_values(about: Annotation, array: PackedArray) -> Annotation:

@@ -17,6 +17,7 @@ from sqlalchemy import and_, delete, exists, insert, null, or_, select, tuple_, 
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, schema
 from agentworld.pool.keeping.events import kept_data
+from agentworld.pool.sql import groups
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.garbage import Loose
 from agentworld.pool.sql.rows import json_or_none
@@ -37,11 +38,12 @@ _FIND = sql(
         _t.c.pk,
         _t.c.trajectory_id,
         _t.c.group_id,
+        _t.c.rollout_index,
+        _t.c.attempt,
         _t.c.status,
         _t.c.readiness,
         _t.c.channel,
         _t.c.excluded_reason,
-        _t.c.step_count,
     ).where(_t.c.trajectory_id == parameter("id"))
 )
 _MARK = sql(
@@ -66,6 +68,7 @@ _STEPS = sql(
     .order_by(_s.c.pk)
     .limit(parameter("limit"))
 )
+_STEP_IDS = sql(select(_s.c.step_id).where(_s.c.trajectory == parameter("row")))
 _DROP_STEPS = sql(delete(_s).where(_s.c.pk.in_(integers("rows"))))
 _EXCHANGES = sql(
     select(_x.c.pk, _x.c.status).where(_x.c.trajectory == parameter("row")).order_by(_x.c.pk).limit(parameter("limit"))
@@ -84,7 +87,7 @@ _DROP_AWAITED = sql(delete(_aw).where(_on_targets(_aw)).returning(_aw.c.target))
 _DROP_FEEDBACK = sql(
     delete(_f)
     .where(or_(_on_targets(_f), and_(_f.c.target == parameter("of"), _f.c.other_id.in_(texts("ids")))))
-    .returning(_f.c.kind)
+    .returning(_f.c.kind, _f.c.feedback_id)
 )
 # Of signals that came before their step and named the trajectory; only those that still wait are looked through.
 _never_came = select(_aw.c.target_id).where(_aw.c.target == "step")
@@ -135,8 +138,11 @@ _SET_SNAPSHOT = sql(
 _DROP_PINS = sql(
     delete(schema.pins).where(schema.pins.c.target == "trajectory", schema.pins.c.target_id == parameter("id"))
 )
+_DROP_GROUP = sql(delete(schema.groups).where(schema.groups.c.group_id == parameter("id")))
 _tomb = schema.tombstones
-_KNOWN_TOMB = sql(select(_tomb.c.pk).where(_tomb.c.kind == parameter("of_kind"), _tomb.c.target_id == parameter("id")))
+_KNOWN_TOMB = sql(
+    select(_tomb.c.pk, _tomb.c.reason).where(_tomb.c.kind == parameter("of_kind"), _tomb.c.target_id == parameter("id"))
+)
 _BURY = sql(insert(_tomb).values({name: parameter(name) for name in ("pk", "kind", "target_id", "reason", "at")}))
 _e = schema.events
 _EVENTS = sql(
@@ -168,8 +174,14 @@ def bury(txn: Transaction, kind: str, target_id: str, reason: str | None) -> Non
 
 
 def remove(txn: Transaction, trajectory_id: str, loose: Loose) -> Removed:
-    """Take the next part of a trajectory, and add to `loose` what may have lost its last user."""
+    """Take the next part of a trajectory, and add to `loose` what may have lost its last user.
+
+    One with a tombstone goes on request: its steps get tombstones too, and an event tells of it.
+    """
     row = txn.one(_FIND, {"id": trajectory_id})
+    tomb = None
+    if txn.counter(counters.TOMBSTONES):
+        tomb = txn.one(_KNOWN_TOMB, {"of_kind": "trajectory", "id": trajectory_id})
     if row is None:
         there = _drop_signals(txn, "trajectory", [trajectory_id])
         there += _drop_waiting(txn, trajectory_id) + _drop_dead(txn, [trajectory_id], [])
@@ -177,7 +189,9 @@ def remove(txn: Transaction, trajectory_id: str, loose: Loose) -> Removed:
     if row["excluded_reason"] != DELETING:
         _hide(txn, row)
     steps = txn.execute(_STEPS, {"row": row["pk"], "limit": STEPS_AT_ONCE})
-    _drop_steps(txn, trajectory_id, steps, loose)
+    _drop_steps(txn, steps, loose)
+    if tomb is not None:
+        _bury_steps(txn, [step["step_id"] for step in steps], tomb["reason"])
     calls = txn.execute(_EXCHANGES, {"row": row["pk"], "limit": STEPS_AT_ONCE})
     if calls:
         txn.execute(_DROP_EXCHANGES, {"rows": json_list([call["pk"] for call in calls])})
@@ -186,6 +200,8 @@ def remove(txn: Transaction, trajectory_id: str, loose: Loose) -> Removed:
     gone = len(steps) < STEPS_AT_ONCE and len(calls) < STEPS_AT_ONCE
     if gone:
         _finish(txn, row)
+        if tomb is not None:
+            add_event(txn, "trajectory.deleted", trajectory_id)
     return Removed(True, gone, len(steps))
 
 
@@ -213,10 +229,25 @@ def _hide(txn: Transaction, row: Row) -> None:
     txn.execute(_DROP_PINS, {"id": row["trajectory_id"]})
     _drop_deliveries(txn, "trajectory", [row["trajectory_id"]])
     if row["group_id"] is not None:
-        _drop_from_snapshots(txn, row["group_id"], row["trajectory_id"])
+        _drop_from_snapshots(txn, row)
+        before = groups.member_from(row)
+        groups.count(txn, before, before._replace(readiness="excluded", excluded_reason=DELETING))
 
 
-def _drop_steps(txn: Transaction, trajectory_id: str, steps: Sequence[Row], loose: Loose) -> None:
+def _bury_steps(txn: Transaction, step_ids: Sequence[str], reason: str | None) -> None:
+    """So that a signal for one of them is refused, and does not wait for it."""
+    if not step_ids:
+        return
+    first = txn.next_pk("tombstones", len(step_ids))
+    rows = [
+        {"pk": first + number, "kind": "step", "target_id": step_id, "reason": reason, "at": txn.now}
+        for number, step_id in enumerate(step_ids)
+    ]
+    txn.many(_BURY, rows)
+    txn.count(counters.TOMBSTONES, len(rows))
+
+
+def _drop_steps(txn: Transaction, steps: Sequence[Row], loose: Loose) -> None:
     if not steps:
         return
     ids = [step["step_id"] for step in steps]
@@ -245,7 +276,21 @@ def _finish(txn: Transaction, row: Row) -> None:
     txn.count(counters.TRAJECTORIES + row["status"], -1)
     txn.count(counters.READINESS + "excluded", -1)
     txn.count(counters.CHANNEL_TRAJECTORIES + row["channel"], -1)
-    add_event(txn, "trajectory.deleted", trajectory_id)
+    if row["group_id"] is not None:
+        _leave_group(txn, row)
+
+
+def _leave_group(txn: Transaction, row: Row) -> None:
+    """One member less; without members the group goes too."""
+    member = groups.member_from(row)
+    groups.count(txn, member._replace(readiness="excluded", excluded_reason=DELETING), None)
+    group = groups.find(txn, row["group_id"])
+    if group is None or group.members:
+        return
+    txn.execute(_DROP_GROUP, {"id": group.group_id})
+    txn.count(counters.GROUPS + group.state, -1)
+    _drop_deliveries(txn, "group", [group.group_id])
+    _drop_deliveries(txn, "pair", ["group:" + group.group_id])
 
 
 def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
@@ -259,6 +304,8 @@ def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
     feedback = txn.execute(_DROP_FEEDBACK, bound)
     for row in feedback:
         txn.count(counters.FEEDBACK + row["kind"], -1)
+    if pairs := ["comparison:" + row["feedback_id"] for row in feedback if row["kind"] == "comparison"]:
+        _drop_deliveries(txn, "pair", pairs)
     return rewards + annotations + awaited + len(feedback)
 
 
@@ -295,10 +342,18 @@ def _drop_deliveries(txn: Transaction, unit: str, ids: Sequence[str]) -> None:
     txn.execute(_DROP_UNITS, bound)
 
 
-def _drop_from_snapshots(txn: Transaction, group_id: str, trajectory_id: str) -> None:
-    """Rewards as they were at a lease of the group, without those of the trajectory."""
-    for row in txn.execute(_SNAPSHOTS, {"of_unit": "group", "ids": json_list([group_id])}):
-        rewards = msgspec.json.decode(row["rewards"])
-        if rewards.pop(trajectory_id, None) is not None:
-            values = {"of_batch": row["batch"], "of_key": row["key"], "rewards": json_or_none(rewards)}
+def _drop_from_snapshots(txn: Transaction, row: Row) -> None:
+    """Rewards as they were at leases of the group, without those of the trajectory and its steps."""
+    found = [
+        *txn.execute(_SNAPSHOTS, {"of_unit": "group", "ids": json_list([row["group_id"]])}),
+        *txn.execute(_SNAPSHOTS, {"of_unit": "pair", "ids": json_list(["group:" + row["group_id"]])}),
+    ]
+    if not found:
+        return
+    ids = {row["trajectory_id"], *(step[0] for step in txn.execute(_STEP_IDS, {"row": row["pk"]}))}
+    for unit in found:
+        rewards = msgspec.json.decode(unit["rewards"])
+        kept = {name: values for name, values in rewards.items() if name not in ids}
+        if len(kept) < len(rewards):
+            values = {"of_batch": unit["batch"], "of_key": unit["key"], "rewards": json_or_none(kept)}
             txn.execute(_SET_SNAPSHOT, values)

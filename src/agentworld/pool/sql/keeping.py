@@ -6,20 +6,20 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, delete, exists, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Text, and_, case, delete, exists, false, func, literal, or_, select, true
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Pin, Retention, Tombstone
 from agentworld.pool.sql.connections import Reader
 from agentworld.pool.sql.deletion import DELETING
-from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records.step import DEFAULT_RUN
 
 _t, _s, _p = schema.trajectories, schema.steps, schema.policies
 _ba, _bu, _bl, _pos, _g = schema.batches, schema.batch_units, schema.backlog, schema.positions, schema.groups
-_pins = schema.pins
+_pins, _f = schema.pins, schema.feedback
 
 _new_pin = upsert(_pins).values(
     {name: parameter(name) for name in ("owner_kind", "owner", "target_id", "created_at")} | {"target": "trajectory"}
@@ -162,7 +162,7 @@ def _candidates_sql(by_age: bool, by_lag: bool, anything: bool, by_channel: bool
     ]
     if by_channel:
         conditions.append(_t.c.channel.in_(texts("channels")))
-    return sql(
+    return compiled(
         select(
             _t.c.pk,
             _t.c.trajectory_id,
@@ -193,27 +193,42 @@ def _pinned() -> ColumnElement[bool]:
 def _leased() -> ColumnElement[bool]:
     """Whether a running lease holds the trajectory, one of its steps, its group, or a pair that it is of."""
     running = and_(_ba.c.pk == _bu.c.batch, _ba.c.state == "leased", _ba.c.deadline > parameter("now"))
-    steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk)
+    steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk).correlate(_t)
     return or_(
         exists().where(_bu.c.key == _t.c.trajectory_id, running, _ba.c.unit == "trajectory"),
         exists().where(_bu.c.key == _t.c.group_id, running, _ba.c.unit == "group"),
+        exists().where(_bu.c.key == literal("group:", Text) + _t.c.group_id, running, _ba.c.unit == "pair"),
+        exists().where(_bu.c.key.in_(_comparisons(steps)), running, _ba.c.unit == "pair"),
         exists().where(_bu.c.key.in_(steps), running, _ba.c.unit == "step"),
     )
 
 
+def _comparisons(steps: Any) -> Any:
+    """The keys of pairs that humans made of the trajectory or of one of its steps."""
+    sides = []
+    for target, of_it in (("trajectory", [_t.c.trajectory_id]), ("step", None)):
+        for side in (_f.c.target_id, _f.c.other_id):
+            named = side.in_(steps) if of_it is None else side == of_it[0]
+            sides.append(and_(_f.c.target == target, named))
+    keys = select(literal("comparison:", Text) + _f.c.feedback_id)
+    return keys.where(_f.c.kind == "comparison", or_(*sides)).correlate(_t)
+
+
 def _waiting() -> ColumnElement[bool]:
     """Whether a consumer may still lease it: from its backlog, or as it has not come so far."""
-    steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk)
+    steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk).correlate(_t)
     of_backlog = (_pos.c.consumer == _bl.c.consumer, _pos.c.unit == _bl.c.unit, _pos.c.channel == _bl.c.channel)
 
     def backlog(unit: str, key: Any) -> ColumnElement[bool]:
         return exists().where(*of_backlog, _bl.c.unit == unit, key)
 
-    group_seq = select(_g.c.ready_seq).where(_g.c.group_id == _t.c.group_id).scalar_subquery()
+    group_seq = select(_g.c.ready_seq).where(_g.c.group_id == _t.c.group_id).correlate(_t).scalar_subquery()
     return or_(
         backlog("trajectory", _bl.c.key == _t.c.trajectory_id),
         backlog("group", _bl.c.key == _t.c.group_id),
         backlog("step", _bl.c.key.in_(steps)),
+        backlog("pair", _bl.c.key == literal("group:", Text) + _t.c.group_id),
+        backlog("pair", _bl.c.key.in_(_comparisons(steps))),
         exists().where(
             _pos.c.channel == _t.c.channel,
             or_(

@@ -14,7 +14,6 @@ from sqlalchemy import func, select
 from agentworld.errors import NotFoundError
 from agentworld.pool import counters, schema
 from agentworld.pool.base import check_after, check_limit
-from agentworld.pool.bounds import storable
 from agentworld.pool.keeping.records import (
     Collection,
     Deletion,
@@ -25,7 +24,7 @@ from agentworld.pool.keeping.records import (
     Tombstone,
     no_progress,
 )
-from agentworld.pool.keeping.rules import check_deletion, check_owner
+from agentworld.pool.keeping.rules import check_deletion, check_owner, check_user
 from agentworld.pool.sql import garbage, keeping
 from agentworld.pool.sql.deletion import EVENTS_AT_ONCE, Removed, bury, remove, scrub_events, write_scrubbed
 from agentworld.pool.sql.garbage import Dropped, Loose
@@ -94,8 +93,7 @@ class KeepingMethods(MediaMethods):
     def delete_user(self, user: str, reason: str | None = None, *, progress: Progress = no_progress) -> Deletion:
         """See Pool."""
         check_deletion([], reason)
-        with storable("user"):
-            user.encode()
+        check_user(user)
         deletion = Deletion()
         gone: list[str] = []
         while True:
