@@ -97,10 +97,11 @@ _SIGNALS: dict[str, tuple[type[Any], type[Any], type[Any]]] = {
 def decode_signals(body: bytes, name: str) -> list[Any]:
     """One signal, a list of them, or `{NAME: [...]}`; `name` is rewards, feedback or annotations."""
     one, several, kind = _SIGNALS[name]
+    sent: list[Any]
     if body.lstrip()[:1] == b"[":
-        sent, where = list(decode(body, list[one])), "$[{}]"  # type: ignore[valid-type]  # A type of the table.
+        sent, where = decode(body, list[one]), "$[{}]"  # type: ignore[valid-type]  # A type of the table.
     elif name in _keys(body):
-        sent, where = list(getattr(decode(body, several), name)), f"$.{name}[{{}}]"
+        sent, where = getattr(decode(body, several), name), f"$.{name}[{{}}]"
     else:
         sent, where = [decode(body, one)], "$"
     for index, signal in enumerate(sent):

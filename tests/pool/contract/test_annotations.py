@@ -85,7 +85,9 @@ def test_setting_again_replaces(pool):
 
 
 def test_an_array_per_token_is_as_long_as_the_reply(pool):
-    pool.append_steps([step("t", step_id="s"), step("t", step_id="text", prompt_ids=None, response_ids=None, response_logprobs=None)])
+    pool.append_steps(
+        [step("t", step_id="s"), step("t", step_id="text", prompt_ids=None, response_ids=None, response_logprobs=None)]
+    )
     assert pool.add_annotations([Annotation(name="values", values=[[1.0, 2.0]] * 2, step_id="s")]) == 1
     for step_id, values in (("s", [1.0]), ("s", []), ("text", [1.0])):
         with pytest.raises(InvalidRequestError) as caught:

@@ -2,8 +2,8 @@ import threading
 
 import pytest
 
-from agentworld.errors import ConflictError, InvalidRequestError
-from agentworld.records import NewTrajectory, Policy, Reward
+from agentworld.errors import ConflictError, GoneError, InvalidRequestError
+from agentworld.records import Annotation, Feedback, NewTrajectory, Policy, Reward
 
 from ..samples import finished, ids, step
 
@@ -63,6 +63,40 @@ def test_rewards_are_set_all_or_none(pool, bad):
     assert "rewards[1]" in caught.value.path
     assert pool.get_step("s").reward is None
     assert pool.stats().rewards == 0
+
+
+def test_what_was_deleted_takes_nothing_any_more(pool):
+    pool.append_steps([step("t", step_id="s"), step("kept", step_id="k")])
+    pool.delete_trajectories(["t"], "asked for")
+    bad = [
+        Reward(value=1, trajectory_id="t"),
+        Reward(value=1, step_id="s"),
+        Reward(value=1, step_id="never-came", trajectory_id="t"),
+        Feedback(kind="comment", comment="x", step_id="s"),
+        Annotation(name="a", values=[1.0], trajectory_id="t"),
+    ]
+    for signal in bad:
+        with pytest.raises(GoneError, match="asked for") as caught:
+            pool.add_signals([Reward(value=1, step_id="k"), signal])
+        assert "[1]" in caught.value.path
+    for act in (
+        lambda: pool.create_trajectory(NewTrajectory(trajectory_id="t")),
+        lambda: pool.complete_trajectory("t", "finished"),
+    ):
+        with pytest.raises(GoneError):
+            act()
+    assert (pool.get_step("k").rewards, pool.awaited().items, pool.stats().rewards) == ({}, [], 0)
+
+
+def test_nothing_new_comes_from_a_user_who_was_deleted(pool):
+    pool.create_trajectory(NewTrajectory(trajectory_id="t", user="anna"))
+    pool.append_steps([step("implied", step_id="s")])
+    pool.delete_user("anna")
+    for name in ("new", "implied"):
+        with pytest.raises(GoneError) as caught:
+            pool.create_trajectory(NewTrajectory(trajectory_id=name, user="anna"))
+        assert caught.value.path == "user"
+    pool.create_trajectory(NewTrajectory(trajectory_id="other", user="bert"))
 
 
 def test_events_come_in_order_and_resume(pool, clock):

@@ -28,6 +28,8 @@ def create(state: State, trajectory_id: str, new: NewTrajectory) -> Trajectory:
 def imply(state: State, trajectory_id: str, new: NewTrajectory) -> Trajectory:
     """Add an open trajectory that is not there; returns the live record."""
     check_not_deleted(state, "trajectory", trajectory_id, "trajectory_id")
+    if new.user is not None:
+        check_not_deleted(state, "user", new.user, "user")
     late = new.group_id is not None and groups.joined_group(state, new.group_id, new).state == "closed"
     there = state.add_trajectory(new, trajectory_id)
     if late:
@@ -64,6 +66,8 @@ def complete(state: State, trajectory_id: str, status: TerminalStatus, reward: f
 
 def _declare(state: State, there: Trajectory, new: NewTrajectory) -> None:
     """Give a trajectory that a step implied its settings, which may put it into a group, or another one."""
+    if new.user is not None:
+        check_not_deleted(state, "user", new.user, "user")
     before = there.group_id
     late = there.excluded_reason
     if new.group_id is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Select, delete, insert, select
 
@@ -91,6 +91,8 @@ def add_signals(txn: Transaction, signals: Sequence[CheckedSignal]) -> SignalsRe
         row = txn.one(_FIND[signal.target], {"id": signal.target_id})
         if row is None:
             check_not_deleted(txn, signal.target, signal.target_id, signal.path)
+            if signal.record.trajectory_id is not None:
+                check_not_deleted(txn, "trajectory", signal.record.trajectory_id, signal.path)
             waiting[signal.target_id] = None
             if _STORED[signal.kind](txn, signal):
                 changed += 1
@@ -132,8 +134,8 @@ def apply_awaited(txn: Transaction, target: Target, ids: Iterable[str]) -> None:
         settle(txn, before, touched=True)
 
 
-def check_not_deleted(txn: Transaction, kind: Target, target_id: str, path: str) -> None:
-    """GoneError where the step or trajectory was deleted on request."""
+def check_not_deleted(txn: Transaction, kind: Literal["step", "trajectory", "user"], target_id: str, path: str) -> None:
+    """GoneError where the step or trajectory, or all of the user, was deleted on request."""
     if txn.counter(TOMBSTONES) <= 0:
         return
     found = txn.one(_TOMBSTONE, {"of_kind": kind, "id": target_id})

@@ -10,7 +10,8 @@ from agentworld.pool import schema
 from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
 from agentworld.pool.results import DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import Signal, check_one_target, check_signals, check_step_ids
-from agentworld.pool.sql import annotations, feedback, signals
+from agentworld.pool.sql import feedback, signals
+from agentworld.pool.sql.annotations import read_annotations
 from agentworld.pool.sql.rows import from_json
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_groups import GroupMethods
@@ -57,7 +58,7 @@ class SignalMethods(GroupMethods):
         steps = check_step_ids(step_ids, trajectory_id)
         wanted = None if names is None else list(names)
         with self._database.reading() as connection:
-            return annotations.read_annotations(connection, steps, trajectory_id, wanted)
+            return read_annotations(connection, steps, trajectory_id, wanted)
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """See Pool."""

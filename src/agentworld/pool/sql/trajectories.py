@@ -66,6 +66,8 @@ def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory, declared: bo
     GoneError where it was deleted, ConflictError where its group was planned otherwise.
     """
     check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
+    if new.user is not None:
+        check_not_deleted(txn, "user", new.user, "user")
     late = new.group_id is not None and joined_group(txn, new.group_id, new).state == "closed"
     started = {
         "pk": txn.next_pk("trajectories"),
@@ -130,6 +132,8 @@ def complete(txn: Transaction, trajectory_id: str, status: TerminalStatus, rewar
 
 def _declare(txn: Transaction, row: Row, new: NewTrajectory) -> None:
     """Give a trajectory that a step implied its settings, which may put it into a group, or another one."""
+    if new.user is not None:
+        check_not_deleted(txn, "user", new.user, "user")
     late = row["excluded_reason"]
     if new.group_id is not None:
         group = joined_group(txn, new.group_id, new)
