@@ -39,6 +39,12 @@ def _growing(name: str, *columns: Column[object] | UniqueConstraint | Index) -> 
     )
 
 
+def _where_there(name: str, column: str) -> Index:
+    """An index of the rows that have the column, for one that most rows may lack."""
+    there = text(f"{column} IS NOT NULL")
+    return Index(name, column, sqlite_where=there, postgresql_where=there)
+
+
 trajectories = _growing(
     "trajectories",
     Column("trajectory_id", Text, nullable=False, unique=True),
@@ -90,26 +96,28 @@ trajectories = _growing(
     Index("trajectories_by_ready_seq", "ready_seq"),
 )
 
+# Nodes of the forests are found by their parent, then their digest: what is new has a parent that is nearly new, so the
+# index grows at its end, and writing touches as many pages in a large pool as in a small one.
 token_blocks = Table(
     "token_blocks",
     metadata,
     Column("pk", Whole, primary_key=True, autoincrement=False),
-    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("digest", LargeBinary, nullable=False),
     Column("parent", Whole, ForeignKey("token_blocks.pk")),
     Column("ids", LargeBinary, nullable=False),  # 128 ids of 2, 3 or 4 little-endian bytes each
-    Index("token_blocks_by_parent", "parent"),
+    Index("token_blocks_by_parent", "parent", "digest", unique=True),
 )
 
 message_nodes = Table(
     "message_nodes",
     metadata,
     Column("pk", Whole, primary_key=True, autoincrement=False),
-    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("digest", LargeBinary, nullable=False),
     Column("parent", Whole, ForeignKey("message_nodes.pk")),
     Column("depth", Whole, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Column("coding", Whole, nullable=False, server_default="0"),  # of the body, see packing
-    Index("message_nodes_by_parent", "parent"),
+    Column("coding", Whole, nullable=False, server_default="0"),  # of the body, see pool.sql.bodies
+    Index("message_nodes_by_parent", "parent", "digest", unique=True),
 )
 
 tool_sets = Table(
@@ -164,7 +172,7 @@ steps = _growing(
     Column("finish_reason", Text),
     Column("prompt_length", Whole),
     Column("response_length", Whole),
-    Column("present", Whole, nullable=False),  # bits: 1 prompt_ids, 2 response_ids, 4 prompt_messages
+    Column("present", Whole, nullable=False),  # bits of pool.sql.rows: what the step has
     Column("block", Whole, ForeignKey("token_blocks.pk")),  # last full block of prompt then reply
     Column("tail", LargeBinary),  # the ids after it, packed as those of a block
     Column("id_count", Whole, nullable=False),
@@ -187,18 +195,12 @@ steps = _growing(
     Column("annotations", Text),  # names, as a JSON list
     Index("steps_by_trajectory", "trajectory"),
     Index("steps_by_block", "block"),
-    Index("steps_by_prompt_node", "prompt_node"),
-    Index("steps_by_reply_node", "reply_node"),
-    Index("steps_by_tools", "tools"),
+    _where_there("steps_by_prompt_node", "prompt_node"),
+    _where_there("steps_by_reply_node", "reply_node"),
+    _where_there("steps_by_tools", "tools"),
     Index("steps_by_creation", "created_at"),
     Index("steps_by_channel", "channel", "pk"),
-    # Few steps have a reward of their own.
-    Index(
-        "steps_by_reward",
-        "reward",
-        sqlite_where=text("reward IS NOT NULL"),
-        postgresql_where=text("reward IS NOT NULL"),
-    ),
+    _where_there("steps_by_reward", "reward"),
 )
 
 exchanges = Table(

@@ -302,7 +302,7 @@ class ForestWriter:
         self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
         self._new_blocks = Pieces(_blocks, "token_blocks")
         self._new_nodes = Pieces(_nodes, "message_nodes")
-        self._new_tools = Pieces(_tools, "tool_sets")
+        self._new_tools = Pieces(_tools, "tool_sets", rooted=False)
 
     def _undo(self, touched: set[str], tools: Pieces) -> None:
         for trajectory_id in touched:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, and_, or_, select
 
 from agentworld.pool.sql.statements import Statement, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 
 # A node whose row is known, one of this transaction by its digest, or none.
 Ref = int | bytes | None
-_FEW, _MANY = 16, 128  # digests named in one query
+_FEW, _MANY = 16, 128  # nodes named in one query
+_NOTHING = (b"", -1)  # No node has such a digest; fills up a query.
 
 
 class NewPiece(NamedTuple):
@@ -28,16 +29,16 @@ class NewPiece(NamedTuple):
 class Pieces:
     """Chains of nodes, each under its parent. `rows`: the row of every node of this transaction, once resolved."""
 
-    def __init__(self, table: Table, name: str) -> None:
+    def __init__(self, table: Table, name: str, rooted: bool = True) -> None:
         self._name = name
-        self._find = _finders(table)
+        self._find = _finders(table, rooted)
         self.rows: dict[bytes, int] = {}
-        self.chains: list[Sequence[bytes]] = []
+        self.chains: list[tuple[Ref, Sequence[bytes]]] = []
         self._nodes: dict[bytes, tuple[Ref, int, bytes]] = {}
 
     def add(self, parent: Ref, digests: Sequence[bytes], data: Sequence[bytes], depth: int = 0) -> None:
         """A chain under `parent`; the first of its nodes is `depth` below the root."""
-        self.chains.append(digests)
+        self.chains.append((parent, digests))
         for digest, content in zip(digests, data, strict=True):
             if digest not in self._nodes:
                 self._nodes[digest] = (parent, depth, content)
@@ -48,10 +49,7 @@ class Pieces:
         """Find what is there and number what is not; returns the new nodes, parents first."""
         if not self.chains:
             return []
-        # A node is stored after its parent and deleted before it, so where a chain's first node is missing, all are.
-        self._look_up(txn, {chain[0] for chain in self.chains})
-        begun = [chain for chain in self.chains if len(chain) > 1 and chain[0] in self.rows]
-        self._look_up(txn, {digest for chain in begun for digest in chain[1:]})
+        self._look_up(txn)
         missing = [(digest, node) for digest, node in self._nodes.items() if digest not in self.rows]
         row = txn.next_pk(self._name, len(missing)) if missing else 0
         new = []
@@ -65,32 +63,69 @@ class Pieces:
         """The row of a node."""
         return self.rows[ref] if isinstance(ref, bytes) else ref
 
-    def _look_up(self, txn: Transaction, digests: Iterable[bytes]) -> None:
-        wanted = [digest for digest in digests if digest not in self.rows]
-        at = 0
-        while at < len(wanted):
-            count = _FEW if len(wanted) - at <= _FEW else _MANY
-            asked = wanted[at : at + count]
-            # A digest is never empty, so the empty ones that fill up the list find nothing.
-            asked += [b""] * (count - len(asked))
-            for found in txn.execute(self._find[count], {f"d{place}": value for place, value in enumerate(asked)}):
-                self.rows[bytes(found["digest"])] = found["pk"]
-            at += count
+    def _look_up(self, txn: Transaction) -> None:
+        """Follow all chains together, a node further each time, as far as their nodes are there.
+
+        A node is stored after its parent and deleted before it, so where one is missing, all below it are.
+        """
+        at = [(parent, chain, 0) for parent, chain in self.chains]
+        while at:
+            asked: dict[bytes, int | None] = {}
+            waiting = []
+            for parent, chain, place in at:
+                if isinstance(parent, bytes):
+                    if parent not in self.rows:
+                        continue  # Of this transaction and new, or found only after this one was given up.
+                    parent = self.rows[parent]
+                if chain[place] not in self.rows:
+                    asked[chain[place]] = parent
+                waiting.append((chain, place))
+            self._find_rows(txn, asked)
+            at = [
+                (chain[place], chain, place + 1)
+                for chain, place in waiting
+                if chain[place] in self.rows and place + 1 < len(chain)
+            ]
+
+    def _find_rows(self, txn: Transaction, asked: Mapping[bytes, int | None]) -> None:
+        roots = [(digest,) for digest, parent in asked.items() if parent is None]
+        under = [(digest, parent) for digest, parent in asked.items() if parent is not None]
+        for kind, keys in (("root", roots), ("under", under)):
+            at = 0
+            while at < len(keys):
+                count = _FEW if len(keys) - at <= _FEW else _MANY
+                named: dict[str, Any] = {}
+                for place in range(count):
+                    key = keys[at + place] if at + place < len(keys) else _NOTHING
+                    named[f"d{place}"] = key[0]
+                    if kind == "under":
+                        named[f"p{place}"] = key[1]
+                for found in txn.execute(self._find[kind, count], named):
+                    self.rows[bytes(found["digest"])] = found["pk"]
+                at += count
 
 
-_statements: dict[str, dict[int, Statement]] = {}
+_statements: dict[str, dict[tuple[str, int], Statement]] = {}
 
 
-def _finders(table: Table) -> dict[int, Statement]:
+def _finders(table: Table, rooted: bool) -> dict[tuple[str, int], Statement]:
     known = _statements.get(table.name)
-    if known is None:
-        columns: Any = table.c
-        known = _statements[table.name] = {
-            count: sql(
-                select(columns.pk, columns.digest).where(
-                    columns.digest.in_([parameter(f"d{place}") for place in range(count)])
-                )
-            )
-            for count in (_FEW, _MANY)
-        }
-    return known
+    if known is not None:
+        return known
+    columns: Any = table.c
+    made: dict[tuple[str, int], Statement] = {}
+    for count in (_FEW, _MANY):
+        found = select(columns.pk, columns.digest)
+        digests = [parameter(f"d{place}") for place in range(count)]
+        at_root = columns.digest.in_(digests)
+        if rooted:
+            at_root = and_(columns.parent.is_(None), at_root)
+            # Each is one look into the index on both engines; SQLite has no list of pairs.
+            pairs = [
+                and_(columns.parent == parameter(f"p{place}"), columns.digest == digest)
+                for place, digest in enumerate(digests)
+            ]
+            made["under", count] = sql(found.where(or_(*pairs)))
+        made["root", count] = sql(found.where(at_root))
+    _statements[table.name] = made
+    return made

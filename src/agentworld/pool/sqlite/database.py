@@ -26,6 +26,8 @@ BINDING_ERRORS = (
     sqlite3.ProgrammingError,
     sqlite3.DataError,
 )
+# A step's row has about 1.5 KB, of which few fit in SQLite's usual 4 KB.
+PAGE_BYTES = 8192
 _IDLE_READERS = 8
 _BUSY_MILLISECONDS = 10_000
 _Identity = tuple[int, int] | None  # device and number of a file; None where there is none
@@ -175,6 +177,7 @@ class SqliteDatabase(Database):
         try:
             version = schema_version(connection, self.path)
             if version != SCHEMA_VERSION:
+                connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # Of a new file; others keep theirs.
                 connection.execute("PRAGMA journal_mode = WAL")
                 from agentworld.pool.migrations import known_versions, upgrade
 

@@ -25,6 +25,7 @@ def upgrade() -> None:
     """Create, extend and fill."""
     _create_tables()
     _extend_tables()
+    _find_nodes_by_parent()
     _rekey_rewards()
     _make_deliveries_free_of_batches()
     _count_steps()
@@ -219,22 +220,30 @@ def _extend_tables() -> None:
         },
         "steps": {
             "block": ["block"],
-            "prompt_node": ["prompt_node"],
-            "reply_node": ["reply_node"],
-            "tools": ["tools"],
             "creation": ["created_at"],
             "channel": ["channel", "pk"],
         },
-        "token_blocks": {"parent": ["parent"]},
-        "message_nodes": {"parent": ["parent"]},
         "batches": {"consumer": ["consumer", "state"]},
         "batch_units": {"key": ["key"]},
     }
     for table, named in indexes.items():
         for name, columns in named.items():
             op.create_index(f"{table}_by_{name}", table, columns)
-    rewarded = sa.text("reward IS NOT NULL")
-    op.create_index("steps_by_reward", "steps", ["reward"], sqlite_where=rewarded, postgresql_where=rewarded)
+    for name in ("prompt_node", "reply_node", "tools", "reward"):
+        there = sa.text(f"{name} IS NOT NULL")
+        op.create_index(f"steps_by_{name}", "steps", [name], sqlite_where=there, postgresql_where=there)
+
+
+def _find_nodes_by_parent() -> None:
+    for table in ("token_blocks", "message_nodes"):
+        if op.get_bind().dialect.name == "sqlite":
+            # The constraint has no name there; giving it one takes a copy of the table, which drops it.
+            named = {"uq": "uq_%(table_name)s_%(column_0_name)s"}
+            with op.batch_alter_table(table, naming_convention=named) as copied:
+                copied.drop_constraint(f"uq_{table}_digest", type_="unique")
+        else:
+            op.drop_constraint(f"{table}_digest_key", table, type_="unique")
+        op.create_index(f"{table}_by_parent", table, ["parent", "digest"], unique=True)
 
 
 def _rekey_rewards() -> None:
