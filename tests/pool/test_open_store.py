@@ -1,13 +1,15 @@
+import importlib.util
+
 import pytest
 
 from agentworld.errors import ConfigError
-from agentworld.pool import Pool, open_store
+from agentworld.pool import Pool, open_store, shown_url
 from agentworld.records import NewTrajectory
 
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://host/db", "pool.db", "sqlite://", "sqlite:///", "sqlite://pool.db", "sqlite:///missing/p.db", ""],
+    ["mysql://host/db", "pool.db", "sqlite://", "sqlite:///", "sqlite://pool.db", "sqlite:///missing/p.db", ""],
 )
 def test_urls_that_name_no_pool_are_refused(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -27,6 +29,31 @@ def test_relative_and_absolute_paths_are_the_same_file(tmp_path, monkeypatch):
     assert absolute.get_trajectory("t").trajectory_id == "t"
     relative.close()
     absolute.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:secret@h/d", "postgresql://ann@h/d"),
+        ("postgresql://ann:se@cret@h:1/d?sslmode=require", "postgresql://ann@h:1/d?sslmode=require"),
+        (
+            "postgres://h/d?user=a&password=secret&sslpassword=secret",
+            "postgres://h/d?user=a&password=***&sslpassword=***",
+        ),
+        ("postgresq://ann:secret@h/d", "postgresq://ann@h/d"),
+        ("sqlite:////a/b@c.db?media=s3://x/y", "sqlite:////a/b@c.db?media=s3://x/y"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_urls_are_shown_without_secrets(url, shown):
+    assert shown_url(url) == shown
+
+
+def test_a_postgresql_pool_without_its_driver_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="driver") as caught:
+        open_store("postgresql://host/db")
+    assert "agentworld[postgres]" in caught.value.hint
 
 
 def test_each_memory_pool_is_its_own():
