@@ -5,7 +5,7 @@ import sqlite3
 from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.pool import open_store
 from agentworld.records import BatchSpec
-from tests.power.workload import numbered_step
+from tests.power.workload import STEPS, medium, numbered_step
 
 EVERYTHING = ("tokens", "messages", "logprobs")
 
@@ -51,7 +51,11 @@ def listed(pool, include=EVERYTHING):
 def _content(pool, told):
     steps = listed(pool)
     ids = [step.step_id for step in steps]
-    stored = {f"s{details[0]}" for kind, *details in told if kind == "stored"}
+    deleting = {details[0] for kind, *details in told if kind == "deleting"}
+    numbers = [details[0] for kind, *details in told if kind == "stored"]
+    stored = {f"s{number}" for number in numbers if f"t{number // STEPS}" not in deleting}
+    deleted = {details[0] for kind, *details in told if kind == "deleted"}
+    yield from (f"{step.step_id} was deleted and is there" for step in steps if step.trajectory_id in deleted)
     yield from (f"{step_id} is lost" for step_id in sorted(stored - set(ids)))
     if len(ids) != len(set(ids)):
         yield f"{len(ids) - len(set(ids))} steps are there twice"
@@ -60,7 +64,7 @@ def _content(pool, told):
         for name in ("prompt_ids", "response_ids", "response_logprobs", "prompt_messages", "response_message"):
             if getattr(step, name) != getattr(sent, name):
                 yield f"{step.step_id} has another {name}"
-    for trajectory_id in [details[0] for kind, *details in told if kind == "completed"]:
+    for trajectory_id in {details[0] for kind, *details in told if kind == "completed"} - deleting:
         try:
             trajectory = pool.get_trajectory(trajectory_id)
         except NotFoundError:
@@ -68,6 +72,12 @@ def _content(pool, told):
             continue
         if (trajectory.status, trajectory.reward) != ("finished", 1.0):
             yield f"the end of {trajectory_id} is lost"
+    for digest, number in [details for kind, *details in told if kind == "medium"]:
+        try:
+            if pool.get_media(digest).data != medium(number):
+                yield f"the medium {digest} has another content"
+        except NotFoundError:
+            yield f"the medium {digest} is lost"
     if pool.stats().steps != len(steps):
         yield f"{pool.stats().steps} steps are counted, {len(steps)} are there"
     sequences = []
@@ -87,5 +97,6 @@ def _deliveries(pool, told):
     yield from (f"{key} was acknowledged and comes again" for key in sorted(acked & delivered))
     unknown = pool.resume("c", leased)["unknown"]
     yield from (f"the lease {batch_id} is lost" for batch_id in unknown)
+    completed -= {details[0] for kind, *details in told if kind == "deleting"}
     if len(completed - acked - delivered) > 1:  # The one whose acknowledgement was on its way may be done.
         yield f"{sorted(completed - acked - delivered)} come no more"

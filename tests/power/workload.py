@@ -35,20 +35,27 @@ def numbered_step(number):
     )
 
 
+def medium(number):
+    """A blob of a page or two."""
+    return number.to_bytes(4, "big") * 1500
+
+
 def work(url, told, number=0):
-    """One opening of the pool: appends alone and in groups, an end with a reward, a lease that is acknowledged.
+    """One opening of the pool: appends alone and in groups, an end with a reward, a lease that is acknowledged, a blob,
+    a deletion, and a rewrite of the whole file at the end.
 
     `told(kind, ...)` is called as soon as the pool says that something is done; `number` is the first step's.
     """
     pool = open_store(url)
     told("opened")
     try:
-        for _ in range(ROUNDS):
+        for place in range(ROUNDS):
+            told("medium", pool.put_media(medium(number), "image/png"), number)
             pool.create_trajectory(NewTrajectory(trajectory_id=f"t{number // STEPS}"))
             waiting = []
-            for place in range(STEPS):
-                waiting.append((number + place, pool.submit_steps([numbered_step(number + place)])))
-                if place % 3 == 0:
+            for more in range(STEPS):
+                waiting.append((number + more, pool.submit_steps([numbered_step(number + more)])))
+                if more % 3 == 0:
                     _tell(waiting, told)
             _tell(waiting, told)
             pool.complete_trajectory(f"t{number // STEPS}", "finished", 1.0)
@@ -60,6 +67,13 @@ def work(url, told, number=0):
             if number // STEPS % 2:
                 pool.ack(batch.batch_id, batch.epoch)
                 told("acked", batch.items[0].key)
+            if place == ROUNDS // 2:
+                gone = f"t{number // STEPS - 2}"
+                told("deleting", gone)
+                pool.delete_trajectories([gone])
+                told("deleted", gone)
+                pool.collect()
+        pool.purge()
     finally:
         pool.close()
     told("closed")
