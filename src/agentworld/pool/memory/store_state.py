@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import rules
+from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
 from agentworld.pool.results import GatewayState, PoolStats
+from agentworld.pool.stats import pool_stats
 from agentworld.records import Policy
 
 
@@ -40,20 +41,4 @@ class StateMethods(BatchMethods):
     def stats(self) -> PoolStats:
         """See Pool."""
         with self._open():
-            by_status: dict[str, int] = {}
-            for trajectory in self._state.trajectories.values():
-                by_status[trajectory.status] = by_status.get(trajectory.status, 0) + 1
-            return PoolStats(
-                trajectories=by_status,
-                steps=len(self._state.steps),
-                exchanges=len(self._state.exchanges),
-                excluded_steps=sum(found.step.excluded_reason is not None for found in self._state.steps.values()),
-                tokens_flat=self._state.tokens_flat,
-                tokens_stored=len(self._state.blocks) * BLOCK_SIZE + self._state.tokens_in_tails,
-                message_nodes=len(self._state.nodes),
-                rewards=len(self._state.rewards),
-                batches=self._leases.counts(),
-                last_event=len(self._state.events),
-                failed_exchanges=sum(kept.error is not None for _, kept in self._state.exchanges.values()),
-                dead_letters=len(self._state.dead),
-            )
+            return pool_stats(counted(self._state, self._leases), len(self._state.events), policies(self._state))

@@ -29,6 +29,15 @@ _HIGHEST = 2**62
 Way = Literal["few", "ordered", "walk"]
 
 
+class FoundKeys(NamedTuple):
+    """Primary keys in the order of the page; see Page for the rest."""
+
+    keys: list[int]
+    next_cursor: str | None
+    partial: bool
+    scanned: int
+
+
 class FoundPage(NamedTuple):
     """Rows of select_steps or select_trajectories in the order of the page; see Page for the rest."""
 
@@ -49,6 +58,41 @@ def page_of_rows(
     now: float,
 ) -> FoundPage:
     """One page; `now` is what `where` means by it. QueryError where not even a first few rows could be searched."""
+    found = page_of_keys(reader, subject, where, filters, order, cursor, limit, now)
+    return FoundPage(rows_of(reader, subject, found.keys), *found[1:])
+
+
+def page_of_keys(
+    reader: Reader,
+    subject: Subject,
+    where: str | None,
+    filters: Mapping[str, str | None],
+    order: Order,
+    cursor: str | None,
+    limit: int,
+    now: float,
+) -> FoundKeys:
+    """As `page_of_rows`, without the rows."""
+    search = new_search(reader, subject, where, filters, order, cursor, limit, now)
+    keys = search.matches(limit + 1)
+    kept = keys[:limit]
+    more = None if search.exhausted else cursor_for(search.position, order)
+    if len(keys) > limit:
+        more = cursor_for(kept[-1], order)
+    return FoundKeys(kept, more, more is not None and len(kept) < limit, search.scanned)
+
+
+def new_search(
+    reader: Reader,
+    subject: Subject,
+    where: str | None,
+    filters: Mapping[str, str | None],
+    order: Order,
+    cursor: str | None,
+    limit: int,
+    now: float,
+) -> Search:
+    """The search for a page, where its cursor says that it begins."""
     check_limit(limit)
     after = read_cursor(cursor, order)
     given = {name: value for name, value in filters.items() if value is not None}
@@ -56,17 +100,7 @@ def page_of_rows(
     search = Search(reader, subject, order, plan, {**given, NOW: now}, limited=where is not None)
     if after is not None:
         search.go_on_after(after)
-    if not plan.filtered:
-        keys = search.next_keys(limit + 1)
-        search.scanned, search.exhausted = min(len(keys), limit), len(keys) <= limit
-    else:
-        keys = search.matches(limit + 1)
-    kept = keys[:limit]
-    more = None if search.exhausted else cursor_for(search.position, order)
-    if len(keys) > limit:
-        more = cursor_for(kept[-1], order)
-    partial = more is not None and len(kept) < limit
-    return FoundPage(rows_of(reader, subject, kept), more, partial, search.scanned)
+    return search
 
 
 def rows_of(reader: Reader, subject: Subject, keys: Sequence[int]) -> list[Row]:
@@ -118,6 +152,10 @@ class Search:
 
     def matches(self, wanted: int) -> list[int]:
         """The next matches, until there are `wanted`, no more rows, or the budget is used."""
+        if not self._plan.filtered:
+            keys = self.next_keys(wanted)
+            self.scanned, self.exhausted = len(keys), len(keys) < wanted
+            return keys
         found: list[int] = []
         try:
             with self._within_time():

@@ -59,7 +59,7 @@ def _chain_sql(table: Any, columns: Sequence[Any]) -> Statement:
     return sql(select(*columns).join_from(paths, table, table.c.pk == paths.c.pk))
 
 
-_BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
+BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
 _NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body, _n.c.coding])
 _TOOLS = sql(select(_tools.c.pk, _tools.c.body, _tools.c.coding).where(_tools.c.pk.in_(integers("ends"))))
 STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
@@ -71,7 +71,7 @@ def read_steps(connection: Reader, rows: Sequence[Row], include: Sequence[str]) 
     found = [step_from(row) for row in rows]
     sequences: dict[int | None, list[bytes]] = {}
     if "tokens" in include:
-        sequences = _paths(connection, _BLOCKS, {row["block"] for row in rows}, "ids")
+        sequences = _paths(connection, BLOCKS, {row["block"] for row in rows}, "ids")
     for step, row in zip(found, rows, strict=True):
         logprobs = unpack_logprobs(row["logprobs"]) if "logprobs" in include else None
         prompt = response = mask = None

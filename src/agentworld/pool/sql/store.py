@@ -24,6 +24,7 @@ from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
 from agentworld.pool.sql.store_keeping import KeepingMethods
+from agentworld.pool.sql.store_reads import ReadMethods
 from agentworld.pool.sql.store_signals import SignalMethods
 from agentworld.pool.sql.store_state import StateMethods
 from agentworld.records import (
@@ -46,7 +47,7 @@ _EXCHANGES = sql(
 )
 
 
-class SqlPool(SignalMethods, StateMethods, BatchMethods, KeepingMethods):
+class SqlPool(SignalMethods, StateMethods, BatchMethods, KeepingMethods, ReadMethods):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all

@@ -1,0 +1,59 @@
+"""The counters of the in-memory store, counted when somebody asks: it holds little, and nobody waits for a disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agentworld.pool import counters
+from agentworld.pool.memory.leases import Leases
+from agentworld.pool.memory.state import State
+from agentworld.pool.stats import PolicyStats, policy_stats
+
+
+def counted(state: State, leases: Leases) -> dict[str, int]:
+    """Every counter by its name."""
+    found: Counter[str] = Counter()
+    for trajectory in state.trajectories.values():
+        found[counters.TRAJECTORIES + trajectory.status] += 1
+        found[counters.READINESS + trajectory.readiness] += 1
+        found[counters.CHANNEL_TRAJECTORIES + trajectory.channel] += 1
+    for kept in state.steps.values():
+        found[counters.STEPS] += 1
+        found[counters.STEPS_EXCLUDED] += kept.step.excluded_reason is not None
+        found[counters.CHANNEL_STEPS + kept.step.channel] += 1
+        found[counters.TOKENS_SAMPLED] += kept.prepared.sampled
+    for _, exchange in state.exchanges.values():
+        found[counters.EXCHANGES] += 1
+        found[counters.EXCHANGES_FAILED] += exchange.error is not None
+    for _, feedback in state.feedback.values():
+        found[counters.FEEDBACK + feedback.kind] += 1
+    for group in state.groups.values():
+        found[counters.GROUPS + group.state] += 1
+    for lease in leases.batches.values():
+        found[counters.BATCHES + lease.state] += 1
+    for (consumer, _, _), delivery in leases.deliveries.items():
+        if delivery.state in counters.DELIVERY_STATES:
+            found[counters.delivery(delivery.state, consumer)] += 1
+    found[counters.TOKENS_FLAT] = state.tokens_flat
+    found[counters.TOKENS_IN_TAILS] = state.tokens_in_tails
+    found[counters.BLOCKS] = len(state.blocks)
+    found[counters.MESSAGE_NODES] = len(state.nodes)
+    found[counters.REWARDS] = len(state.rewards)
+    found[counters.ANNOTATIONS] = len(state.annotations)
+    found[counters.AWAITED] = len(state.awaited)
+    found[counters.DEAD_LETTERS] = len(state.dead)
+    found[counters.TOMBSTONES] = len(state.tombstones)
+    return dict(found)
+
+
+def policies(state: State) -> dict[str, PolicyStats]:
+    """The policy of each model that speaks now."""
+    newest: dict[tuple[str, str], int] = {}
+    for trajectory in state.trajectories.values():
+        if (policy := trajectory.policy) is not None:
+            key = (policy.model, policy.run)
+            newest[key] = max(policy.version, newest.get(key, policy.version))
+    return {
+        model: policy_stats(policy.run, policy.version, newest.get((model, policy.run)))
+        for model, policy in sorted(state.policies.items())
+    }
