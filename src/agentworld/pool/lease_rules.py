@@ -13,6 +13,7 @@
                                      `skip_equal`; final for this consumer
     (i) available -> poisoned        a lease finds that the unit was handed out `max_deliveries` times
     (j) poisoned -> available        requeue, with its count of deliveries at 0
+    (k) poisoned -> acknowledged     resume with a batch among the applied that held the unit
 
 A batch is `leased`, then `acked`, `released` or `expired`. An epoch is a number per consumer that grows with every
 lease and every resume. A call with another epoch than the lease's own is refused, as is an acknowledgement after (b),

@@ -194,7 +194,7 @@ class Leases:
             if delivery is None:
                 continue  # Deleted on request.
             held = delivery.state == "leased" and delivery.batch_id == lease.batch_id
-            if state == "acked" and (held or delivery.state == "available"):
+            if state == "acked" and (held or delivery.state in ("available", "poisoned")):
                 delivery.state, delivery.batch_id = "acknowledged", lease.batch_id
             elif held:
                 delivery.state = "available"

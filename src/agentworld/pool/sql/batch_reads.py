@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, null, or_, select, update
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import schema
@@ -68,7 +68,7 @@ _REQUEUE = sql(
     .where(
         _d.c.consumer == parameter("of_consumer"), _d.c.unit == parameter("of_unit"), _d.c.key == parameter("of_key")
     )
-    .values({"state": "available", "count": 0, "reason": None})
+    .values({"state": "available", "count": 0, "reason": null()})
 )
 
 

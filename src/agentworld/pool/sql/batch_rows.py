@@ -66,13 +66,10 @@ _of_batch = (
     _d.c.key.in_(select(_u.c.key).where(_u.c.batch == parameter("row"))),
 )
 _held = and_(_d.c.state == "leased", _d.c.batch == parameter("row"))
-_ACKNOWLEDGE = sql(
-    update(_d)
-    .where(*_of_batch, or_(_held, _d.c.state == "available"))
-    .values(state="acknowledged", batch=parameter("row"))
-)
+_free = _d.c.state.in_(("available", "poisoned"))
+_ACKNOWLEDGE = sql(update(_d).where(*_of_batch, or_(_held, _free)).values(state="acknowledged", batch=parameter("row")))
 _HELD_KEYS = sql(select(_d.c.key).where(*_of_batch, _held))
-_FREE_KEYS = sql(select(_d.c.key).where(*_of_batch, _d.c.state == "available"))
+_FREE = sql(select(_d.c.key, _d.c.state).where(*_of_batch, _free))
 _GIVE_BACK = sql(update(_d).where(*_of_batch, _held).values(state="available"))
 
 
@@ -145,8 +142,9 @@ def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
     moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"]}
     if state == "acked":
         # Backlogs of other channels see for themselves that a unit is acknowledged.
-        free = [found["key"] for found in txn.execute(_FREE_KEYS, moved)]
-        backlog.take_out(txn, scope, free)
+        free = txn.execute(_FREE, moved)
+        backlog.take_out(txn, scope, [found["key"] for found in free])
+        txn.count("units.poisoned", -sum(found["state"] == "poisoned" for found in free))
         txn.execute(_ACKNOWLEDGE, moved)
     else:
         keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
