@@ -9,7 +9,7 @@ from tests.faults.workers import noted, write_some
 from tests.pool.test_old_schemas import restore, restore_on_postgres
 from tests.power.survivors import listed
 
-OPENERS, COUNT = 4, 10
+OPENERS, COUNT = 3, 10
 processes = multiprocessing.get_context("forkserver")
 
 
