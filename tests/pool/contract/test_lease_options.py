@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from agentworld.errors import InvalidRequestError, NotFoundError
+from agentworld.pool.sql import leases
 from agentworld.records import Annotation, BatchSpec, Feedback, NewTrajectory, Policy, Reward
 
 from ..samples import finished, group, step
@@ -84,17 +85,21 @@ def test_steps_come_in_the_order_in_which_their_trajectories_became_ready(pool):
     assert keys(pool.lease(BatchSpec(method="x", unit="step", size=3, order="freshest"), "d")) == ["a1", "a0", "b0"]
 
 
-def test_many_units_that_do_not_match_starve_nobody(pool):
+def test_many_units_that_do_not_match_starve_nobody(pool, monkeypatch):
     """More than a lease looks at at once: those in front, and those that come later."""
-    for number in range(400):
-        finished(pool, f"t{number:03}", reward=float(number in (7, 390)))
+    monkeypatch.setattr(leases, "FRONT_ROWS", 8)
+    monkeypatch.setattr(leases, "TAKE_ROWS", 8)
+    names = [f"t{number:02}" for number in range(60)]
+    pool.append_steps([step(name) for name in names])
+    for name in names:
+        pool.complete_trajectory(name, "finished", float(name in ("t07", "t55")))
     spec = single(where="reward == 1")
-    assert [keys(pool.lease(spec, "c")) for _ in range(3)] == [["t007"], ["t390"], None]
+    assert [keys(pool.lease(spec, "c")) for _ in range(3)] == [["t07"], ["t55"], None]
     finished(pool, "late", reward=1.0)
-    pool.add_rewards([Reward(value=1.0, trajectory_id="t200")])
-    assert sorted([*keys(pool.lease(spec, "c")), *keys(pool.lease(spec, "c"))]) == ["late", "t200"]
+    pool.add_rewards([Reward(value=1.0, trajectory_id="t30")])
+    assert sorted([*keys(pool.lease(spec, "c")), *keys(pool.lease(spec, "c"))]) == ["late", "t30"]
     assert pool.lease(spec, "c") is None
-    assert len(pool.lease(BatchSpec(method="reinforce", size=396), "c").items) == 396
+    assert len(pool.lease(BatchSpec(method="reinforce", size=58, min_size=1), "c").items) == 57
 
 
 # --- what is dropped, and what waits ----------------------------------------------------------------------------------
