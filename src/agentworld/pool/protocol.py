@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agentworld.pool.arrays import StepArrays
 from agentworld.pool.keeping.records import (
     Collection,
     Deletion,
@@ -31,6 +32,7 @@ from agentworld.pool.results import (
     SignalsResult,
     sequence_page,
 )
+from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
     Batch,
@@ -139,6 +141,24 @@ class Pool(Protocol):
         include: Sequence[str] = (),
     ) -> Page[Step]:
         """One page, by commit order. `include`: tokens, messages, logprobs. Short pages as in list_trajectories."""
+
+    def sequences(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_ids: Sequence[str] | None = None,
+        where: str | None = None,
+        channel: str | None = None,
+    ) -> Iterator[StepArrays]:
+        """The ids, masks and log-probabilities of steps as arrays, without lists: of a trajectory, of these steps, or of
+        those that match; excluded ones too, but for `where`. Steps without ids are left out.
+
+        Steps of a trajectory come together and in commit order, as far as one page of the listing holds them. It reads
+        as it goes on, so that neither memory nor a transaction holds the whole. NotFoundError names a missing step.
+        """
+
+    def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
+        """How a query is understood and answered; nothing but its first rows is looked at."""
 
     # --- signals ----------------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:

@@ -14,6 +14,7 @@ from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_keeping import KeepingMethods
+from agentworld.pool.memory.store_reads import ReadMethods
 from agentworld.pool.memory.store_signals import SignalMethods
 from agentworld.pool.protocol import AppendResult, Page
 from agentworld.records import (
@@ -29,7 +30,7 @@ from agentworld.records import (
 R = TypeVar("R")
 
 
-class MemoryPool(SignalMethods, KeepingMethods):
+class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 
     # --- trajectories -----------------------------------------------------------------------------------------

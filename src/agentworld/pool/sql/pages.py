@@ -17,7 +17,7 @@ from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.sql import reads
 from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
 from agentworld.pool.sql.plans import NEXT, ROWS, Access, Order, PagePlan, plan_page
-from agentworld.pool.sql.statements import json_list
+from agentworld.pool.sql.statements import Explained, Statement, json_list
 from agentworld.pool.sql.where import NOW
 from agentworld.query import Subject
 
@@ -103,6 +103,19 @@ def new_search(
     return search
 
 
+def explain_page(reader: Reader, subject: Subject, where: str, now: float) -> list[str]:
+    """How the first page of a query is looked for, one line each: what this package does, then the engine's plan."""
+    search = new_search(reader, subject, where, {}, "oldest", None, 100, now)
+    with search.within_time():
+        way, access = search.choose(FEW)
+        lines = search.explain(way, access)
+        if way != "few":
+            rarely = search.choose(MANY)
+            if rarely != (way, access):
+                lines += ["where that finds few:", *search.explain(*rarely)]
+    return lines
+
+
 def rows_of(reader: Reader, subject: Subject, keys: Sequence[int]) -> list[Row]:
     """The rows with these primary keys, in their order; those that are gone are left out."""
     found = {row["pk"]: row for row in reader.execute(ROWS[subject], {"rows": json_list(keys)})} if keys else {}
@@ -157,20 +170,35 @@ class Search:
             self.scanned, self.exhausted = len(keys), len(keys) < wanted
             return keys
         found: list[int] = []
-        try:
-            with self._within_time():
-                way, access = self.choose(FEW)
-                chunk = max(_FIRST_CHUNK, 2 * wanted)
-                while len(found) < wanted and not self.exhausted and (left := self._rows_left()) > 0:
-                    found += self._look(way, access, min(chunk, left), wanted - len(found))
-                    if chunk < _LARGEST_CHUNK:
-                        chunk = min(chunk * 4, _LARGEST_CHUNK)
-                        if way != "few" and len(found) < wanted:
-                            way, access = self.choose(MANY)  # Matches are rare, so an index is worth more work.
-        except SearchTimeoutError:
-            if self.scanned == 0:
-                raise _too_slow() from None
+        with self.within_time():
+            way, access = self.choose(FEW)
+            chunk = max(_FIRST_CHUNK, 2 * wanted)
+            while len(found) < wanted and not self.exhausted and (left := self._rows_left()) > 0:
+                found += self._look(way, access, min(chunk, left), wanted - len(found))
+                if chunk < _LARGEST_CHUNK:
+                    chunk = min(chunk * 4, _LARGEST_CHUNK)
+                    if way != "few" and len(found) < wanted:
+                        way, access = self.choose(MANY)  # Matches are rare, so an index is worth more work.
         return found
+
+    def explain(self, way: Way, access: Access | None) -> list[str]:
+        """The steps of one way, and the engine's plan of each."""
+        if access is None:
+            said = f"row by row, up to {reads.SCAN_ROWS:,} rows or {PAGE_SECONDS:g} s a page"
+            return [said, *self._plan_of(self._plan.walk)]
+        if way == "few":
+            lines = [f"by an index: {access.text} finds {self._count(access, MANY):,} rows", *self._plan_of(access.few)]
+        else:
+            lines = [f"in the order of an index: {access.text}", *self._plan_of(access.ordered)]
+        if not access.exact:
+            lines += ["then each row of these", *self._plan_of(self._plan.chosen)]
+        return lines
+
+    def _plan_of(self, statement: Statement) -> list[str]:
+        given = self._between(limit=100, cap=MANY + 1, rows=json_list([1]))
+        rows = self._reader.execute(Explained(statement), given)
+        last = len(rows[0].keys()) - 1 if rows else 0
+        return [f"  {row[last]}" for row in rows]
 
     def choose(self, cap: int) -> tuple[Way, Access | None]:
         """How to look: by the condition that finds the least, at most `cap`; in the order of an index; row by row."""
@@ -234,7 +262,7 @@ class Search:
             self.exhausted = True
         return found
 
-    def _between(self, **more: int) -> dict[str, Any]:
+    def _between(self, **more: Any) -> dict[str, Any]:
         return {**self._bound, "above": self._range.above, "below": self._range.below, **more}
 
     def _rows_left(self) -> int:
@@ -243,12 +271,17 @@ class Search:
         return reads.SCAN_ROWS - self.scanned
 
     @contextlib.contextmanager
-    def _within_time(self) -> Iterator[None]:
+    def within_time(self) -> Iterator[None]:
+        """Statements inside end in time: QueryError, where no row had been looked at by then."""
         if not self._limited:
             yield
             return
-        with self._reader.limited(reads.WHERE_SECONDS):
-            yield
+        try:
+            with self._reader.limited(reads.WHERE_SECONDS):
+                yield
+        except SearchTimeoutError:
+            if self.scanned == 0:
+                raise _too_slow() from None
 
     @staticmethod
     def _keys(rows: Sequence[Row]) -> list[int]:

@@ -138,6 +138,17 @@ class Statement:
         return text
 
 
+class Explained(Statement):
+    """A statement that gives the engine's plan for another one instead of its rows."""
+
+    def __init__(self, statement: Statement) -> None:
+        super().__init__(statement._source, statement._constants_inline)
+
+    def text(self, engine: EngineName) -> str:
+        """See Statement."""
+        return ("EXPLAIN QUERY PLAN " if engine == "sqlite" else "EXPLAIN ") + super().text(engine)
+
+
 def parameter(name: str) -> BindParameter[Any]:
     """A parameter whose value comes with each call."""
     return bindparam(name, required=False)

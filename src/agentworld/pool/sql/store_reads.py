@@ -1,19 +1,21 @@
-"""Reading many steps at once."""
+"""Reading many steps at once, and how a query is answered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from agentworld.pool.arrays import StepArrays, check_selection
 from agentworld.pool.base import MAX_PAGE
 from agentworld.pool.sql.arrays import keys_named, keys_of, portions, read_arrays
-from agentworld.pool.sql.pages import page_of_keys
+from agentworld.pool.sql.pages import explain_page, page_of_keys
 from agentworld.pool.sql.store_base import SqlStore
-from agentworld.query import parse
+from agentworld.query import Explanation, Subject, explain, parse
 
 
 class ReadMethods(SqlStore):
-    """Sequences as arrays."""
+    """Sequences as arrays, explanations."""
 
     def sequences(
         self,
@@ -34,6 +36,12 @@ class ReadMethods(SqlStore):
         else:
             chosen = self._matching(where, {"trajectory_id": trajectory_id, "channel": channel})
         return self._arrays(chosen)
+
+    def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
+        """See Pool."""
+        found = explain(parse(where, subject), subject)
+        with self._database.reading() as reader:
+            return msgspec.structs.replace(found, plan=explain_page(reader, subject, where, self._clock()))
 
     def _arrays(self, chosen: Iterator[list[list[int]]]) -> Iterator[StepArrays]:
         # No transaction stays open while the caller works.
