@@ -17,10 +17,11 @@ from sqlalchemy import insert
 from agentworld.forest import BLOCK_SIZE, TokenArray, exact_digest, hash_blocks
 from agentworld.forest.tokens import vocabulary_root
 from agentworld.pool import schema
-from agentworld.pool.exact_text import stored_json, stored_spoken
+from agentworld.pool.exact_text import read_json, stored_json, stored_spoken
+from agentworld.pool.media import media_uses_of
 from agentworld.pool.sql.bodies import BodyWriter, pack_alone
 from agentworld.pool.sql.packing import pack_blocks
-from agentworld.pool.sql.pieces import Pieces, Ref
+from agentworld.pool.sql.pieces import NewPiece, Pieces, Ref
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
 from agentworld.pool.sql.transaction import Transaction
@@ -31,6 +32,7 @@ _ADD_BLOCK = sql(insert(_blocks).values({name: parameter(name) for name in ("pk"
 _NODE_COLUMNS = ("pk", "digest", "parent", "depth", "body", "coding")
 _ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in _NODE_COLUMNS}))
 _ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk", "digest", "body", "coding")}))
+_ADD_USE = sql(insert(schema.media_uses).values(node=parameter("node"), digest=parameter("digest")))
 GENERATION = "gc.generation"  # grows whenever content is deleted
 
 _message = msgspec.json.Decoder(Message)
@@ -38,6 +40,16 @@ _NO_TOOLS = digest(b"null")
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _KNOWN_TOOL_SETS = 256
 _BLOCK_BYTES = BLOCK_SIZE * 4
+
+
+def _uses(new: Sequence[NewPiece]) -> list[dict[str, object]]:
+    """Which blobs new messages show."""
+    return [
+        {"node": piece.row, "digest": found}
+        for piece in new
+        if b'"type":"media"' in piece.data
+        for found in media_uses_of(read_json(piece.data, Message))
+    ]
 
 
 class TokenTrace(NamedTuple):
@@ -271,12 +283,14 @@ class ForestWriter:
                 rows.append(dict(zip(_NODE_COLUMNS, columns, strict=True)))
             txn.many(_ADD_NODE, rows)
             txn.count("message_nodes", len(rows))
+            txn.many(_ADD_USE, _uses(new))
         if self._new_tools.chains:
             rows = []
             for piece in self._new_tools.resolve(txn):
                 coding, data = pack_alone(piece.data)
                 rows.append({"pk": piece.row, "digest": piece.digest, "body": data, "coding": coding})
             txn.many(_ADD_TOOLS, rows)
+            txn.count("tool_sets", len(rows))
             if len(self._tool_rows) >= _KNOWN_TOOL_SETS:
                 self._tool_rows.clear()
             self._tool_rows.update(self._new_tools.rows)
