@@ -46,10 +46,14 @@ _TEXTS = [
     "*",
     "a%",
     "null",
+    "\U00100001",
+    "\U00100801",
+    "\uffff",
 ]
 _VALUES = [
     *_NUMBERS,
     *_TEXTS,
+    *("\0", "a\0b", "\ud83d", "\udc00"),
     True,
     False,
     None,
@@ -165,7 +169,7 @@ def row(record, number, table, **columns):
             values[name] = stored_json(value).decode() if name in _JSON and value is not None else value
     # As stores leave out what is empty.
     return {
-        name: None if name in _JSON[1:] and value in ("{}", "[]") else storable(value) if type(value) is str else value
+        name: None if name in _JSON[1:] and value in ("{}", "[]") else value
         for name, value in values.items()
         if name in table.c
     }

@@ -7,7 +7,7 @@ from agentworld.query import fields_of
 NUMBERS = ["0", "1", "-1", "1.0", "1.5", "-0.0", "5", "1e300"]
 NUMBERS += ["9007199254740992", "9007199254740993", "9007199254740992.0", "9223372036854775807", "-9223372036854775808"]
 NUMBERS += ["9223372036854775808", "18446744073709551615", "0.1", "0.30000000000000004"]
-TEXTS = [
+NAMES = [
     "''",
     "'a'",
     "'b'",
@@ -22,10 +22,14 @@ TEXTS = [
     r"'a\nb'",
     "'open'",
     "'m'",
+    "'\U00100001'",
+    "'\uffff'",
 ]
+# What only values inside JSON hold.
+TEXTS = [*NAMES, "'\0'", "'a\0b'", "'\ud83d'"]
 PATTERNS = [
     "'a_b'",
-    "'\ud83d%'",
+    "'\U00100001%'",
     "'%'",
     "'a%'",
     "'%b'",
@@ -57,13 +61,13 @@ def names(subject, *kinds):
 def conditions(subject):
     """Every condition of one field and one literal, or none."""
     scalars = {
-        "text": TEXTS,
+        "text": NAMES,
         "number": NUMBERS,
         "time": [moment for moment in MOMENTS if moment != "'2026-01-31'"],
         "boolean": ["true", "false"],
         "json": [*TEXTS, *NUMBERS, "true", "false"],
     }
-    ordered = {"text": TEXTS, "number": NUMBERS, "time": MOMENTS, "json": [*TEXTS, *NUMBERS]}
+    ordered = {"text": NAMES, "number": NUMBERS, "time": MOMENTS, "json": [*TEXTS, *NUMBERS]}
     found = [f"has {name}" for name in names(subject, "text", "number", "time", "json", "presence")]
     found += [f"{name} is {null}" for name in names(subject, *scalars) for null in ("null", "not null")]
     found += names(subject, "boolean", "json")

@@ -63,7 +63,9 @@ def test_an_unbound_now_is_refused():
 
 
 def test_texts_and_patterns_can_be_written_in_another_way():
-    source = "not (label.ab == 'ab' or meta.b.a in ('a', 1, null)) and agent like 'a_%' and has label.a and late"
+    source = "not (label.ab == 'ab' or meta.b.a in ('a', 1, null)) and label.b like 'a_%' and agent == 'a' and late"
     bound = with_texts(parse(source, "steps"), str.upper)
-    expected = "not (label.ab == 'AB' or metadata.b.a in ('A', 1, null)) and agent like 'A_%' and has label.a and late"
+    expected = (
+        "not (label.ab == 'AB' or metadata.b.a in ('A', 1, null)) and label.b like 'A_%' and agent == 'a' and late"
+    )
     assert printed(bound) == expected

@@ -62,7 +62,7 @@ def quoted(text):
 )
 def test_values_are_printed_exactly(text, moment, duration, number):
     source = (
-        f"agent == {quoted(text)} and agent like {quoted(text)} and created_at > {moment!r} and"
+        f"label.x == {quoted(text)} and label.x like {quoted(text)} and created_at > {moment!r} and"
         f" created_at < now - {duration:.30f}s and reward > {number!r}"
     )
     tree = parse(source, "steps")

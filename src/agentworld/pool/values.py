@@ -15,9 +15,9 @@ from agentworld.records import Policy, Readiness, Step, Trajectory
 def trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Policy | None) -> Any:
     """The value of a field of a trajectory; `current`: the policy of its model that speaks now.
 
-    Texts are as stores write them, whose order and patterns are those of all stores.
+    Texts inside JSON are as stores write them, so that their order and what is like them is the same in all stores.
     """
-    return _stored(_trajectory_value(trajectory, reference, current))
+    return _stored(_trajectory_value(trajectory, reference, current), reference)
 
 
 def _trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Policy | None) -> Any:
@@ -43,7 +43,7 @@ def _trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Poli
 
 def step_value(step: Step, trajectory: Trajectory, reference: FieldRef, current: Policy | None, held: Prepared) -> Any:
     """The value of a field of a step of `trajectory`; `held`: the step's arrays, which the record may be without."""
-    return _stored(_step_value(step, trajectory, reference, current, held))
+    return _stored(_step_value(step, trajectory, reference, current, held), reference)
 
 
 def _step_value(step: Step, trajectory: Trajectory, reference: FieldRef, current: Policy | None, held: Prepared) -> Any:
@@ -81,8 +81,8 @@ def nested(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _stored(value: Any) -> Any:
-    return storable(value) if isinstance(value, str) else value
+def _stored(value: Any, reference: FieldRef) -> Any:
+    return storable(value) if isinstance(value, str) and reference.field.kind == "json" else value
 
 
 def _policy_value(policy: Policy | None, name: str) -> Any:

@@ -15,6 +15,7 @@ from agentworld.query.expression import (
     Now,
     Value,
 )
+from agentworld.query.fields import Kind
 
 
 def bind(expression: Expression, now: float) -> Expression:
@@ -23,18 +24,28 @@ def bind(expression: Expression, now: float) -> Expression:
 
 
 def with_texts(expression: Expression, text: Callable[[str], str]) -> Expression:
-    """The tree with other texts and patterns, for a store that writes some characters in another way; keys stay."""
-    return _replaced(expression, lambda value: text(value) if isinstance(value, str) else value, text)
+    """The tree with other texts and patterns where they are compared with values inside JSON; keys stay.
+
+    For stores that write some characters in another way, which only such values hold.
+    """
+    return _replaced(expression, lambda value: text(value) if isinstance(value, str) else value, text, only="json")
 
 
-def _replaced(expression: Expression, value: Callable[[Value], Value], pattern: Callable[[str], str]) -> Expression:
+def _replaced(
+    expression: Expression,
+    value: Callable[[Value], Value],
+    pattern: Callable[[str], str],
+    only: Kind | None = None,
+) -> Expression:
     match expression:
         case Conjunction(items):
-            return Conjunction(tuple(_replaced(item, value, pattern) for item in items))
+            return Conjunction(tuple(_replaced(item, value, pattern, only) for item in items))
         case Disjunction(items):
-            return Disjunction(tuple(_replaced(item, value, pattern) for item in items))
+            return Disjunction(tuple(_replaced(item, value, pattern, only) for item in items))
         case Not(item):
-            return Not(_replaced(item, value, pattern))
+            return Not(_replaced(item, value, pattern, only))
+        case Comparison() | Membership() | Like() if only not in (None, expression.field.field.kind):
+            return expression
         case Comparison(field, operator, given):
             return Comparison(field, operator, value(given))
         case Membership(field, values):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from agentworld.query.expression import FieldRef, Now, Value
 from agentworld.query.lexer import Token, fault
@@ -15,6 +16,7 @@ _WANTED = {
     "boolean": "true or false",
     "time": "a date, a time, now or seconds since the epoch",
 }
+_NOT_IN_NAMES = re.compile("[\\x00\\ud800-\\udfff]")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -47,7 +49,7 @@ def checked(field: FieldRef, value: Value, token: Token, exact: bool) -> Value:
         case "time" if isinstance(value, Now):
             return value
         case "text" if isinstance(value, str):
-            return value
+            return plain(field, value, token)
         case "number" if isinstance(value, (int, float)) and not isinstance(value, bool):
             return value
         case "boolean" if isinstance(value, bool):
@@ -55,6 +57,14 @@ def checked(field: FieldRef, value: Value, token: Token, exact: bool) -> Value:
         case "json":
             return value
     raise fault(f"{field} compares with {_WANTED[kind]}, not with {token.text!r},", token.position)
+
+
+def plain(field: FieldRef, text: str, token: Token) -> str:
+    """The text, or QueryError where no name holds one of its characters; values inside JSON hold any."""
+    found = _NOT_IN_NAMES.search(text) if field.field.kind == "text" else None
+    if found is not None:
+        raise fault(f"{field} never holds U+{ord(found.group()):04X}, which the text has", token.position)
+    return text
 
 
 def _number(token: Token) -> int | float:

@@ -20,7 +20,7 @@ from agentworld.query.expression import (
 )
 from agentworld.query.fields import Subject, find_field, nearest_field
 from agentworld.query.lexer import Token, fault, tokenize
-from agentworld.query.literals import CONSTANTS, checked, read_literal
+from agentworld.query.literals import CONSTANTS, checked, plain, read_literal
 from agentworld.query.patterns import read_pattern
 from agentworld.query.times import read_duration
 
@@ -145,7 +145,7 @@ class _Parser:
             raise self._unexpected(token, "a pattern in quotes")
         if field.field.kind not in ("text", "json"):
             raise fault(f"{field} is a {field.field.kind}, no text that is like a pattern,", name.position)
-        return Like(field, read_pattern(token))
+        return Like(field, plain(field, read_pattern(token), token))
 
     def _comparison(self, field: FieldRef, operator: Operator, value: Value, token: Token) -> Comparison:
         exact = operator in ("==", "!=")
