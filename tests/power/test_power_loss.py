@@ -67,7 +67,7 @@ def losses(tmp_path, number, seed, *pragma):
 
 @pytest.mark.usefixtures("watchable")
 def test_a_few_power_losses_lose_nothing_that_was_told(tmp_path):
-    assert losses(tmp_path, 24, seed=3) == {}
+    assert losses(tmp_path, 16, seed=3) == {}
 
 
 @pytest.mark.faults
@@ -80,7 +80,7 @@ def test_power_losses_at_many_points_lose_nothing_that_was_told(tmp_path):
 @pytest.mark.usefixtures("watchable")
 def test_a_pool_that_did_not_sync_would_be_caught(tmp_path, pragma):
     """The same harness sees what weaker settings lose, so that finding nothing means something."""
-    found = losses(tmp_path, 12, 5, pragma)
+    found = losses(tmp_path, 8, 5, pragma)
     seen = [problem for wrong in found.values() for problem in wrong]
     assert any("is lost" in problem or "does not" in problem for problem in seen)
 
