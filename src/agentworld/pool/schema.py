@@ -71,6 +71,7 @@ trajectories = _growing(
     Column("policy_version", Whole),
     Column("created_at", Float, nullable=False),
     Column("completed_at", Float),
+    Column("sampling", Text),  # of its first step that had any, as JSON; steps with the same do not repeat it
     Column("user_id", Text),
     Column("priority", Float, nullable=False, server_default="0"),
     Column("labels", Text),
@@ -186,7 +187,7 @@ steps = _growing(
     Column("rewards", Text),
     Column("labels", Text),
     Column("metadata", Text),
-    Column("call", Text),  # sampling, usage and version_spans
+    Column("call", Text),  # what `present` does not tell of sampling and usage, and version_spans
     Column("excluded_reason", Text),
     Column("late", Whole, nullable=False),
     Column("created_at", Float, nullable=False),

@@ -203,7 +203,7 @@ class _Batch:
             trajectory=tally.pk,
             channel=channel,
             step_index=index,
-            present=present,
+            **append_rows.call_columns(prepared, present, tally),
             mask=mask,
             logprobs=logprobs,
             excluded_reason=excluded,

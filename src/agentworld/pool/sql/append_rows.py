@@ -9,9 +9,19 @@ from sqlalchemy import insert, select
 
 from agentworld.errors import GoneError
 from agentworld.pool import rules, schema
+from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import Prepared
-from agentworld.pool.sql.rows import PROMPT_IDS, PROMPT_MESSAGES, RESPONSE_IDS, Call, json_or_none
+from agentworld.pool.sql.rows import (
+    PROMPT_IDS,
+    PROMPT_MESSAGES,
+    RESPONSE_IDS,
+    SAMPLING_OF_TRAJECTORY,
+    USAGE_IS_LENGTHS,
+    Call,
+    json_or_none,
+)
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.tally import Tally
 from agentworld.pool.sql.transaction import Transaction
 
 _s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones
@@ -71,9 +81,6 @@ def step_row(prepared: Prepared) -> dict[str, Any]:
     """The columns that hold a value of the step as it is; the others, those of contents among them, are None."""
     step = prepared.step
     policy = step.policy
-    call = None
-    if step.sampling is not None or step.usage is not None or step.version_spans:
-        call = json_or_none(Call(step.sampling, step.usage, step.version_spans))
     return {
         "step_id": step.step_id,
         "exchange_id": step.exchange_id,
@@ -101,7 +108,27 @@ def step_row(prepared: Prepared) -> dict[str, Any]:
         "rewards": json_or_none(prepared.rewards),
         "labels": json_or_none(step.labels),
         "metadata": json_or_none(step.metadata),
-        "call": call,
         "latency_ms": step.latency_ms,
         "sampled": prepared.sampled,
     }
+
+
+def call_columns(prepared: Prepared, present: int, tally: Tally) -> dict[str, Any]:
+    """The columns that say how the step was sampled; what its trajectory or its lengths say is not said again."""
+    step = prepared.step
+    sampling, usage = step.sampling, step.usage
+    if sampling is not None:
+        text = stored_json(sampling).decode()
+        if tally.sampling is None:
+            tally.sampling = text
+        if tally.sampling == text:
+            sampling, present = None, present | SAMPLING_OF_TRAJECTORY
+    if usage is not None and (usage.prompt_tokens, usage.completion_tokens) == (
+        prepared.prompt_length,
+        prepared.response_length,
+    ):
+        usage, present = None, present | USAGE_IS_LENGTHS
+    call = None
+    if sampling is not None or usage is not None or step.version_spans:
+        call = stored_json(Call(sampling, usage, step.version_spans)).decode()
+    return {"call": call, "present": present}

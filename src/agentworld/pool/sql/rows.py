@@ -13,7 +13,8 @@ from agentworld.pool.sql.connections import Row
 from agentworld.records import Policy, Sampling, Step, Trajectory, Usage, VersionSpan
 
 CREATION_COLUMNS = tuple("user_id" if name == "user" else name for name in rules.CREATION_FIELDS)
-PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES = 1, 2, 4
+# Bits of `steps.present`: what the step has; that its usage is its two lengths; that its sampling is its trajectory's.
+PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES, USAGE_IS_LENGTHS, SAMPLING_OF_TRAJECTORY = 1, 2, 4, 8, 16
 
 steps, trajectories = schema.steps, schema.trajectories
 
@@ -26,11 +27,12 @@ _TRAJECTORY_OF_STEP = [
     trajectories.c.group_id.label("group_id"),
     step_readiness.label("readiness"),
     and_(trajectories.c.last_step == steps.c.pk).label("is_last"),
+    trajectories.c.sampling.label("sampling_of_trajectory"),
 ]
 
 
 class Call(msgspec.Struct, omit_defaults=True):
-    """What a step says of its call beside its columns."""
+    """What a step says of its call beside its columns and the bits of `present`."""
 
     sampling: Sampling | None = None
     usage: Usage | None = None
@@ -119,6 +121,11 @@ def creation_columns(record: Any) -> dict[str, Any]:
 def step_from(row: Row) -> Step:
     """A row of select_steps as a record without ids, messages and log-probabilities."""
     call = read_json(row["call"], Call) if row["call"] is not None else Call()
+    sampling, usage = call.sampling, call.usage
+    if row["present"] & USAGE_IS_LENGTHS:
+        usage = Usage(row["prompt_length"], row["response_length"])
+    if row["present"] & SAMPLING_OF_TRAJECTORY:
+        sampling = read_json(row["sampling_of_trajectory"], Sampling)
     return Step(
         step_id=row["step_id"],
         trajectory_id=row["trajectory_id"],
@@ -141,9 +148,9 @@ def step_from(row: Row) -> Step:
         logprob_space=row["logprob_space"],
         prompt_length=row["prompt_length"],
         response_length=row["response_length"],
-        sampling=call.sampling,
+        sampling=sampling,
         finish_reason=row["finish_reason"],
-        usage=call.usage,
+        usage=usage,
         rewards=from_json(row["rewards"], {}),
         reward=row["reward"],
         labels=from_json(row["labels"], {}),

@@ -17,7 +17,16 @@ from agentworld.pool.sql.transaction import Transaction
 
 _s, _t = schema.steps, schema.trajectories
 _POLICY = ("policy_model", "policy_run", "policy_version")
-_COUNTED = ("step_count", "prompt_tokens", "response_tokens", "last_step", "usable_steps", "lacks", "sampled_tokens")
+_COUNTED = (
+    "step_count",
+    "prompt_tokens",
+    "response_tokens",
+    "last_step",
+    "usable_steps",
+    "lacks",
+    "sampled_tokens",
+    "sampling",
+)
 _LOAD = sql(
     select(*(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", *_POLICY, *_COUNTED))).where(
         _t.c.trajectory_id.in_(texts("ids"))
@@ -64,6 +73,7 @@ class Tally:
         self.usable_steps: int = row["usable_steps"]
         self.lacks: int = row["lacks"]
         self.sampled_tokens: int = row["sampled_tokens"]
+        self.sampling: str | None = row["sampling"]  # as JSON
 
     def add(self, pk: int, prepared: Prepared, channel: str, excluded: bool) -> None:
         """Count one more step, whose row is `pk`."""

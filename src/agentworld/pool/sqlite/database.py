@@ -26,8 +26,8 @@ BINDING_ERRORS = (
     sqlite3.ProgrammingError,
     sqlite3.DataError,
 )
-# A step's row has about 1.5 KB, of which few fit in SQLite's usual 4 KB.
-PAGE_BYTES = 8192
+# A step's row has about 1.5 KB; of SQLite's usual 4 KB pages a tenth would stay empty.
+PAGE_BYTES = 16384
 _IDLE_READERS = 8
 _BUSY_MILLISECONDS = 10_000
 _Identity = tuple[int, int] | None  # device and number of a file; None where there is none

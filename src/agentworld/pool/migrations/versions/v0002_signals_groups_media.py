@@ -173,6 +173,7 @@ def _extend_tables() -> None:
 
     new: dict[str, list[sa.Column[Any]]] = {
         "trajectories": [
+            sa.Column("sampling", Text),
             sa.Column("user_id", Text),
             sa.Column("priority", sa.Float(), nullable=False, server_default="0"),
             sa.Column("labels", Text),
