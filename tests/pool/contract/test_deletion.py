@@ -1,5 +1,7 @@
 """Deletion on request: everything of a trajectory goes, nothing of anybody else's does, and nothing comes back."""
 
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +22,7 @@ from agentworld.records import (
 )
 from tests.pool.samples import finished, group, step
 
+_runs = itertools.count()
 LONG = list(range(500))
 READ = ("tokens", "messages", "logprobs")
 
@@ -264,12 +267,13 @@ def conversations(draw):
 @given(conversations())
 def test_content_that_others_share_stays_exactly(pool, drawn):
     _, sequences, gone = drawn
+    run = next(_runs)  # Ids that were deleted stay so, and examples share a pool.
     sent = []
     for name, ids, said, tools in sequences:
         messages = [Message(role="user", content=text) for text in said]
         sent.append(
             step(
-                f"{id(drawn)}-{name}",
+                f"{run}-{name}",
                 prompt_ids=ids,
                 prompt_messages=messages,
                 tools=tools,
@@ -278,7 +282,7 @@ def test_content_that_others_share_stays_exactly(pool, drawn):
             )
         )
     pool.append_steps(sent)
-    pool.delete_trajectories([f"{id(drawn)}-{name}" for name in gone])
+    pool.delete_trajectories([f"{run}-{name}" for name in gone])
     for one in sent:
         if one.trajectory_id.rpartition("-")[2] in gone:
             with pytest.raises(NotFoundError):

@@ -68,14 +68,16 @@ class Pieces:
 
         A node is stored after its parent and deleted before it, so where one is missing, all below it are.
         """
-        at = [(parent, chain, 0) for parent, chain in self.chains]
+        at: list[tuple[Ref, Sequence[bytes], int]] = [(parent, chain, 0) for parent, chain in self.chains]
+        later: list[tuple[Ref, Sequence[bytes], int]] = []
         while at:
             asked: dict[bytes, int | None] = {}
             waiting = []
             for parent, chain, place in at:
                 if isinstance(parent, bytes):
                     if parent not in self.rows:
-                        continue  # Of this transaction and new, or found only after this one was given up.
+                        later.append((parent, chain, place))  # New in this transaction, or found in a later round.
+                        continue
                     parent = self.rows[parent]
                 if chain[place] not in self.rows:
                     asked[chain[place]] = parent
@@ -86,6 +88,8 @@ class Pieces:
                 for chain, place in waiting
                 if chain[place] in self.rows and place + 1 < len(chain)
             ]
+            at += [waits for waits in later if waits[0] in self.rows]
+            later = [waits for waits in later if waits[0] not in self.rows]
 
     def _find_rows(self, txn: Transaction, asked: Mapping[bytes, int | None]) -> None:
         roots = [(digest,) for digest, parent in asked.items() if parent is None]
