@@ -77,6 +77,8 @@ class PostgresConnection:
         self._cursor = raw.cursor()
         self._pending: list[str] = []
         self._depth = 0
+        self._ready = False  # A savepoint was set as the transaction began.
+        self._started: Mapping[str, int] | None = None
         self._deadline: float | None = None
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
@@ -117,12 +119,37 @@ class PostgresConnection:
 
     def forget(self) -> None:
         """The transaction is gone with its savepoints."""
-        self._pending, self._depth = [], 0
+        self._pending, self._depth, self._ready, self._started = [], 0, False, None
+
+    def counters(self) -> Mapping[str, int] | None:
+        """See Connection."""
+        return self._started
+
+    def begin(self, text: str) -> list[list[PostgresRow]]:
+        """Begin a transaction that writes; `text` also asks for what it needs, and ends with all counters.
+
+        Returns the rows of each statement that has some. A first savepoint is set along with it.
+        """
+        self.forget()
+        cursor = self._cursor
+        cursor.execute(f"{text}; SAVEPOINT s0", prepare=False)
+        found = []
+        while True:
+            if cursor.description is not None:
+                found.append(cursor.fetchall())
+            if not cursor.nextset():
+                break
+        self._started = dict(found[-1])
+        self._ready = True
+        return found
 
     def savepoint(self, name: str) -> None:
         """See Connection."""
         # Numbered, since one that waits to be released must not hide one of the same name.
-        self._pending.append(f"SAVEPOINT s{self._depth}")
+        if self._ready:
+            self._ready = False
+        else:
+            self._pending.append(f"SAVEPOINT s{self._depth}")
         self._depth += 1
 
     def undo(self, name: str) -> None:
@@ -172,5 +199,6 @@ class PostgresConnection:
             if left <= 0:
                 raise errors.QueryCanceled("no time is left for another statement")
             self.command(f"SET LOCAL statement_timeout = {max(1, int(left * 1000))}")
-        elif self._pending:
+        elif any(not waits.startswith("RELEASE") for waits in self._pending):
+            # Releases alone can wait; the commit makes them needless.
             self.command(self._pending.pop())

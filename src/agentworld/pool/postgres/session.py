@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ class PostgresWriteSession(WriteSession):
             + database.search_path
             # Taken in the order of asking; the time is that after the wait.
             + f"; SELECT pg_advisory_xact_lock({database.key}), "
-            "CAST(extract(epoch FROM clock_timestamp()) AS FLOAT)"
+            "CAST(extract(epoch FROM clock_timestamp()) AS FLOAT); SELECT name, value FROM counters"
         )
 
     @contextlib.contextmanager
@@ -91,8 +92,10 @@ class PostgresWriteSession(WriteSession):
             fresh = self._connection is None
             connection = self._connection = self._connection or self._database.connect(RECONNECT_SECONDS)
             try:
-                connection.forget()
-                self._database.clock.observe(connection.command(self._begin).fetchall()[0][1])
+                asked = time.monotonic()
+                (_, server_time), *_ = connection.begin(self._begin)[-2]
+                self.waited = time.monotonic() - asked
+                self._database.clock.observe(server_time)
                 return connection
             except psycopg.Error as error:
                 self._drop()

@@ -36,6 +36,9 @@ class Reader(Protocol):
 class Connection(Reader, Protocol):
     """A connection that writes, inside a transaction that the WriteSession began."""
 
+    def counters(self) -> Mapping[str, int] | None:
+        """The counters as the transaction found them, where the engine has read them as it began; None where not."""
+
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run one statement for each of the rows, in order, in as few round trips as the engine allows."""
 
@@ -54,7 +57,12 @@ class SearchTimeoutError(Exception):
 
 
 class WriteSession(abc.ABC):
-    """The one writing connection of this process; used by the writing thread only, but for `close`."""
+    """The one writing connection of this process; used by the writing thread only, but for `close`.
+
+    `waited`: seconds for which the latest transaction waited for the pool's lock.
+    """
+
+    waited: float = 0.0
 
     @abc.abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[Connection]:

@@ -37,7 +37,7 @@ class Transaction:
         self.now = now
         self._counts: dict[str, int] = {}
         self._undo: list[Callable[[], None]] = []
-        self._before: dict[str, int] | None = None
+        self._before: Mapping[str, int] | None = connection.counters()
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""

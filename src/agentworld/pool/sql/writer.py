@@ -25,9 +25,11 @@ P = TypeVar("P")
 MAX_OPERATIONS = 256
 TOGETHER = 128
 MAX_PENDING = 20_000
-GROUP_SECONDS = (
-    0.02  # of work after which a transaction takes no further operation, so that other processes wait briefly
-)
+# Of work, after which a transaction takes no further operation, so that other processes wait briefly. Where this one
+# waited longer than FAIR_WAIT for its turn there are many, and each takes less.
+GROUP_SECONDS = 0.02
+FAIR_WAIT = 0.04
+LEAST_GROUP_SECONDS = 0.002
 
 _log = logging.getLogger("agentworld.pool")
 # Writes the payloads of operations that came together; one outcome for each, in order, an exception where it failed.
@@ -70,6 +72,7 @@ class Writer:
         self._left: _Pending[Any] | None = None
         self._guard = threading.Lock()
         self._closed = False
+        self._ended = False
         self._session: WriteSession = database.open_writer()
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
@@ -107,28 +110,28 @@ class Writer:
         return pending.future
 
     def _run(self) -> None:
-        ended = False
         waiting: list[_Pending[Any]] = []
-        while not ended or waiting:
-            if not ended:
-                ended = self._gather(waiting)
+        while not self._ended or waiting:
+            self._gather(waiting)
             if waiting:
                 self._write(waiting)
-            if not ended:
+            if not self._ended:
                 self._session.maintain()
         self._session.close()
 
-    def _gather(self, waiting: list[_Pending[Any]]) -> bool:
+    def _gather(self, waiting: list[_Pending[Any]]) -> None:
         """Add what is queued now; without anything at hand waits for the first, or until maintenance is due."""
+        if self._ended:
+            return
         try:
             while len(waiting) < MAX_OPERATIONS:
                 pending = self._queue.get_nowait() if waiting else self._queue.get(timeout=self._session.idle_seconds())
                 if pending is None:
-                    return True
+                    self._ended = True
+                    return
                 waiting.append(pending)
         except queue.Empty:
             pass
-        return False
 
     def _write(self, waiting: list[_Pending[Any]]) -> None:
         """Write from the front of `waiting` in one transaction, and take out what was written or has failed."""
@@ -136,6 +139,7 @@ class Writer:
         has_events = False
         try:
             with self._session.transaction() as connection:
+                self._gather(waiting)  # What came while it waited for the lock goes along.
                 transaction = Transaction(connection, self._clock())
                 try:
                     done = self._transact(transaction, waiting)
@@ -160,6 +164,7 @@ class Writer:
     def _transact(self, transaction: Transaction, waiting: list[_Pending[Any]]) -> int:
         """Run operations until the group's time is up; returns how many."""
         begin = time.perf_counter()
+        seconds = max(LEAST_GROUP_SECONDS, GROUP_SECONDS * min(1.0, FAIR_WAIT / max(self._session.waited, 1e-6)))
         done = 0
         while done < len(waiting):
             first = waiting[done]
@@ -174,7 +179,7 @@ class Writer:
                     until += 1
                 self._run_together(transaction, waiting[done:until])
                 done = until
-            if time.perf_counter() - begin > GROUP_SECONDS:
+            if time.perf_counter() - begin > seconds:
                 break
         return done
 

@@ -29,6 +29,9 @@ class SqliteConnection:
         parameters = statement.bound("sqlite", parameters)
         return self.raw.execute(text, parameters).fetchall()
 
+    def counters(self) -> None:
+        """See Connection."""
+
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""
         text, values = statement.positional

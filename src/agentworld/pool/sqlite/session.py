@@ -44,7 +44,9 @@ class SqliteWriteSession(WriteSession):
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
         """See WriteSession."""
+        begin = time.monotonic()
         with self._database.exclusive():
+            self.waited = time.monotonic() - begin
             self._raw.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
