@@ -125,7 +125,7 @@ def other_trajectory(reward: Reward, path: str) -> InvalidRequestError:
 
 def printable(text: object) -> str:
     """Any value as text that can be stored and sent, for naming what was rejected."""
-    return str(text).encode("utf-8", "backslashreplace").decode()[:200]
+    return str(text).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")[:200]
 
 
 def check_completion(there: Trajectory, status: TerminalStatus) -> bool:

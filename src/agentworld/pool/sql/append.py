@@ -22,6 +22,7 @@ from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails
 from agentworld.pool.sql.rewards import keep_reward
+from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tally, load_tallies, save_tallies
@@ -223,7 +224,7 @@ class _Batch:
         if step.supersedes is not None:
             self._superseded.append(Superseded(step.supersedes, tally.pk, pk))
         outcome: Literal["late", "stored"] = "late" if late else "stored"
-        self._event("step.appended", trajectory_id, step_id, f'{{"outcome":"{outcome}"}}')
+        self._event(STEP_APPENDED, trajectory_id, step_id, '{"outcome":"late"}' if late else None)
         return AppendResult(step_id, outcome, index, excluded)
 
     def _keep_content(
@@ -256,7 +257,7 @@ class _Batch:
             known = self._tallies[trajectory_id] = Tally(row)
         return known
 
-    def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str) -> None:
+    def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str | None) -> None:
         pk = self._txn.next_pk("events")
         self._events.append(
             {

@@ -16,6 +16,8 @@ CREATION_COLUMNS = tuple("user_id" if name == "user" else name for name in rules
 # Bits of `steps.present`: what the step has; that its usage is its two lengths; that its sampling is its trajectory's.
 PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES, USAGE_IS_LENGTHS, SAMPLING_OF_TRAJECTORY = 1, 2, 4, 8, 16
 
+STEP_APPENDED = "step.appended"
+
 steps, trajectories = schema.steps, schema.trajectories
 
 step_readiness: ColumnElement[str] = case(
@@ -59,6 +61,14 @@ def json_or_none(value: Any) -> str | None:
 def from_json(text: str | None, empty: Any) -> Any:
     """The value of a JSON column."""
     return empty if text is None else read_json(text, Any)
+
+
+def event_data(kind: str, text: str | None) -> dict[str, Any]:
+    """The data of an event; that of a step which was stored as usual, the most frequent one, takes no room."""
+    if text is None:
+        return {"outcome": "stored"} if kind == STEP_APPENDED else {}
+    data: dict[str, Any] = read_json(text, Any)
+    return data
 
 
 def policy_columns(policy: Policy | None) -> dict[str, Any]:

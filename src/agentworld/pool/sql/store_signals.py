@@ -12,7 +12,7 @@ from agentworld.pool.results import DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import Signal, check_one_target, check_signals, check_step_ids
 from agentworld.pool.sql import feedback, signals
 from agentworld.pool.sql.annotations import read_annotations
-from agentworld.pool.sql.rows import from_json
+from agentworld.pool.sql.rows import event_data
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_groups import GroupMethods
 from agentworld.records import Annotation, Event, Feedback, FeedbackKind
@@ -71,7 +71,7 @@ class SignalMethods(GroupMethods):
                 at=row["at"],
                 trajectory_id=row["trajectory_id"],
                 step_id=row["step_id"],
-                data=from_json(row["data"], {}),
+                data=event_data(row["kind"], row["data"]),
             )
             for row in found
         ]
