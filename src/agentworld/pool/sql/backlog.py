@@ -29,9 +29,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.lookups import among_texts, unindexed
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.unit_rules import SHUFFLE_PRIME, shuffle_rounds
 from agentworld.records import Order, Unit
 
@@ -223,8 +223,8 @@ _PAGES = {
     order: sql(_select_waiting.where(_of_scope(_k), after).order_by(*columns).limit(parameter("limit")))
     for order, (after, columns) in _PAGE_ORDER.items()
 }
-_NAMED = sql(_select_waiting.where(_of_scope(_k), _k.c.key.in_(texts("keys"))))
-_TAKE_OUT = sql(delete(_k).where(_of_scope(_k), _k.c.key.in_(texts("keys"))))
+_NAMED = sql(_select_waiting.where(_of_scope(_k), among_texts(_k.c.key, "keys")))
+_TAKE_OUT = sql(delete(_k).where(_of_scope(_k), among_texts(_k.c.key, "keys")))
 _returned = select(
     _text("consumer"),
     _text("unit"),
@@ -234,7 +234,7 @@ _returned = select(
     _u.c.place,
     func.coalesce(_u.c.rank, 0),
     _shuffle(_u.c.row_pk),
-).where(_u.c.batch == parameter("row"), _u.c.row_pk.is_not(None), _u.c.key.in_(texts("keys")))
+).where(_u.c.batch == parameter("row"), _u.c.row_pk.is_not(None), among_texts(_u.c.key, "keys"))
 _PUT_BACK = sql(upsert(_k).from_select(list(_COLUMNS), _returned).on_conflict_do_nothing())
 _chunk = (
     select(_k.c.place).where(_of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)

@@ -17,11 +17,11 @@ from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import Scope
 from agentworld.pool.sql.batch_rows import lease_state
 from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.lookups import among_texts, unindexed
 from agentworld.pool.sql.rows import from_json
 from agentworld.pool.sql.signals import add_event
-from agentworld.pool.sql.statements import json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.pool.sql.unindexed import unindexed
 from agentworld.records import BatchRecord, BatchSpec, BatchState, BatchUnit, PoisonedUnit
 
 _b, _d, _u = schema.batches, schema.deliveries, schema.batch_units
@@ -61,7 +61,7 @@ _POISONED = sql(
 _NAMED = sql(
     select(_d.c.unit, _d.c.key, _d.c.batch, _b.c.channel)
     .join_from(_d, _b, _d.c.batch == _b.c.pk)
-    .where(_d.c.consumer == parameter("consumer"), _d.c.state == "poisoned", _d.c.key.in_(texts("keys")))
+    .where(_d.c.consumer == parameter("consumer"), _d.c.state == "poisoned", among_texts(_d.c.key, "keys"))
 )
 _REQUEUE = sql(
     update(_d)

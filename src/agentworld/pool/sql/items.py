@@ -13,11 +13,11 @@ from agentworld.pool.batch_items import batch_trajectory
 from agentworld.pool.intake import INCLUDABLE
 from agentworld.pool.lease_rules import required_annotations
 from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.lookups import among_integers, among_texts, unindexed
 from agentworld.pool.sql.reads import read_steps
 from agentworld.pool.sql.rows import from_json, select_steps, select_trajectories, trajectory_from
-from agentworld.pool.sql.statements import integers, json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Member
 from agentworld.records import BatchItem, Step, Trajectory
@@ -25,22 +25,22 @@ from agentworld.records import BatchItem, Step, Trajectory
 _s, _t, _a = schema.steps, schema.trajectories, schema.annotation_arrays
 Rewards = dict[str, dict[str, float]]
 
-_STEPS = sql(select_steps().where(_s.c.pk.in_(integers("rows"))).order_by(_s.c.pk))
+_STEPS = sql(select_steps().where(among_integers(_s.c.pk, "rows")).order_by(_s.c.pk))
 _of_trajectories = (
-    _s.c.trajectory.in_(integers("rows")),
+    among_integers(_s.c.trajectory, "rows"),
     unindexed(and_(_s.c.excluded_reason.is_(None), _s.c.channel == parameter("in_channel"))),
 )
 _STEPS_OF = sql(select_steps().where(*_of_trajectories))
-_TRAJECTORIES = sql(select_trajectories().where(_t.c.pk.in_(integers("rows"))))
+_TRAJECTORIES = sql(select_trajectories().where(among_integers(_t.c.pk, "rows")))
 _STEP_REWARDS = sql(
     select(_s.c.trajectory, _s.c.step_id, _s.c.rewards).where(*_of_trajectories, _s.c.rewards.is_not(None))
 )
 _OWN_REWARDS = sql(
-    select(_s.c.pk, _s.c.step_id, _s.c.rewards).where(_s.c.pk.in_(integers("rows")), _s.c.rewards.is_not(None))
+    select(_s.c.pk, _s.c.step_id, _s.c.rewards).where(among_integers(_s.c.pk, "rows"), _s.c.rewards.is_not(None))
 )
 _ARRAYS = sql(
     select(_a.c.target_id, _a.c.name, _a.c.dtype, _a.c.shape, _a.c.data).where(
-        _a.c.target == parameter("target"), _a.c.target_id.in_(texts("ids")), _a.c.name.in_(texts("names"))
+        _a.c.target == parameter("target"), among_texts(_a.c.target_id, "ids"), among_texts(_a.c.name, "names")
     )
 )
 

@@ -16,10 +16,10 @@ from agentworld.pool import schema
 from agentworld.pool.sql import units
 from agentworld.pool.sql.backlog import OF_COMPARISON, OF_GROUP, READY, Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.lookups import among_texts, unindexed
 from agentworld.pool.sql.reads import bounded_search
-from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.sql.units import Plan, Wish
 from agentworld.pool.sql.where import NOW
 from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_comparison, judge_pair_of_group, shuffled
@@ -36,7 +36,7 @@ _NEW = sql(
 _new = upsert(_k).values({column.name: parameter(column.name) for column in _k.c})
 _ADD = sql(_new.on_conflict_do_nothing())
 _COMPARISONS = sql(
-    select(_f.c.pk, _f.c.target, _f.c.target_id, _f.c.other_id).where(_f.c.feedback_id.in_(texts("ids")))
+    select(_f.c.pk, _f.c.target, _f.c.target_id, _f.c.other_id).where(among_texts(_f.c.feedback_id, "ids"))
 )
 
 
@@ -112,7 +112,7 @@ def _compared(
 
 @functools.lru_cache(maxsize=64)
 def _trajectories_sql(wish: Wish) -> Statement:
-    return compiled(select(*units.trajectory_columns(wish)).where(_t.c.trajectory_id.in_(texts("ids"))))
+    return compiled(select(*units.trajectory_columns(wish)).where(among_texts(_t.c.trajectory_id, "ids")))
 
 
 @functools.lru_cache(maxsize=64)
@@ -122,5 +122,5 @@ def _steps_sql(wish: Wish) -> Statement:
     wanted = units.wanted_column(wish, "trajectories")
     columns = [wanted if column.name == "wanted" else column for column in columns]
     return compiled(
-        select(*columns).join_from(_s, _t, _s.c.trajectory == _t.c.pk).where(_s.c.step_id.in_(texts("ids")))
+        select(*columns).join_from(_s, _t, _s.c.trajectory == _t.c.pk).where(among_texts(_s.c.step_id, "ids"))
     )

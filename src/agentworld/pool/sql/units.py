@@ -21,11 +21,11 @@ from agentworld.pool.lease_rules import wanted_readiness
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.json_functions import json_kind, json_list_has
+from agentworld.pool.sql.lookups import among_integers, unindexed
 from agentworld.pool.sql.reads import bounded_search
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS, policy_from
-from agentworld.pool.sql.statements import Statement, compiled, integers, json_list
+from agentworld.pool.sql.statements import Statement, compiled, json_list
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.pool.sql.unindexed import unindexed
 from agentworld.pool.sql.where import NOW, condition
 from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_group, judge_single
 from agentworld.query import Subject, parse
@@ -210,17 +210,17 @@ def _common(wish: Wish, subject: Subject) -> list[ColumnElement[Any]]:
 # Kept by the text of `where`, since the trees of `x == 1` and `x == true` are equal to Python.
 @functools.lru_cache(maxsize=128)
 def _trajectory_sql(wish: Wish) -> Statement:
-    return compiled(select(*trajectory_columns(wish)).where(_t.c.pk.in_(integers("rows"))))
+    return compiled(select(*trajectory_columns(wish)).where(among_integers(_t.c.pk, "rows")))
 
 
 @functools.lru_cache(maxsize=128)
 def _step_sql(wish: Wish) -> Statement:
     statement: Select[Any] = select(*step_columns(wish)).join_from(_s, _t, _s.c.trajectory == _t.c.pk)
-    return compiled(statement.where(_s.c.pk.in_(integers("rows"))))
+    return compiled(statement.where(among_integers(_s.c.pk, "rows")))
 
 
 @functools.lru_cache(maxsize=128)
 def _group_sql(wish: Wish) -> Statement:
     columns = [_g.c.pk.label("group_row"), _g.c.state, _g.c.size, _g.c.timeout_at, *trajectory_columns(wish)]
     statement: Select[Any] = select(*columns).join_from(_g, _t, _t.c.group_id == _g.c.group_id, isouter=True)
-    return compiled(statement.where(_g.c.pk.in_(integers("rows"))))
+    return compiled(statement.where(among_integers(_g.c.pk, "rows")))
