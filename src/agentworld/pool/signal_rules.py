@@ -22,7 +22,7 @@ Target = Literal["step", "trajectory"]
 SignalKind = Literal["reward", "feedback", "annotation"]
 Signal = Reward | Feedback | Annotation
 MAX_NAME = 256
-MAX_SIGNALS = 10_000  # in one call
+MAX_SIGNALS = 1000  # in one call, which is one transaction that others wait for
 MAX_STEPS = 1000  # in one question
 # Where a list of each kind stands in messages.
 PLACES: dict[type[Signal], str] = {Reward: "rewards", Feedback: "feedback", Annotation: "annotations"}
