@@ -27,15 +27,20 @@ def test_a_leased_batch_ends_by_ack_release_or_time(pool, clock):
         batch.release()
 
 
-def test_shards_are_disjoint_and_cover_the_batch(pool):
+def test_shards_are_equally_long_and_cover_the_batch(pool):
     for number in range(7):
         finished(pool, f"t{number}", reward=1.0)
     batch = pool.consumer("c").lease(BatchSpec(method="sft", size=7))
-    shards = [batch.shard(rank, 3) for rank in range(3)]
-    assert [[item.key for item in shard.items] for shard in shards] == [["t0", "t3", "t6"], ["t1", "t4"], ["t2", "t5"]]
-    assert shards[1].metadata == {"shard": [1, 3]}
-    with pytest.raises(InvalidRequestError):
-        batch.shard(3, 3)
+    shards = [batch.shard(rank, 3, micro_batch_size=2) for rank in range(3)]
+    assert [len(one.items) for one in shards] == [4, 4, 4]
+    real = [[item.key for item in one.items if not item.padding] for one in shards]
+    assert [len(share) for share in real] == [3, 2, 2]
+    assert sorted(key for share in real for key in share) == [f"t{number}" for number in range(7)]
+    assert shards[1].metadata == {"shard": [1, 3], "micro_batches": 2}
+    assert shards[1].deadline == batch.deadline
+    for rank, world, size in ((3, 3, 1), (-1, 3, 1), (0, 0, 1), (0, 1, 0)):
+        with pytest.raises(InvalidRequestError):
+            batch.shard(rank, world, micro_batch_size=size)
 
 
 def test_resume_goes_through(pool):

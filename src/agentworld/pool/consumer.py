@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from agentworld.errors import ConfigError, InvalidRequestError
+import msgspec
+
+from agentworld.errors import ConfigError
+from agentworld.pool.shards import shard
 from agentworld.records import Batch, BatchItem, BatchSpec, Policy, Unit, check_id
 
 ADAPTER_GROUP = "agentworld.adapters"
@@ -99,22 +102,13 @@ class LeasedBatch:
         self.deadline = self._source.extend(self.batch_id, self.epoch, seconds)
         return self.deadline
 
-    def shard(self, rank: int, world: int) -> Batch:
-        """The items that worker `rank` of `world` takes: every world-th, so that shards differ by one item at most."""
-        if not 0 <= rank < world:
-            raise InvalidRequestError(f"rank {rank} is not one of {world} workers", path="rank")
-        kept = self.batch
-        return Batch(
-            batch_id=kept.batch_id,
-            consumer=kept.consumer,
-            epoch=kept.epoch,
-            deadline=self.deadline,
-            unit=kept.unit,
-            method=kept.method,
-            items=kept.items[rank::world],
-            policy=kept.policy,
-            metadata={**kept.metadata, "shard": [rank, world]},
-        )
+    def shard(self, rank: int, world: int, *, micro_batch_size: int = 1) -> Batch:
+        """The share of worker `rank` of `world`: every share has as many items, and as many micro-batches of that size.
+
+        What is missing are copies with `padding` true, to be computed but not trained on; the other items of all shares
+        are the batch, each once. See agentworld.pool.shards.
+        """
+        return msgspec.structs.replace(shard(self.batch, rank, world, micro_batch_size), deadline=self.deadline)
 
     def to(self, name: str, **options: Any) -> Any:
         """The batch in a trainer's own layout, by the adapter of that name (entry points `agentworld.adapters`)."""
