@@ -37,15 +37,15 @@ def test_a_released_batch_comes_again(server):
 
 
 def test_a_batch_that_cannot_be_sent_is_given_back():
-    class Surrogate(MemoryPool):
+    class Unsendable(MemoryPool):
         """Hands out a batch with a text that no JSON can hold."""
 
         def lease(self, spec, consumer):
             batch = super().lease(spec, consumer)
-            batch.metadata = {"a": chr(0xD800)}
+            batch.metadata = {"a": object()}
             return batch
 
-    with Serving(Surrogate()) as server:
+    with Serving(Unsendable()) as server:
         fill(server, 1)
         status, reply = server.post("/api/v1/batches/lease", {"consumer": "c"})
         assert (status, reply["error"]["code"]) == (500, "internal_error")

@@ -18,6 +18,7 @@ from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.metrics import counted
 from agentworld.api.origins import OriginGuard
 from agentworld.api.parameters import check_parameters
+from agentworld.api.replies import ExactResponse
 from agentworld.config import ServeSettings
 from agentworld.dialects.dialect import dialect_at
 from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundError
@@ -48,6 +49,7 @@ def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
     closing = asyncio.Event()
     return Litestar(
         ROUTES,
+        response_class=ExactResponse,
         state=State({"settings": settings, "pool": pool, "closing": closing, "routes": ROUTES}),
         exception_handlers={Exception: respond},
         before_request=check_parameters,

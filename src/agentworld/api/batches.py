@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from litestar import Response, post
 from litestar.datastructures import State
 from litestar.params import FromPath, RawBody
@@ -19,7 +18,7 @@ from agentworld.client.wire import (
     ResumeReply,
     ResumeRequest,
 )
-from agentworld.records import Batch, BatchSpec
+from agentworld.records import Batch, BatchSpec, exact_json
 
 
 @post(f"{API}/batches/lease", status_code=200, sync_to_thread=True, opt={"body": LeaseRequest})
@@ -31,7 +30,7 @@ def lease(state: State, body: RawBody) -> Response[Batch | None]:
     if batch is None:
         return Response(None, status_code=204)
     try:
-        content: Any = msgspec.json.encode(batch)
+        content: Any = exact_json.encode(batch)
     except Exception:
         # Nobody learns of this lease, so nobody could end it before its time runs out.
         state.pool.release(batch.batch_id, batch.epoch)

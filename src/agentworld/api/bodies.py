@@ -14,7 +14,7 @@ from agentworld.api.values import check_values
 from agentworld.client.wire import SubmittedStep, finish_step
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import AppendResult
-from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step
+from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step, exact_json
 
 T = TypeVar("T")
 
@@ -22,6 +22,10 @@ _UNKNOWN = re.compile(r"unknown field `(.*?)`")
 _TOO_DEEP = "This is nested too deeply"
 # Strings and brackets. A string that never ends goes to the end of the text, so that each byte is looked at once.
 _NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+
+
+_BROKEN = b"\xff"
+_ESCAPED_BYTE = re.compile(rb"\\udc[89a-f]")
 
 
 class RewardRequest(Reward, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +59,7 @@ class _AnnotationRecords(msgspec.Struct, forbid_unknown_fields=True):
 def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
     """`body` as a record; InvalidRequestError with the path, which begins with `prefix` instead of `$`."""
     try:
-        record = msgspec.json.decode(body or b"{}", type=kind)
+        record = exact_json.decode(body or b"{}", kind)
     except msgspec.ValidationError as error:
         message, path = _split(error, prefix)
         raise InvalidRequestError(message, path=path, hint=_nearest(message, kind)) from None
@@ -133,15 +137,25 @@ def _split_strictly(body: bytes) -> list[msgspec.Raw]:
         raise InvalidRequestError(message, path=path, hint=_nearest(message, _StepRecords)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         refusal = InvalidRequestError(f"This is not JSON: {error}", path="$")
-        # A lone surrogate or a broken byte in one record: the lenient parser finds the records, the strict one then
-        # refuses that record alone.
+        # A lone surrogate or a broken byte in one record: the lenient parser finds the records.
         try:
             lenient = json.loads(body.decode("utf-8", "surrogateescape"))
         except ValueError:
             raise refusal from None
+        broken = not _is_utf8(body)
         if not isinstance(lenient, dict) or set(lenient) != {"steps"} or not isinstance(lenient["steps"], list):
             raise refusal from None
-        return [msgspec.Raw(json.dumps(record).encode()) for record in lenient["steps"]]
+        dumped = [json.dumps(record).encode() for record in lenient["steps"]]
+        # What a broken byte became must not be taken for a surrogate that was sent, so such a record is broken again.
+        return [msgspec.Raw(_BROKEN + text if broken and _ESCAPED_BYTE.search(text) else text) for text in dumped]
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _cut_deep(body: bytes, cut: bytes) -> bytes:
@@ -171,7 +185,7 @@ def _keys(body: bytes) -> set[str]:
 
 def _sent_id(record: msgspec.Raw) -> str:
     try:
-        sent = json.loads(bytes(record))["step_id"]
+        sent = json.loads(bytes(record).removeprefix(_BROKEN))["step_id"]
         return msgspec.json.decode(msgspec.json.encode(sent), type=str)
     except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError):
         return ""

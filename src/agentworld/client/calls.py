@@ -13,8 +13,10 @@ from agentworld.client import wire
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_values
+from agentworld.pool.intake import with_lists
 from agentworld.pool.protocol import Awaited, DeadLetter, GatewayState, Page, PoolStats, SignalsResult
 from agentworld.pool.signal_rules import PLACES
+from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
     Batch,
@@ -30,6 +32,7 @@ from agentworld.records import (
     Step,
     TerminalStatus,
     Trajectory,
+    exact_json,
     new_id,
 )
 
@@ -51,7 +54,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     def read(self, body: bytes, origin: str) -> T:
         """The reply's record; ConfigError where the body is none, so that the server at `origin` is not ours."""
         try:
-            return msgspec.json.decode(body, type=self.reply)
+            return exact_json.decode(body, self.reply)
         except msgspec.MsgspecError as error:
             place = self.path.partition("?")[0]
             raise wire.not_agentworld(origin, f"its answer to {place} cannot be read ({error})") from None
@@ -73,7 +76,7 @@ def _query(path: str, **parameters: Any) -> str:
 
 
 def _post(path: str, body: Any, reply: type[T], *, idempotent: bool = True) -> Call[T]:
-    return Call("POST", f"{API}{path}", reply, msgspec.json.encode(body), idempotent)
+    return Call("POST", f"{API}{path}", reply, exact_json.encode(body), idempotent)
 
 
 def start_trajectory(new: NewTrajectory) -> Call[wire.StartedTrajectory]:
@@ -110,7 +113,7 @@ def dead_letters(after: int, limit: int) -> Call[Page[DeadLetter]]:
 
 def append_steps(steps: Sequence[Step]) -> Call[wire.StepsReply]:
     """Submit steps."""
-    return _post("/steps", {"steps": list(steps)}, wire.StepsReply)
+    return _post("/steps", {"steps": [with_lists(step) for step in steps]}, wire.StepsReply)
 
 
 def get_step(step_id: str, include: Sequence[str]) -> Call[Step]:
@@ -206,6 +209,11 @@ def events(after: int, limit: int) -> Call[Page[Event]]:
     return Call("GET", _query(f"{API}/events", after=after, limit=limit), Page[Event])
 
 
+def explain(where: str, subject: Subject) -> Call[Explanation]:
+    """How a query is answered."""
+    return Call("GET", f"{API}/explain?{urlencode({'where': where, 'subject': subject})}", Explanation)
+
+
 def set_policy(policy: Policy) -> Call[Policy]:
     """Publish a policy."""
     return _post("/policy", policy, Policy)
@@ -256,4 +264,4 @@ def chat_body(
     body: dict[str, Any] = {"model": model, "messages": list(messages), **sampling}
     if tools:
         body["tools"] = list(tools)
-    return msgspec.json.encode(body)
+    return exact_json.encode(body)

@@ -6,6 +6,7 @@ into a rejection of this one step); a record that contradicts itself is stored, 
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ _printer.maxstring = _printer.maxother = 10_000
 _KNOWN_TOOLS = 64
 _known_tools: set[bytes] = set()
 _IDS = ("group_id", "exchange_id", "parent_step_id", "supersedes")
+_ARRAYS = ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
 _NAMES = ("channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason", "excluded_reason")
 
 
@@ -299,16 +301,19 @@ def check_include(include: Sequence[str]) -> None:
 def escaped_record(step: Step, limit: int = 65_536) -> str:
     """A rejected step as text for the dead letters, whatever is in it, cut at `limit` characters."""
     try:
-        text = exact_json.encode(msgspec.structs.replace(step, **_as_lists(step))).decode()
+        text = exact_json.encode(with_lists(step)).decode()
     except Exception:  # The record is broken in a way that JSON cannot hold, so its printed form is all there is.
         text = _printer.repr(msgspec.structs.asdict(step)).encode("utf-8", "backslashreplace").decode()
     return text[:limit]
 
 
-def _as_lists(step: Step) -> dict[str, Any]:
-    names = ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
-    arrays = {name: getattr(step, name) for name in names}
-    return {name: array.tolist() for name, array in arrays.items() if isinstance(array, np.ndarray)}
+def with_lists(step: Step) -> Step:
+    """The step with lists in the place of arrays, which JSON has not."""
+    arrays = {name: getattr(step, name) for name in _ARRAYS}
+    lists = {name: array.tolist() for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    if "response_logprobs" in lists:
+        lists["response_logprobs"] = [value if math.isfinite(value) else None for value in lists["response_logprobs"]]
+    return msgspec.structs.replace(step, **lists) if lists else step
 
 
 def _ids(ids: Sequence[int] | TokenArray | None, name: str) -> TokenArray | None:
