@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -15,15 +17,13 @@ from litestar.response import Stream
 
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
+from agentworld.pool.events import FIRST_PAUSE, GROWTH, PAGE
 from agentworld.pool.protocol import Page, Pool, sequence_page
 from agentworld.records import Event
 
-# Seconds between two looks into the pool: short after an event, longer while nothing happens.
-FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 # Seconds of silence after which a comment keeps proxies from closing the stream. One newline only: a blank line would
 # make some clients dispatch an empty event.
 KEEP_ALIVE = 15.0
-PAGE = 500
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Events a page, at most")]
 After = Annotated[int, QueryParameter(ge=0, description="What has a sequence over this")]
@@ -60,25 +60,47 @@ def _last_event_id(header: str | None, after: int) -> int:
 
 
 async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterator[bytes]:
-    """Frames of every event after `after`, as they are committed, until `closing` is set."""
-    wait = FIRST_WAIT
-    silent = 0.0
-    yield b": agentworld events\n"
-    while not closing.is_set():
-        found = await sync_to_thread(pool.events, after, PAGE)
-        if found:
-            after = found[-1].sequence
-            wait, silent = FIRST_WAIT, 0.0
-            yield b"".join(frame(event) for event in found)
-            continue
-        if silent >= KEEP_ALIVE:
-            silent = 0.0
-            yield b": ping\n"
-        try:
-            await asyncio.wait_for(closing.wait(), wait)
-        except TimeoutError:
-            silent += wait
-            wait = min(wait * 1.5, LONGEST_WAIT)
+    """Frames of every event after `after`, as they are committed, until `closing` is set.
+
+    Woken by the pool as `Pool.follow` is; no thread waits meanwhile.
+    """
+    woken = asyncio.Event()
+    stop = await sync_to_thread(pool.watch, _waker(woken))
+    ends = asyncio.ensure_future(closing.wait())
+    pause = FIRST_PAUSE
+    quiet_since = time.monotonic()
+    try:
+        yield b": agentworld events\n"
+        while not closing.is_set():
+            woken.clear()  # Before the look: what is committed after it wakes anew.
+            found = await sync_to_thread(pool.events, after, PAGE)
+            if found:
+                after = found[-1].sequence
+                pause, quiet_since = FIRST_PAUSE, time.monotonic()
+                yield b"".join(frame(event) for event in found)
+                continue
+            if time.monotonic() - quiet_since >= KEEP_ALIVE:
+                quiet_since = time.monotonic()
+                yield b": ping\n"
+            wakes = asyncio.ensure_future(woken.wait())
+            await asyncio.wait({wakes, ends}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            if not wakes.done():
+                pause = min(pause * GROWTH, pool.poll_seconds)
+            wakes.cancel()
+    finally:
+        ends.cancel()
+        stop()
+
+
+def _waker(woken: asyncio.Event) -> Callable[[], None]:
+    """What sets the event from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended, and with it who waited.
+            loop.call_soon_threadsafe(woken.set)
+
+    return wake
 
 
 def frame(event: Event) -> bytes:

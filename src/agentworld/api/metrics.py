@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from litestar import Response, get
 from litestar.datastructures import State
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -15,6 +17,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from agentworld.api.lifespan import ASGI, Receive, Scope, Send
 from agentworld.pool.protocol import Pool, PoolStats
+from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
 
 # Where this is set, before the first import of prometheus_client, several workers count together in its files.
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -51,6 +54,14 @@ async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send:
         SECONDS.labels(surface).observe(time.perf_counter() - begun)
 
 
+_LABELS = {"trajectories": "status", "readiness": "readiness", "groups": "state", "batches": "state"}
+_FIGURES: dict[str, tuple[str, type[msgspec.Struct]]] = {
+    "channels": ("channel", ChannelStats),
+    "consumers": ("consumer", ConsumerStats),
+    "policies": ("policy", PolicyStats),
+}
+
+
 class PoolCollector:
     """The pool's counters as gauges. They live in the pool, so every worker and replica tells the same numbers."""
 
@@ -58,17 +69,32 @@ class PoolCollector:
         self._pool = pool
 
     def collect(self) -> Any:
-        """One gauge for each counter."""
+        """One gauge for each counter; figures of channels, consumers and policies are told apart by a label."""
         stats = self._pool.stats()
         for name in PoolStats.__struct_fields__:
             value = getattr(stats, name)
-            if isinstance(value, dict):
-                label = {"trajectories": "status", "batches": "state"}.get(name, "kind")
+            if name in _FIGURES:
+                yield from _figures(value, *_FIGURES[name])
+            elif isinstance(value, dict):
+                label = _LABELS.get(name, "kind")
                 family = GaugeMetricFamily(f"agentworld_pool_{name}", f"{name} by {label}", labels=[label])
                 for key, count in value.items():
                     family.add_metric([key], count)
+                yield family
             else:
-                family = GaugeMetricFamily(f"agentworld_pool_{name}", name.replace("_", " "), value=value)
+                yield GaugeMetricFamily(f"agentworld_pool_{name}", name.replace("_", " "), value=value)
+
+
+def _figures(records: dict[str, msgspec.Struct], label: str, kind: type[msgspec.Struct]) -> Iterator[GaugeMetricFamily]:
+    """A gauge for each number of the records, told apart by the records' names."""
+    for figure in kind.__struct_fields__:
+        family = GaugeMetricFamily(
+            f"agentworld_pool_{label}_{figure}", f"{figure} by {label}".replace("_", " "), labels=[label]
+        )
+        for key, record in records.items():
+            if isinstance(number := getattr(record, figure), int):
+                family.add_metric([key], number)
+        if family.samples:
             yield family
 
 

@@ -14,6 +14,7 @@ from agentworld.api.bodies import decode, decode_steps
 from agentworld.client.wire import API, Completion, StartedTrajectory, StepsReply, StepsRequest
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import Page
+from agentworld.query import Explanation, Subject
 from agentworld.records import Exchange, NewTrajectory, Step, Trajectory
 
 Where = Annotated[str | None, QueryParameter(description="Expression over documented fields, e.g. reward >= 0.5")]
@@ -79,7 +80,9 @@ def list_trajectories(
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> Page[Trajectory]:
-    """One page of trajectories by creation. With `where` a page can be short and yet not be the last."""
+    """One page of trajectories by creation. With `where` a page can be `partial`: its search ended at the limit of what
+    one page looks at, so go on with next_cursor.
+    """
     page: Page[Trajectory] = state.pool.list_trajectories(
         where=where,
         trajectory_id=trajectory_id,
@@ -128,7 +131,9 @@ def list_steps(
     limit: Limit = 100,
     include: Include = None,
 ) -> Page[Step]:
-    """One page of steps in the order of their commits. Ids, messages and log-probabilities only when included."""
+    """One page of steps in the order of their commits. Ids, messages and log-probabilities only when included. With
+    `where` a page can be `partial`, as one of trajectories.
+    """
     page: Page[Step] = state.pool.list_steps(
         where=where,
         trajectory_id=trajectory_id,
@@ -149,7 +154,19 @@ def get_step(state: State, step_id: FromPath[str], include: Include = None) -> S
     return step
 
 
+@get(f"{API}/explain", sync_to_thread=True)
+def explain(
+    state: State,
+    where: Annotated[str, QueryParameter(description="Expression over documented fields, e.g. reward >= 0.5")],
+    subject: FromQuery[Subject] = "trajectories",
+) -> Explanation:
+    """How a query is understood and answered: its fields, the conditions that an index answers, the engine's plan."""
+    found: Explanation = state.pool.explain(where, subject)
+    return found
+
+
 ROUTES = [
+    explain,
     create_trajectory,
     complete_trajectory,
     list_trajectories,

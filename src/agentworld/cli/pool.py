@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from agentworld.cli import output, pool_keeping
@@ -34,14 +36,22 @@ def stats(
         return
     rows: list[tuple[str, object]] = []
     for name in counters.__struct_fields__:
-        value = getattr(counters, name)
-        if isinstance(value, dict):
-            rows.extend((f"{name.replace('_', ' ')}: {key}", count) for key, count in sorted(value.items()))
-        else:
-            rows.append((name.replace("_", " "), value))
+        rows.extend(_rows(name.replace("_", " "), getattr(counters, name)))
     if counters.tokens_stored:
         rows.append(("tokens flat / stored", f"{counters.tokens_flat / counters.tokens_stored:.2f}"))
     output.table(("counter", "value"), rows, right=("value",))
+
+
+def _rows(name: str, value: Any) -> Iterator[tuple[str, object]]:
+    """The lines of a counter, or of those by some name."""
+    if isinstance(value, dict):
+        for key, held in sorted(value.items()):
+            yield from _rows(f"{name}: {key}", held)
+    elif isinstance(value, msgspec.Struct):
+        for figure in value.__struct_fields__:
+            yield from _rows(f"{name}: {figure}", getattr(value, figure))
+    else:
+        yield name, "-" if value is None else value
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 
 from agentworld.cli import output
 from agentworld.cli.source import PoolOption, UrlOption, source
+from agentworld.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from agentworld.client.factory import Factory
@@ -35,9 +36,15 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first; otherwise newest.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="Every column, however narrow the terminal.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Instead of the list: how --where is understood and answered.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List trajectories, newest first."""
+    if explain:
+        _explain(pool, url, where, as_json)
+        return
     with source(pool, url) as opened:
         found, more = _collect(opened, limit, where=where, group_id=group, channel=channel, oldest=oldest)
     if as_json:
@@ -57,6 +64,26 @@ def list_(
         typer.echo(f"There are more; --limit {limit * 5} shows them.", err=True)
 
 
+def _explain(pool: str | None, url: str | None, where: str | None, as_json: bool) -> None:
+    if where is None:
+        raise InvalidRequestError("There is nothing to explain", path="--explain", hint="Give --where EXPRESSION")
+    with source(pool, url) as opened:
+        found = opened.explain(where)
+    if as_json:
+        output.emit_json(found)
+        return
+    lines = [
+        ("where", [found.expression]),
+        ("fields", [", ".join(found.fields)]),
+        ("by an index", found.indexed or ["nothing: every row is looked at"]),
+        ("row by row", found.scanned or ["nothing"]),
+        ("plan", found.plan),
+    ]
+    for name, texts in lines:
+        for number, text in enumerate(texts):
+            typer.echo(f"{name if number == 0 else '':<13}{output.plain(text)}")
+
+
 def _collect(
     opened: EmbeddedPool | Factory,
     limit: int,
@@ -68,6 +95,7 @@ def _collect(
 ) -> tuple[list[Trajectory], bool]:
     found: list[Trajectory] = []
     cursor: str | None = None
+    scanned = 0
     while True:
         page = opened.list_trajectories(
             where=where,
@@ -79,6 +107,9 @@ def _collect(
         )
         found.extend(page.items)
         cursor = page.next_cursor
+        scanned += page.scanned or 0
+        if page.partial:
+            typer.echo(f"Looked at {scanned:,} rows, found {len(found):,}; looking on.", err=True)
         if cursor is None or len(found) > limit:
             return found[:limit], cursor is not None or len(found) > limit
 

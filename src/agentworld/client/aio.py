@@ -15,6 +15,7 @@ from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, u
 from agentworld.client.session import build_step
 from agentworld.errors import AgentWorldError
 from agentworld.pool.protocol import AppendResult, Page, PoolStats
+from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
     Feedback,
@@ -153,6 +154,10 @@ class AsyncFactory:
     async def set_policy(self, policy: Policy) -> Policy:
         """See Pool.set_policy."""
         return await self._send(calls.set_policy(policy))
+
+    async def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
+        """See Pool.explain."""
+        return await self._send(calls.explain(where, subject))
 
     async def stats(self) -> PoolStats:
         """See Pool.stats."""

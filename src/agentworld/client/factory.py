@@ -8,7 +8,10 @@ from typing import Any, Literal, TypeVar
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import Connection
+from agentworld.client.following import follow
 from agentworld.client.session import TrajectorySession
+from agentworld.pool.arrays import StepArrays, check_selection, steps_as_arrays
+from agentworld.pool.base import check_after
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.protocol import (
     AppendResult,
@@ -19,6 +22,7 @@ from agentworld.pool.protocol import (
     PoolStats,
     SignalsResult,
 )
+from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
     Batch,
@@ -50,6 +54,7 @@ class Factory:
         self, url: str, *, api_key: str | None = None, timeout: float = 60.0, chat_timeout: float = 600.0
     ) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = headers
         self._connection = Connection(url, timeout=timeout, headers=headers)
         self._chat_timeout = chat_timeout
         self.url = self._connection.url
@@ -153,6 +158,28 @@ class Factory:
             )
         )
 
+    def sequences(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_ids: Sequence[str] | None = None,
+        where: str | None = None,
+        channel: str | None = None,
+    ) -> Iterator[StepArrays]:
+        """See Pool. Over HTTP ids travel as JSON: for much, open the pool itself."""
+        check_selection(step_ids, (trajectory_id, where, channel))
+        if step_ids is not None:
+            return steps_as_arrays(self.get_step(step_id, include=("tokens", "logprobs")) for step_id in step_ids)
+        return steps_as_arrays(
+            self.all_steps(
+                include=("tokens", "logprobs"), trajectory_id=trajectory_id, where=where, channel=channel, limit=100
+            )
+        )
+
+    def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
+        """See Pool."""
+        return self._send(calls.explain(where, subject))
+
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """See Pool."""
         return self._send(calls.dead_letters(after, limit)).items
@@ -224,6 +251,14 @@ class Factory:
         """See Pool."""
         return self._send(calls.events(after, limit)).items
 
+    def follow(
+        self, after: int = 0, *, timeout: float | None = None, kinds: Sequence[str] | None = None
+    ) -> Iterator[Event]:
+        """See Pool. A stream that breaks is taken up again where it broke; ServerUnreachableError where the server does
+        not answer for a minute.
+        """
+        return follow(self.url, self._headers, check_after(after), timeout, kinds)
+
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""
         return self._send(calls.set_policy(policy))
@@ -269,6 +304,16 @@ class Factory:
         return {"acknowledged": reply.acknowledged, "released": reply.released, "unknown": reply.unknown}
 
     # --- walking ----------------------------------------------------------------------------------------------
+    def all_steps(self, **filters: Any) -> Iterator[Step]:
+        """Every step of a listing, page by page."""
+        cursor = None
+        while True:
+            page = self.list_steps(**filters, cursor=cursor)
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
     def all_trajectories(self, **filters: Any) -> Iterator[Trajectory]:
         """Every trajectory of a listing, page by page."""
         cursor = None

@@ -72,6 +72,7 @@ class Pool(Protocol):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
 
     url: str
+    poll_seconds: float  # the longest time between two looks for events, where nothing wakes who waits for them
 
     # --- trajectories -----------------------------------------------------------------------------------------
     def create_trajectory(self, new: NewTrajectory) -> Trajectory:
@@ -150,8 +151,8 @@ class Pool(Protocol):
         where: str | None = None,
         channel: str | None = None,
     ) -> Iterator[StepArrays]:
-        """The ids, masks and log-probabilities of steps as arrays, without lists: of a trajectory, of these steps, or of
-        those that match; excluded ones too, but for `where`. Steps without ids are left out.
+        """The ids, masks and log-probabilities of steps as arrays, without lists: of a trajectory, of named steps,
+        or of those that match; excluded ones too, but for `where`. Steps without ids are left out.
 
         Steps of a trajectory come together and in commit order, as far as one page of the listing holds them. It reads
         as it goes on, so that neither memory nor a transaction holds the whole. NotFoundError names a missing step.

@@ -37,7 +37,7 @@ class AppendResult(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class Page(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
     """One page of a listing; `next_cursor` is null on the last.
 
     `partial`: the search ended because it had looked at as many rows, or for as long, as one page may; there can be
@@ -46,7 +46,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     """
 
     items: list[T]
-    next_cursor: str | None = None
+    # A default that is made is written out, so that JSON has null on the last page.
+    next_cursor: str | None = msgspec.field(default_factory=lambda: None)
     partial: bool = False
     scanned: int | None = None
 

@@ -66,10 +66,15 @@ Conditions on fields with an index are fast at any size where all rows have to f
 alone or are joined with `and`; so are alternatives (`or`) of which each is so. `!=`, `not`, `is null` and `like` with
 a `%` or `_` in front use no index. `policy.run` has one beside `policy.model ==`, and `policy.version` beside both.
 
-Other conditions are looked at row by row. One page of a listing looks at up to 100,000 rows, so a page can be short,
-or empty, and still have a `next_cursor`: go on until that is null. A search of a page or of a lease that takes longer
-than 5 s ends with `invalid_query`: narrow it by trajectory, group or channel, or use fewer conditions on keys of
-`metadata`, `task` and `label`, which are read from JSON. (`memory://` has neither limit.)
+Other conditions are looked at row by row. One page of a listing looks at up to 100,000 rows or for about a second: a
+page that ends there is `partial`, with what it has found by then, be that nothing, and its `next_cursor` goes on from
+there; `scanned` says how many rows it looked at. So does a page of a range that very many rows are in, such as
+`created_at`, where they lie far from the page. A search of which not even the first rows can be looked at within 5 s,
+and one of a lease that takes longer, end with `invalid_query`: narrow it by trajectory, group or channel, or use fewer
+conditions on keys of `metadata`, `task` and `label`, which are read from JSON. (`memory://` has neither limit.)
+
+`pool.explain(where)`, `GET /api/v1/explain?where=` and `agentworld trajectories list --where EXPRESSION --explain` say
+which conditions an index answers, and how the engine goes about the rest.
 
 ## Fields
 

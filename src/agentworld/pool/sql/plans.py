@@ -11,7 +11,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, Subquery, func, select, union_all
+from sqlalchemy import ColumnElement, Select, Subquery, and_, func, not_, or_, select, union_all
 
 from agentworld.pool import schema
 from agentworld.pool.sql.rows import select_steps, select_trajectories
@@ -20,9 +20,11 @@ from agentworld.pool.sql.where import condition
 from agentworld.query import (
     Comparison,
     Conjunction,
+    Disjunction,
     Expression,
     Flag,
     Membership,
+    Not,
     Subject,
     conditions,
     parse,
@@ -175,13 +177,31 @@ def _accesses(subject: Subject, order: Order, parts: Sequence[Expression], singl
         names = {leaf.field.field.name for part in several for leaf in conditions(part)}
         asked = [condition(part, subject) for part in several]
         if subject == "steps" and names & _OF_TRAJECTORY:
-            if not names <= _OF_TRAJECTORY:
+            if names <= _OF_TRAJECTORY:
+                asked = [_s.c.trajectory.in_(select(_t.c.pk).where(*asked))]
+            elif names & _JOINED <= _OF_TRAJECTORY:
+                asked = [_of_steps_alone(part) for part in several]
+            else:
                 continue
-            asked = [_s.c.trajectory.in_(select(_t.c.pk).where(*asked))]
         branches = _branches(several[0], subject) if len(several) == 1 else ()
         text = " and ".join(map(printed, several))
         accesses.append(Access(subject, order, text, asked, branches, single or len(several) == len(parts)))
     return accesses
+
+
+def _of_steps_alone(expression: Expression) -> ColumnElement[bool]:
+    """A condition over steps that joins no trajectories, so that each alternative can use its own index."""
+    match expression:
+        case Conjunction(items):
+            return and_(*map(_of_steps_alone, items))
+        case Disjunction(items):
+            return or_(*map(_of_steps_alone, items))
+        case Not(item):
+            return not_(_of_steps_alone(item))
+        case _:
+            found = condition(expression, "steps")
+            through = expression.field.field.name in _OF_TRAJECTORY
+            return _s.c.trajectory.in_(select(_t.c.pk).where(found)) if through else found
 
 
 def _branches(part: Expression, subject: Subject) -> tuple[ColumnElement[bool], ...]:
