@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
+from agentworld.pool.shards import padding_of
 from agentworld.records import Sampling
 from agentworld.trainers.rows import chain_rows, imitation_rows, policy_gradient_rows, recomputable_temperature
 from tests.trainers.builders import batch, member, step
@@ -108,3 +109,28 @@ def test_the_space_decides_the_temperature():
     assert recomputable_temperature(step("a", [1], [2], sampling=Sampling(temperature=0.7))) == 0.7
     sampling = Sampling(temperature=0.7, top_p=0.9)
     assert recomputable_temperature(step("a", [1], [2], space="temperature", sampling=sampling)) == 0.7
+
+
+def test_all_rows_of_a_trajectory_carry_its_loss_denominator():
+    entry = member([step("a", [1, 2], [3, 4]), step("b", [1, 2, 3, 7], [5])])
+    entry.loss_denominator = 7
+    assert [row.trajectory_tokens for row in chain_rows(entry, np.ones(2), behaviour=True)] == [7, 7]
+
+
+def test_who_is_not_trained_counts_in_the_group_alone():
+    good, bad = member([step("a", [1], [2])], 1.0), member([step("b", [1], [3], trajectory="t1")], 0.0, "t1")
+    bad.trained = False
+    rows, rewards = policy_gradient_rows(batch({"g": [good, bad]}))
+    assert [row.step_ids for row in rows] == [["a"]]
+    assert rewards.tolist() == [1.0, 0.0]
+    assert rows[0].advantages.tolist() == pytest.approx([0.0, 1.0], abs=1e-4)
+    assert [row.step_ids for row in imitation_rows(batch({"g": [good, bad]}))] == [["a"]]
+
+
+def test_padding_is_neither_trained_on_nor_counted():
+    whole = batch({"g": [member([step("a", [1], [2])], 1.0), member([step("b", [1], [3])], 0.0)]})
+    padded = batch({"g": whole.items[0].trajectories})
+    padded.items.append(padding_of(whole.items[0]))
+    for rows_from in (imitation_rows, lambda one: policy_gradient_rows(one)[0]):
+        assert [row.step_ids for row in rows_from(padded)] == [row.step_ids for row in rows_from(whole)]
+    assert policy_gradient_rows(padded)[1].tolist() == [1.0, 0.0]

@@ -104,7 +104,7 @@ class Trainer:
         size = self.model.get_input_embeddings().num_embeddings
         for item in batch.items:
             for member in item.trajectories:
-                for step in member.steps:
+                for step in member.steps if member.trained else ():
                     largest = max([*(step.prompt_ids or [0]), *(step.response_ids or [0])])
                     if largest >= size or _differ(self.vocabulary, step.vocabulary):
                         raise InvalidRequestError(

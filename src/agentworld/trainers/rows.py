@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from agentworld.credit import StepCredit, group_relative, spread
 from agentworld.errors import InvalidRequestError
-from agentworld.records import Batch, BatchTrajectory, Sampling, Step
+from agentworld.records import Batch, BatchItem, BatchTrajectory, Sampling, Step
 
 
 @dataclass(slots=True)
@@ -24,8 +24,8 @@ class Row:
 
     `ids` int64 [L]. `mask` bool [L]: sampled by the policy and trained on. `logprobs` float32 [L]: the log-probability
     under the policy that sampled the token, 0 outside the mask. `advantages` float32 [L], 0 outside the mask.
-    `temperature`: what the logits are divided by to come into the space of `logprobs`. `trajectory_tokens`: trained
-    tokens of all rows of the trajectory, the denominator of means over a trajectory.
+    `temperature`: what the logits are divided by to come into the space of `logprobs`. `trajectory_tokens`: the
+    trajectory's loss denominator, which is the sampled tokens of all its steps in the batch.
     """
 
     trajectory_id: str
@@ -49,7 +49,7 @@ class Row:
 def imitation_rows(batch: Batch) -> list[Row]:
     """Rows for supervised fine-tuning: the sampled tokens of every trajectory, advantages of 1, any space."""
     rows: list[Row] = []
-    for item in batch.items:
+    for item in real_items(batch):
         for member in item.trajectories:
             rows.extend(chain_rows(member, np.ones(len(member.steps)), behaviour=False))
     return rows
@@ -60,12 +60,13 @@ def policy_gradient_rows(
 ) -> tuple[list[Row], npt.NDArray[np.float64]]:
     """Rows with group-relative advantages, and the rewards of the trajectories, shape [trajectories].
 
+    Trajectories that are not to be trained on count in their group's statistics alone.
     Raises InvalidRequestError where a trajectory has no reward, or a step lacks ids or log-probabilities of a space
     that the trainer can recompute.
     """
     members: list[BatchTrajectory] = []
     groups: list[str] = []
-    for item in batch.items:
+    for item in real_items(batch):
         members.extend(item.trajectories)
         groups.extend([item.key] * len(item.trajectories))
     rewards = []
@@ -84,14 +85,25 @@ def policy_gradient_rows(
     return rows, np.asarray(rewards, dtype=np.float64)
 
 
+def real_items(batch: Batch) -> list[BatchItem]:
+    """The items without the copies that make shards equally long."""
+    return [item for item in batch.items if not item.padding]
+
+
 def chain_rows(member: BatchTrajectory, credits: npt.NDArray[np.float64], *, behaviour: bool) -> list[Row]:
-    """The rows of one trajectory; `credits` float64 [steps]. `behaviour`: whether log-probabilities are needed."""
+    """The rows of one trajectory; `credits` float64 [steps]. `behaviour`: whether log-probabilities are needed.
+
+    None where the trajectory is not to be trained on. All rows carry its loss denominator, so that a trajectory with
+    forks does not weigh more than one without.
+    """
+    if not member.trained:
+        return []
     rows: list[Row] = []
     for step, credit in zip(member.steps, credits, strict=True):
         rows_step(rows, step, float(credit), behaviour)
     total = sum(row.trained for row in rows)
     for row in rows:
-        row.trajectory_tokens = total
+        row.trajectory_tokens = member.loss_denominator or total
     return [row for row in rows if row.trained]
 
 
