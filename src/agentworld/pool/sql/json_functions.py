@@ -19,6 +19,8 @@ from agentworld.query.patterns import glob
 
 # From here on the nearest double of a number is infinite.
 _INFINITE = str(2**1024 - 2**970)
+# Whole numbers that have 64 bits, and that may have. Patterns of PostgreSQL are cheaper than reading a number.
+_SHORT, _LONG = "^-?[0-9]{1,18}$", "^-?[0-9]{19}$"
 
 
 class _JsonValue(FunctionElement[Any]):
@@ -102,19 +104,28 @@ def _text_on_postgres(element: json_text, compiler: SQLCompiler, **options: Any)
 
 @compiles(json_integer, "postgresql")
 def _integer_on_postgres(element: json_integer, compiler: SQLCompiler, **options: Any) -> str:
-    found = _postgres_value(element, compiler, options)
-    return f"CASE WHEN {_is_whole(found)} THEN CAST({found} #>> '{{}}' AS BIGINT) END"
+    number = _postgres_number(element, compiler, options)
+    return (
+        f"CASE WHEN {number} ~ '{_SHORT}' THEN CAST({number} AS BIGINT)"
+        f" WHEN {number} ~ '{_LONG}' THEN CASE WHEN {_has_64_bits(number)} THEN CAST({number} AS BIGINT) END END"
+    )
 
 
 @compiles(json_real, "postgresql")
 def _real_on_postgres(element: json_real, compiler: SQLCompiler, **options: Any) -> str:
-    found = _postgres_value(element, compiler, options)
-    number = f"CAST({found} #>> '{{}}' AS NUMERIC)"
+    number = _postgres_number(element, compiler, options)
+    double = f"CAST({number} AS FLOAT)"
+    # PostgreSQL refuses to make an infinity of a number that is too large.
+    whole = (
+        f"CASE WHEN length({number}) < 309 THEN {double}"
+        f" WHEN CAST({number} AS NUMERIC) >= {_INFINITE} THEN CAST('Infinity' AS FLOAT)"
+        f" WHEN CAST({number} AS NUMERIC) <= -{_INFINITE} THEN CAST('-Infinity' AS FLOAT) ELSE {double} END"
+    )
     return (
-        f"CASE WHEN json_typeof({found}) <> 'number' OR {_is_whole(found)} THEN NULL"
-        f" WHEN {number} >= {_INFINITE} THEN CAST('Infinity' AS FLOAT)"
-        f" WHEN {number} <= -{_INFINITE} THEN CAST('-Infinity' AS FLOAT)"
-        f" WHEN json_typeof({found}) = 'number' THEN CAST({found} #>> '{{}}' AS FLOAT) END"
+        f"CASE WHEN {number} ~ '^-?[0-9]' THEN CASE WHEN {number} ~ '{_SHORT}' THEN NULL"
+        f" WHEN {number} ~ '[.eE]' THEN {double}"
+        f" WHEN {number} ~ '{_LONG}' THEN CASE WHEN {_has_64_bits(number)} THEN NULL ELSE {double} END"
+        f" ELSE {whole} END END"
     )
 
 
@@ -193,10 +204,10 @@ def _postgres_value(element: _JsonValue, compiler: SQLCompiler, options: dict[st
     return f"({found})"
 
 
-def _is_whole(found: str) -> str:
-    # CASE keeps PostgreSQL from reading what is no number as one.
-    text = f"{found} #>> '{{}}'"
-    return (
-        f"CASE WHEN json_typeof({found}) = 'number' AND {text} ~ '^-?[0-9]+$'"
-        f" THEN CAST({text} AS NUMERIC) BETWEEN -9223372036854775808 AND 9223372036854775807 ELSE FALSE END"
-    )
+def _postgres_number(element: _JsonValue, compiler: SQLCompiler, options: dict[str, Any]) -> str:
+    """The JSON text, which begins with a digit or a minus where it is a number, and with a quote where it is a text."""
+    return f"CAST({_postgres_value(element, compiler, options)} AS TEXT)"
+
+
+def _has_64_bits(number: str) -> str:
+    return f"CAST({number} AS NUMERIC) BETWEEN -9223372036854775808 AND 9223372036854775807"
