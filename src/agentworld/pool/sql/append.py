@@ -24,6 +24,7 @@ from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails
 from agentworld.pool.sql.rewards import keep_reward
 from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
+from agentworld.pool.sql.step_digest import same_content, step_digest, stored_parts
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tally, load_tallies, save_tallies
 from agentworld.pool.sql.transaction import Transaction
@@ -188,7 +189,7 @@ class _Batch:
         content = _content(prepared, tokens, messages, mask, logprobs, present)
         known = self._known.get(step_id)
         if known is not None:
-            if known[0] == content:
+            if same_content(known[0], content):
                 return AppendResult(step_id, "duplicate", known[1])
             return AppendResult(step_id, "conflict", known[1], "other content is there under this id")
         tally = self._tally(trajectory_id, step.group_id, step.channel, step.agent)
@@ -335,8 +336,6 @@ def _content(
     present: int,
 ) -> bytes:
     """The digest of all that the caller said."""
-    parts = [prepared.rest, mask or b"", b"-" if logprobs is None else b"+" + logprobs]
-    if tokens is not None:
-        first = prepared.response if prepared.prompt is None else prepared.prompt
-        parts += [tokens.content, str(0 if first is None else len(first)).encode()]
-    return digest(*parts, messages.content, str(present).encode())
+    first = prepared.response if prepared.prompt is None else prepared.prompt
+    sequence = None if tokens is None else (tokens.content, 0 if first is None else len(first))
+    return step_digest(prepared.rest, stored_parts(mask, logprobs, sequence, messages.content, present))

@@ -16,6 +16,7 @@ from agentworld.pool.exact_text import read_json, spoken_json
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.media import media_digest
 from agentworld.pool.sql.bodies import Body, BodyReader, unpack_alone
+from agentworld.pool.sql.check_steps import step_problems
 from agentworld.pool.sql.connections import Database, Row
 from agentworld.pool.sql.packing import unpack_ids
 from agentworld.pool.sql.reads import read_nodes
@@ -88,6 +89,7 @@ def content_problems(database: Database, progress: Progress) -> Iterator[Problem
         if body is None or digest(body) != bytes(row["digest"]):
             yield _wrong("tool_sets", row, "the tools are not those that were stored")
     yield from _nodes(database, progress, Roots(roots))
+    yield from step_problems(database, progress)
     yield from _media(database, progress)
 
 

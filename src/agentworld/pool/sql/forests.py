@@ -23,6 +23,7 @@ from agentworld.pool.sql.bodies import BodyWriter, pack_alone
 from agentworld.pool.sql.packing import pack_blocks
 from agentworld.pool.sql.pieces import NewPiece, Pieces, Ref
 from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.step_digest import conversation_content, sequence_content
 from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Message, Tool, digest, exact_json
@@ -143,7 +144,7 @@ class ForestWriter:
         last = best.digests[first - 1] if best is not None else root
         digests = hash_blocks(last, data)
         tail = data[len(digests) * _BLOCK_BYTES :]
-        content = digest(digests[-1] if digests else last, tail)
+        content = sequence_content(digests[-1] if digests else last, tail)
         return TokenTrace(best, longest, root, first, digests, data, tail, length, content)
 
     def keep_tokens(self, trajectory_id: str, trace: TokenTrace) -> Ref:
@@ -204,7 +205,7 @@ class ForestWriter:
     ) -> MessageTrace:
         """The path of a prompt's messages and the reply under the digest of its tools."""
         if prompt is None and reply is None:
-            return MessageTrace(None, 0, tools, [], [], [], 0, digest(tools, b"", b""))
+            return MessageTrace(None, 0, tools, [], [], [], 0, conversation_content(tools, b"", None))
         messages = [*(prompt or ()), reply] if reply is not None else list(prompt or ())
         best, longest = None, 0
         for tip in reversed(self._message_tips.get(trajectory_id)):
@@ -225,7 +226,7 @@ class ForestWriter:
             bodies.append(stored_spoken(message, spoken))
         last = parent if messages else b""
         length = len(prompt or ())
-        content = digest(tools, last, b"" if prompt is None else str(length).encode())
+        content = conversation_content(tools, last, None if prompt is None else length)
         return MessageTrace(best, longest, tools, messages, keys, bodies, length, content)
 
     def keep_messages(self, trajectory_id: str, trace: MessageTrace) -> tuple[Ref, Ref]:

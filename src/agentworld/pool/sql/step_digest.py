@@ -1,0 +1,56 @@
+"""The digest of what a step said: what a duplicate is known by, and what a check can compute again.
+
+Its first 16 bytes are over everything, also what the step's row does not keep as it was said. The 8 bytes after them
+are over what is stored exactly: ids, mask, log-probabilities, messages and tools, by the digests of the forests. Steps
+that a pool of the first schema took have the first part alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentworld.records import digest
+
+SAID_BYTES = 16
+_STORED_BYTES = 8
+
+
+def step_digest(rest: bytes, stored: Sequence[bytes]) -> bytes:
+    """`rest`: the JSON of all that is neither array nor message; `stored`: see stored_parts."""
+    return digest(rest, *stored) + stored_digest(stored)
+
+
+def stored_digest(stored: Sequence[bytes]) -> bytes:
+    """The part that a check computes again."""
+    return digest(*stored)[:_STORED_BYTES]
+
+
+def stored_parts(
+    mask: bytes | None,
+    logprobs: bytes | None,
+    tokens: tuple[bytes, int] | None,
+    messages: bytes,
+    present: int,
+) -> list[bytes]:
+    """What is stored exactly. `tokens`: the digest of the sequence and the length of its first part; `messages`: that
+    of the conversation; `present`: the bits of what was said at all.
+    """
+    parts = [mask or b"", b"-" if logprobs is None else b"+" + logprobs]
+    if tokens is not None:
+        parts += [tokens[0], str(tokens[1]).encode()]
+    return [*parts, messages, str(present).encode()]
+
+
+def same_content(known: bytes, sent: bytes) -> bool:
+    """Whether a step that is there says the same as one that was sent."""
+    return known[:SAID_BYTES] == sent[:SAID_BYTES]
+
+
+def sequence_content(last: bytes, tail: bytes) -> bytes:
+    """The digest of a sequence: that of its last full block (or of its vocabulary) and its tail as uint32."""
+    return digest(last, tail)
+
+
+def conversation_content(tools: bytes, last: bytes, prompt_length: int | None) -> bytes:
+    """The digest of a conversation: that of its tools, of its last message, and how much of it is the prompt."""
+    return digest(tools, last, b"" if prompt_length is None else str(prompt_length).encode())
