@@ -109,7 +109,10 @@ def test_signals_wait_for_their_target(factory):
     assert (result.changed, result.set, result.waiting) == (2, 0, ["s1", "t1"])
     first = factory.awaited(limit=1)
     rest = factory.awaited(cursor=first.next_cursor)
-    assert [(one.kind, one.id) for page in (first, rest) for one in page.items] == [("step", "s1"), ("trajectory", "t1")]
+    assert [(one.kind, one.id) for page in (first, rest) for one in page.items] == [
+        ("step", "s1"),
+        ("trajectory", "t1"),
+    ]
     factory.append_steps([step(1)])
     assert (factory.get_step("s1").reward, factory.get_trajectory("t1").reward) == (1.0, 2.0)
 

@@ -53,8 +53,8 @@ async def run_rollouts(
     """Run every agent on every task `rollouts` times.
 
     `work`: task sets with the tasks to do of each. `name`: the run; with `resume`, rollouts of the same name that the
-    pool holds complete are not done again, and those that an earlier process left open are ended as abandoned once their
-    next attempt has begun.
+    pool holds complete are not done again, and those that an earlier process left open are ended as abandoned once
+    their next attempt has begun; without it, choose a new name, as groups that have closed take no more.
     `concurrency`: rollouts at one moment over all agents; each agent may have a lower limit. `retries`: further
     attempts for a failed one. `sampling.seed` gives each rollout a seed of its own. Cancelling stops the agents and
     ends open trajectories as abandoned. `notify` hears why agents wait. AgentWorldError where the server cannot be
