@@ -127,7 +127,7 @@ class _NoWriting(WriteSession):
             hint="Make both writable for this user, and open the pool again",
         )
 
-    def commit(self) -> None:
+    def commit(self, notify: bool = False) -> None:
         """See WriteSession; never reached, as no transaction begins."""
 
     def idle_seconds(self) -> float | None:
