@@ -104,9 +104,11 @@ def test_leases_go_on(old):
     assert batch.epoch > leased_epoch
     pool.release(leased_id, leased_epoch)
     assert [item.key for item in pool.lease(spec, "trainer").items] == [leased]
+    # A group of four, of which three had ended.
+    pool.complete_trajectory("rollout-3", "failed")
     group = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=2), "groups")
     assert [item.key for item in group.items] == ["group-1"]
-    assert len(group.items[0].trajectories) == 3
+    assert [rollout.trajectory.reward for rollout in group.items[0].trajectories][:3] == [1.0, 0.0, 0.0]
 
 
 def test_writing_goes_on(old):
