@@ -31,6 +31,7 @@ LAYERS = [
     ["api"],
     ["factory"],
     ["testing"],
+    ["bench"],
     ["demo"],
     ["cli"],
 ]

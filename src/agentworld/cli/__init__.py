@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "pool": "Counters and migrations of a pool.",
     "train": "Train a policy on batches from a pool.",
     "engine": "Serve a small local model (CPU or one GPU).",
+    "bench": "Measure rates, sizes and latencies on this machine.",
     "doctor": "Check engine, tokens, pool and port, and say what to fix.",
 }
 

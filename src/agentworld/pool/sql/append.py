@@ -20,7 +20,7 @@ from agentworld.pool.intake import ABORTED, Prepared, choices_of, escaped_record
 from agentworld.pool.protocol import AppendResult
 from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
-from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails
+from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
 from agentworld.pool.sql.rewards import keep_reward
 from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
@@ -184,7 +184,7 @@ class _Batch:
             messages = forests.trace_messages(trajectory_id, tools.digest, step.prompt_messages, step.response_message)
         except NOT_STORABLE as error:
             raise refusal(error) from None
-        mask, logprobs = pack_mask(prepared.mask), pack_logprobs(prepared.logprobs)
+        mask, logprobs = pack_mask(prepared.mask), raw_logprobs(prepared.logprobs)
         present = append_rows.present_bits(prepared)
         content = _content(prepared, tokens, messages, mask, logprobs, present)
         known = self._known.get(step_id)
@@ -207,7 +207,7 @@ class _Batch:
             step_index=index,
             **append_rows.call_columns(prepared, present, tally),
             mask=mask,
-            logprobs=logprobs,
+            logprobs=pack_logprobs(logprobs),
             excluded_reason=excluded,
             late=int(late),
             created_at=step.created_at or txn.now,

@@ -18,12 +18,12 @@ import zstandard
 from agentworld.errors import PoolError
 
 PLAIN, STARTS, CONTINUES = 0, 1, 2
-# A window of 32 KiB and small tables: about 280 KB of state for each open conversation.
+# A window of 64 KiB and small tables: about 530 KB of state for each open conversation.
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
-    3, window_log=15, hash_log=14, chain_log=14, write_content_size=False, write_checksum=False
+    3, window_log=16, hash_log=15, chain_log=15, write_content_size=False, write_checksum=False
 )
 _ALONE = zstandard.ZstdCompressor(level=9, write_content_size=True, write_checksum=False)
-_OPEN_FRAMES = 256
+_OPEN_FRAMES = 128
 _RESTORE = "Restore it from a backup; `agentworld pool check` names all that is wrong"
 
 

@@ -10,7 +10,7 @@ from agentworld.forest import BLOCK_SIZE, vocabulary_root
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.connections import Database, Row
-from agentworld.pool.sql.packing import unpack_ids
+from agentworld.pool.sql.packing import raw_logprobs, unpack_ids, unpack_logprobs
 from agentworld.pool.sql.rows import PROMPT_IDS, PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.step_digest import (
@@ -96,5 +96,6 @@ def _parts(row: Row) -> list[bytes]:
     ends = [row["reply_digest"], row["prompt_digest"]]
     end = next((bytes(found) for found in ends if found is not None), b"")
     length = (0 if row["prompt_node"] is None else row["prompt_depth"] + 1) if present & PROMPT_MESSAGES else None
-    mask, logprobs = (None if row[name] is None else bytes(row[name]) for name in ("mask", "logprobs"))
+    mask = None if row["mask"] is None else bytes(row["mask"])
+    logprobs = raw_logprobs(unpack_logprobs(None if row["logprobs"] is None else bytes(row["logprobs"])))
     return stored_parts(mask, logprobs, tokens, conversation_content(tools, end, length), present)

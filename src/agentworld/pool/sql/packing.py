@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from agentworld.forest import BLOCK_SIZE, TokenArray
 
+_LEAST_PACKED = 4 * 64  # bytes of log-probabilities below which packing gains too little
+
 
 def pack_ids(ids: TokenArray) -> bytes:
     """2, 3 or 4 little-endian bytes an id, as the largest needs: most vocabularies fit in 3, small ones in 2."""
@@ -74,11 +76,51 @@ def unpack_mask(data: bytes | None) -> npt.NDArray[np.uint8] | None:
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8, offset=4), count=int.from_bytes(data[:4], "little"))
 
 
-def pack_logprobs(logprobs: npt.NDArray[np.float32] | None) -> bytes | None:
-    """Little-endian float32."""
+def raw_logprobs(logprobs: npt.NDArray[np.float32] | None) -> bytes | None:
+    """Little-endian float32, which digests are over."""
     return None if logprobs is None else logprobs.astype("<f4", copy=False).tobytes()
+
+
+def pack_logprobs(raw: bytes | None) -> bytes | None:
+    """`raw_logprobs` with sign and exponent of each number, but for its last bit, in 4 bits.
+
+    Log-probabilities are of few magnitudes, so their highest bytes mostly take at most 16 values; those stand in a
+    table. In order: three bytes of each number, two numbers a byte, the table, and in 5 bytes how long the table is and
+    how many numbers there are. Where there are more values, or it would not be shorter, it stays raw. What is packed is
+    never a whole number of float32 long, which is how the two are told apart.
+    """
+    if raw is None or len(raw) < _LEAST_PACKED:
+        return raw
+    parts = np.frombuffer(raw, dtype=np.uint8).reshape(-1, 4)
+    highest = parts[:, 3]
+    table = np.flatnonzero(np.bincount(highest, minlength=256))
+    if len(table) > 16:
+        return raw
+    place = np.zeros(256, dtype=np.uint8)
+    place[table] = np.arange(len(table), dtype=np.uint8)
+    nibbles = place[highest]
+    if len(nibbles) % 2:
+        nibbles = np.append(nibbles, np.uint8(0))
+    pairs = nibbles[0::2] << 4 | nibbles[1::2]
+    count = len(parts)
+    end = bytes((len(table),)) + count.to_bytes(4, "little")
+    packed = parts[:, :3].tobytes() + pairs.tobytes() + table.astype(np.uint8).tobytes()
+    # One byte of padding in front of the end where the length would be that of raw numbers.
+    return packed + (b"\0" if (len(packed) + len(end)) % 4 == 0 else b"") + end
 
 
 def unpack_logprobs(data: bytes | None) -> npt.NDArray[np.float32] | None:
     """The log-probabilities of a packed column."""
-    return None if data is None else np.frombuffer(data, dtype="<f4")
+    if data is None or len(data) % 4 == 0:
+        return None if data is None else np.frombuffer(data, dtype="<f4")
+    count, size = int.from_bytes(data[-4:], "little"), data[-5]
+    halves = (count + 1) // 2
+    pairs = np.frombuffer(data, dtype=np.uint8, count=halves, offset=3 * count)
+    table = np.frombuffer(data, dtype=np.uint8, count=size, offset=3 * count + halves)
+    nibbles = np.empty(2 * halves, dtype=np.uint8)
+    nibbles[0::2] = pairs >> 4
+    nibbles[1::2] = pairs & 15
+    parts = np.empty((count, 4), dtype=np.uint8)
+    parts[:, :3] = np.frombuffer(data, dtype=np.uint8, count=3 * count).reshape(count, 3)
+    parts[:, 3] = table[nibbles[:count]]
+    return parts.reshape(-1).view("<f4")

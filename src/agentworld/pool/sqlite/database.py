@@ -27,7 +27,7 @@ BINDING_ERRORS = (
     sqlite3.DataError,
 )
 # A step's row has about 1.5 KB; of SQLite's usual 4 KB pages a tenth would stay empty.
-PAGE_BYTES = 16384
+PAGE_BYTES = 8192
 _IDLE_READERS = 8
 _BUSY_MILLISECONDS = 10_000
 _Identity = tuple[int, int] | None  # device and number of a file; None where there is none
