@@ -11,16 +11,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
-    FromClause,
-    Select,
     Text,
     and_,
     bindparam,
     delete,
-    exists,
     func,
-    literal,
-    or_,
     select,
     tuple_,
     update,
@@ -29,23 +24,19 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.lookups import among_texts, unindexed
-from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
+from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.unit_rules import SHUFFLE_PRIME, shuffle_rounds
-from agentworld.records import Order, Unit
+from agentworld.records import Order
 
 READY = "ready_seq"  # the sequence: a counter like those of primary keys
 OF_GROUP, OF_COMPARISON = "group:", "comparison:"  # what keys of pairs begin with
-STEP_BITS = 20  # of a step's place, below those of its trajectory
-PULL_ROWS = 512  # that one chunk puts into the backlog, or looks at, to a factor of two
 RESHUFFLE_ROWS = 2_000
-_MOST_HEADERS = 1_000
 
 _k, _p, _c, _d, _u = schema.backlog, schema.positions, schema.consumers, schema.deliveries, schema.batch_units
 _s, _t, _g = schema.steps, schema.trajectories, schema.groups
-_COLUMNS = ("consumer", "unit", "channel", "key", "row_pk", "place", "rank", "shuffle")
-_SERVED = ("complete", "ready")
+COLUMNS = ("consumer", "unit", "channel", "key", "row_pk", "place", "rank", "shuffle")
 
 
 class Scope(NamedTuple):
@@ -83,15 +74,17 @@ class Waiting(NamedTuple):
     deliveries: int
 
 
-def _text(name: str) -> ColumnElement[str]:
+def text_of(name: str) -> ColumnElement[str]:
+    """A text parameter."""
     return bindparam(name, required=False, type_=Text())
 
 
-def _of_scope(table: Any) -> ColumnElement[bool]:
+def of_scope(table: Any) -> ColumnElement[bool]:
+    """The rows of one scope, given as parameters."""
     return and_(*(table.c[name] == parameter(name) for name in Scope._fields))
 
 
-def _shuffle(number: ColumnElement[Any]) -> ColumnElement[Any]:
+def shuffle_of(number: ColumnElement[Any]) -> ColumnElement[Any]:
     """As unit_rules.shuffled."""
     found = number
     for turn in range(2):
@@ -100,7 +93,8 @@ def _shuffle(number: ColumnElement[Any]) -> ColumnElement[Any]:
     return found
 
 
-def _shuffle_bound(seed: int) -> dict[str, int]:
+def shuffle_bound(seed: int) -> dict[str, int]:
+    """The parameters of `shuffle_of`."""
     rounds = shuffle_rounds(seed)
     return {
         f"{name}{n}": value
@@ -109,8 +103,21 @@ def _shuffle_bound(seed: int) -> dict[str, int]:
     }
 
 
+def delivered(column: ColumnElement[Any], of: Any, unit: Any = None, key: Any = None) -> ColumnElement[Any]:
+    """A column of the delivery of a unit, null where there was none: a look-up, never a join with all deliveries."""
+    return (
+        select(column)
+        .where(
+            _d.c.consumer == (text_of("consumer") if of is None else of.c.consumer),
+            _d.c.unit == (unit if of is None else of.c.unit),
+            _d.c.key == (key if of is None else of.c.key),
+        )
+        .scalar_subquery()
+    )
+
+
 _ADD_CONSUMER = sql(upsert(_c).values(name=parameter("consumer"), epoch=0).on_conflict_do_nothing())
-_POSITION = sql(select(_p.c.ready_seq, _p.c.seed).where(_of_scope(_p)))
+_POSITION = sql(select(_p.c.ready_seq, _p.c.seed).where(of_scope(_p)))
 _new_position = upsert(_p).values({name: parameter(name) for name in (*Scope._fields, "ready_seq", "seed")})
 _SET_POSITION = sql(
     _new_position.on_conflict_do_update(
@@ -120,93 +127,6 @@ _SET_POSITION = sql(
 )
 _counters = schema.counters.c
 _LATEST = sql(select(_counters.value).where(_counters.name == parameter("name")))
-
-_in_channel = unindexed(and_(_s.c.channel == _text("channel"), _s.c.excluded_reason.is_(None)))
-_is_served = unindexed(_t.c.readiness.in_(_SERVED))
-_has_steps = exists().where(_s.c.trajectory == _t.c.pk, _in_channel)
-_in_range = (parameter("after"), parameter("until"))
-
-
-def _headers(table: Any, cost: ColumnElement[Any]) -> Statement:
-    """What became fit to be served, and what taking each costs: rows put into the backlog, or looked at for it."""
-    columns = (table.c.ready_seq, (table.c.channel == _text("channel")).label("own"), cost.label("cost"))
-    return sql(
-        select(*columns)
-        .where(table.c.ready_seq > parameter("after"))
-        .order_by(table.c.ready_seq)
-        .limit(parameter("limit"))
-    )
-
-
-_HEADERS: dict[str, Statement] = {
-    "step": _headers(_t, _t.c.step_count),
-    "trajectory": _headers(_t, _t.c.step_count),
-    "group": _headers(_g, _g.c.members * 16),
-    "pair": _headers(_g, _g.c.members * 16),
-}
-
-
-def _pull(unit: Unit, key: ColumnElement[Any], row: Any, place: Any, rank: Any, source: FromClause) -> Select[Any]:
-    new = ~exists().where(
-        _d.c.consumer == _text("consumer"), _d.c.unit == literal(unit), _d.c.key == key, _d.c.state != "available"
-    )
-    columns = (_text("consumer"), literal(unit, Text), _text("channel"), key, row, place, rank, _shuffle(row))
-    labelled = [column.label(name) for column, name in zip(columns, _COLUMNS, strict=True)]
-    return select(*labelled).select_from(source).where(new)
-
-
-def _put(chosen: Select[Any]) -> Statement:
-    inserted = upsert(_k).from_select(list(_COLUMNS), chosen)
-    return sql(
-        inserted.on_conflict_do_update(
-            index_elements=["consumer", "unit", "channel", "key"], set_={"rank": inserted.excluded.rank}
-        )
-    )
-
-
-def _between(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    return and_(column > _in_range[0], column <= _in_range[1])
-
-
-_highest = select(func.max(_t.c.priority)).where(_t.c.group_id == _g.c.group_id).scalar_subquery()
-_group_of_channel = or_(_g.c.channel == _text("channel"), exists().where(_t.c.group_id == _g.c.group_id, _has_steps))
-_trajectory_of_channel = or_(_t.c.channel == _text("channel"), _has_steps)
-_PULL: dict[str, Statement] = {
-    "trajectory": _put(
-        _pull("trajectory", _t.c.trajectory_id, _t.c.pk, _t.c.ready_seq, -_t.c.priority, _t).where(
-            _between(_t.c.ready_seq), _is_served, _trajectory_of_channel
-        )
-    ),
-    "step": _put(
-        _pull(
-            "step",
-            _s.c.step_id,
-            _s.c.pk,
-            _t.c.ready_seq * 2**STEP_BITS + _s.c.step_index,
-            -_t.c.priority,
-            _t.join(_s, _s.c.trajectory == _t.c.pk),
-        ).where(
-            _between(_t.c.ready_seq),
-            _is_served,
-            _in_channel,
-        )
-    ),
-    "group": _put(
-        _pull("group", _g.c.group_id, _g.c.pk, _g.c.ready_seq, -func.coalesce(_highest, 0), _g).where(
-            _between(_g.c.ready_seq), _group_of_channel
-        )
-    ),
-    "pair": _put(
-        _pull(
-            "pair",
-            _text("prefix") + _g.c.group_id,
-            _g.c.pk,
-            _g.c.ready_seq,
-            -func.coalesce(_highest, 0),
-            _g,
-        ).where(_between(_g.c.ready_seq), _group_of_channel)
-    ),
-}
 
 _at = (parameter("after_first"), parameter("after_place"))
 _PAGE_ORDER: dict[Order, tuple[ColumnElement[bool], tuple[Any, ...]]] = {
@@ -220,27 +140,31 @@ _select_waiting = select(
     _k.c.key, _k.c.row_pk, _k.c.place, _k.c.rank, _k.c.shuffle, _d.c.state, _d.c.count
 ).select_from(_k.outerjoin(_d, _delivery))
 _PAGES = {
-    order: sql(_select_waiting.where(_of_scope(_k), after).order_by(*columns).limit(parameter("limit")))
+    order: sql(_select_waiting.where(of_scope(_k), after).order_by(*columns).limit(parameter("limit")))
     for order, (after, columns) in _PAGE_ORDER.items()
 }
-_NAMED = sql(_select_waiting.where(_of_scope(_k), among_texts(_k.c.key, "keys")))
-_TAKE_OUT = sql(delete(_k).where(_of_scope(_k), among_texts(_k.c.key, "keys")))
+_NAMED = sql(_select_waiting.where(of_scope(_k), among_texts(_k.c.key, "keys")))
+_TAKE_OUT = sql(delete(_k).where(of_scope(_k), among_texts(_k.c.key, "keys")))
 _returned = select(
-    _text("consumer"),
-    _text("unit"),
-    _text("channel"),
+    text_of("consumer"),
+    text_of("unit"),
+    text_of("channel"),
     _u.c.key,
     _u.c.row_pk,
     _u.c.place,
     func.coalesce(_u.c.rank, 0),
-    _shuffle(_u.c.row_pk),
+    shuffle_of(_u.c.row_pk),
 ).where(_u.c.batch == parameter("row"), _u.c.row_pk.is_not(None), among_texts(_u.c.key, "keys"))
-_PUT_BACK = sql(upsert(_k).from_select(list(_COLUMNS), _returned).on_conflict_do_nothing())
+_PUT_BACK = sql(upsert(_k).from_select(list(COLUMNS), _returned).on_conflict_do_nothing())
 _chunk = (
-    select(_k.c.place).where(_of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
+    select(_k.c.place).where(of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
 )
 _CHUNK_END = sql(select(func.max(_chunk.subquery().c.place)))
-_RESHUFFLE = sql(update(_k).where(_of_scope(_k), _between(_k.c.place)).values(shuffle=_shuffle(_k.c.row_pk)))
+_RESHUFFLE = sql(
+    update(_k)
+    .where(of_scope(_k), _k.c.place > parameter("after"), _k.c.place <= parameter("until"))
+    .values(shuffle=shuffle_of(_k.c.row_pk))
+)
 
 
 def position(reader: Reader | Transaction, scope: Scope) -> Position:
@@ -258,29 +182,6 @@ def latest(reader: Reader, table: str) -> int:
 def add_consumer(txn: Transaction, name: str) -> None:
     """So that backlogs can belong to it."""
     txn.execute(_ADD_CONSUMER, {"consumer": name})
-
-
-def pull(txn: Transaction, scope: Scope, at: Position) -> Position:
-    """Take one chunk of what became fit to be served into the backlog; returns the new position."""
-    latest = txn.counter(f"pk.{READY}")
-    if at.ready_seq >= latest:
-        return at
-    headers = txn.execute(
-        _HEADERS[scope.unit], {"channel": scope.channel, "after": at.ready_seq, "limit": _MOST_HEADERS}
-    )
-    until, spent = latest, 0
-    for number, row in enumerate(headers, start=1):
-        # A step of its channel is a row put in; of another channel, a row looked at for steps in this one.
-        spent += row["cost"] if scope.unit == "step" or not row["own"] else 1
-        if spent >= PULL_ROWS or number == _MOST_HEADERS:
-            until = row["ready_seq"]
-            break
-    if headers:
-        bound = {"consumer": scope.consumer, "channel": scope.channel, "after": at.ready_seq, "until": until}
-        if scope.unit == "pair":
-            bound["prefix"] = OF_GROUP
-        txn.execute(_PULL[scope.unit], {**bound, **_shuffle_bound(at.seed)})
-    return move(txn, scope, at._replace(ready_seq=until))
 
 
 def move(txn: Transaction, scope: Scope, to: Position) -> Position:
@@ -330,7 +231,7 @@ def put_back(txn: Transaction, scope: Scope, batch: int, keys: list[str]) -> Non
     """Put units of a batch back to where they were found."""
     if keys:
         bound = {**scope.bound, "row": batch, "keys": json_list(keys)}
-        txn.execute(_PUT_BACK, {**bound, **_shuffle_bound(position(txn, scope).seed)})
+        txn.execute(_PUT_BACK, {**bound, **shuffle_bound(position(txn, scope).seed)})
 
 
 def reshuffle(txn: Transaction, scope: Scope, after: int, seed: int) -> int | None:
@@ -339,7 +240,7 @@ def reshuffle(txn: Transaction, scope: Scope, after: int, seed: int) -> int | No
     until: int | None = txn.execute(_CHUNK_END, bound)[0][0]
     if until is None:
         return None
-    txn.execute(_RESHUFFLE, {**bound, "until": until, **_shuffle_bound(seed)})
+    txn.execute(_RESHUFFLE, {**bound, "until": until, **shuffle_bound(seed)})
     return until
 
 

@@ -16,9 +16,10 @@ from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.items import TakenUnit
+from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import json_or_none
 from agentworld.pool.sql.signals import add_event
-from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Batch, BatchSpec
 
@@ -60,10 +61,11 @@ _STATE = sql(
     update(_b).where(_b.c.pk == parameter("row")).values(state=parameter("state"), ended_at=parameter("ended_at"))
 )
 _DEADLINE = sql(update(_b).where(_b.c.pk == parameter("row")).values(deadline=parameter("deadline")))
+_KEYS = sql(select(_u.c.key).where(_u.c.batch == parameter("row")))
 _of_batch = (
     _d.c.consumer == parameter("of_consumer"),
     _d.c.unit == parameter("of_unit"),
-    _d.c.key.in_(select(_u.c.key).where(_u.c.batch == parameter("row"))),
+    among_texts(_d.c.key, "keys"),
 )
 _held = and_(_d.c.state == "leased", _d.c.batch == parameter("row"))
 _free = _d.c.state.in_(("available", "poisoned"))
@@ -139,7 +141,8 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
 def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
     """Move the batch's units on: those it holds, and for an acknowledgement those that nobody holds."""
     scope = Scope(row["consumer"], row["unit"], row["channel"])
-    moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"]}
+    keys = [unit["key"] for unit in txn.execute(_KEYS, {"row": row["pk"]})]
+    moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"], "keys": json_list(keys)}
     if state == "acked":
         # Backlogs of other channels see for themselves that a unit is acknowledged.
         free = txn.execute(_FREE, moved)
@@ -147,8 +150,8 @@ def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
         txn.count("units.poisoned", -sum(found["state"] == "poisoned" for found in free))
         txn.execute(_ACKNOWLEDGE, moved)
     else:
-        keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
-        backlog.put_back(txn, scope, row["pk"], keys)
+        held_keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
+        backlog.put_back(txn, scope, row["pk"], held_keys)
         txn.execute(_GIVE_BACK, moved)
     txn.execute(_STATE, {"row": row["pk"], "state": state, "ended_at": txn.now})
     txn.count(f"batches.{row['state']}", -1)

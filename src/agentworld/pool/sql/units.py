@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, case, exists, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, case, false, func, or_, select, true
 
 from agentworld.pool import schema
 from agentworld.pool.group_rules import is_bounded
@@ -21,10 +21,10 @@ from agentworld.pool.lease_rules import wanted_readiness
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.json_functions import json_kind, json_list_has
-from agentworld.pool.sql.lookups import among_integers, unindexed
+from agentworld.pool.sql.lookups import among_integers, among_texts, unindexed
 from agentworld.pool.sql.reads import bounded_search
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS, policy_from
-from agentworld.pool.sql.statements import Statement, compiled, json_list
+from agentworld.pool.sql.statements import Statement, compiled, json_list, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.where import NOW, condition
 from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_group, judge_single
@@ -86,16 +86,19 @@ def judge_groups(
 
 
 def group_members(connection: Reader, plan: Plan, rows: list[int], now: float) -> dict[int, tuple[bool, list[Member]]]:
-    """By the group's row: whether it is offered, and its trajectories."""
-    groups: dict[int, tuple[bool, list[Member]]] = {}
-    for row in ask(connection, plan, _group_sql(plan.wish), rows, now):
+    """By the group's row: whether it is offered, and its trajectories in the order of their creation."""
+    groups: dict[str, tuple[int, bool, list[Member]]] = {}
+    for row in connection.execute(_GROUPS, {"rows": json_list(rows)}):
         offered = row["state"] == "closed" or not is_bounded(row["size"], row["timeout_at"])
-        members = groups.setdefault(row["group_row"], (offered, []))[1]
-        if row["row"] is not None:
-            members.append(member_from(row))
-    for _, members in groups.values():
+        groups[row["group_id"]] = (row["pk"], offered, [])
+    bound = {"ids": json_list(list(groups)), "in_channel": plan.scope.channel, NOW: now}
+    with bounded_search(connection, plan.spec.where):
+        found = connection.execute(_members_sql(plan.wish), bound)
+    for row in found:
+        groups[row["group_id"]][2].append(member_from(row))
+    for _, _, members in groups.values():
         members.sort(key=lambda member: member.row)
-    return groups
+    return {pk: (offered, members) for pk, offered, members in groups.values()}
 
 
 def ask(connection: Reader, plan: Plan, statement: Statement, rows: list[int], now: float) -> list[Row]:
@@ -151,21 +154,25 @@ def _trajectory_has(need: str) -> Condition:
     return json_list_has(_t.c.annotations, name) if kind == "annotation" else json_kind(_t.c.labels, [name]) != "null"
 
 
+def _has_step(*conditions: Condition) -> Condition:
+    """Whether the trajectory has a usable step of that kind; in a form that PostgreSQL looks up row by row."""
+    steps = select(_s.c.pk).where(_s.c.trajectory == _t.c.pk, usable_step(), *conditions)
+    return steps.limit(1).scalar_subquery().is_not(None)
+
+
 def _able(needs: tuple[str, ...]) -> Condition:
     """Whether no usable step of the trajectory lacks anything."""
-    steps = and_(_s.c.trajectory == _t.c.pk, usable_step())
     kept = [need for need in needs if need in _BITS]
     mask = sum(_BITS[need] for need in set(kept))
     in_own = _t.c.lacks.op("&")(mask) == 0 if mask else true()
-    in_other = ~exists().where(steps, ~and_(true(), *(_step_has(need) for need in kept)))
-    keyed = [or_(_trajectory_has(need), ~exists().where(steps, ~_step_has(need))) for need in needs if "." in need]
+    in_other = ~_has_step(~and_(true(), *(_step_has(need) for need in kept)))
+    keyed = [or_(_trajectory_has(need), ~_has_step(~_step_has(need))) for need in needs if "." in need]
     return and_(case((_t.c.channel == _channel, in_own), else_=in_other), *keyed)
 
 
 def trajectory_columns(wish: Wish) -> list[ColumnElement[Any]]:
     """What a Member of a trajectory is read from."""
-    in_other = exists().where(_s.c.trajectory == _t.c.pk, usable_step())
-    usable = case((_t.c.channel == _channel, _t.c.usable_steps > 0), else_=in_other)
+    usable = case((_t.c.channel == _channel, _t.c.usable_steps > 0), else_=_has_step())
     return [*_common(wish, "trajectories"), usable.label("usable"), _able(wish.needs).label("able"), *_no_step()]
 
 
@@ -219,8 +226,12 @@ def _step_sql(wish: Wish) -> Statement:
     return compiled(statement.where(among_integers(_s.c.pk, "rows")))
 
 
+_GROUPS = sql(
+    select(_g.c.pk, _g.c.group_id, _g.c.state, _g.c.size, _g.c.timeout_at).where(among_integers(_g.c.pk, "rows"))
+)
+
+
 @functools.lru_cache(maxsize=128)
-def _group_sql(wish: Wish) -> Statement:
-    columns = [_g.c.pk.label("group_row"), _g.c.state, _g.c.size, _g.c.timeout_at, *trajectory_columns(wish)]
-    statement: Select[Any] = select(*columns).join_from(_g, _t, _t.c.group_id == _g.c.group_id, isouter=True)
-    return compiled(statement.where(among_integers(_g.c.pk, "rows")))
+def _members_sql(wish: Wish) -> Statement:
+    statement: Select[Any] = select(_t.c.group_id, *trajectory_columns(wish))
+    return compiled(statement.where(among_texts(_t.c.group_id, "ids")))
