@@ -110,7 +110,7 @@ class KeepingMethods(StateMethods):
         with self._open():
             done = Collection(dry_run=dry_run)
             before = self._content()
-            for there in list(self._named(retention, done)):
+            for there in self._named(retention, done):
                 pinned = any(key[2] == there.trajectory_id for key in self._state.pins)
                 if pinned:
                     done.kept_pinned += 1

@@ -53,11 +53,13 @@ _FIND_NODES = sql(select(_n.c.pk, _n.c.parent).where(_n.c.pk.in_(integers("rows"
 _DROP_NODES = sql(delete(_n).where(_n.c.pk.in_(integers("rows"))))
 _DROP_USES = sql(delete(_u).where(_u.c.node.in_(integers("rows"))).returning(_u.c.digest))
 _DROP_TOOLS = sql(delete(_tools).where(_tools.c.pk.in_(integers("rows")), *_LOOSE_TOOLS).returning(_tools.c.pk))
-_DROP_MEDIA = sql(
-    delete(_m)
-    .where(_m.c.digest == parameter("digest"), *_LOOSE_MEDIA)
-    .returning(_m.c.size, _m.c.data.is_(None).label("outside"))
+# Looked at before it is deleted: SQLite 3.40 returns no NULL of a row that it deletes.
+_FIND_MEDIA = sql(
+    select(_m.c.pk, _m.c.size, _m.c.data.is_(None).label("outside")).where(
+        _m.c.digest == parameter("digest"), *_LOOSE_MEDIA
+    )
 )
+_DROP_MEDIA = sql(delete(_m).where(_m.c.pk == parameter("row")))
 
 
 def _range_sql(table: Any, column: Any, conditions: Sequence[Any]) -> Statement:
@@ -152,7 +154,8 @@ def _drop_nodes(txn: Transaction, loose: Loose, dropped: Dropped) -> None:
 
 
 def _drop_media(txn: Transaction, digest: bytes, dropped: Dropped, before: float) -> None:
-    for row in txn.execute(_DROP_MEDIA, {"digest": digest, "before": before}):
+    for row in txn.execute(_FIND_MEDIA, {"digest": digest, "before": before}):
+        txn.execute(_DROP_MEDIA, {"row": row["pk"]})
         dropped.media += 1
         dropped.media_bytes += row["size"]
         txn.count(counters.MEDIA, -1)

@@ -142,7 +142,8 @@ class KeepingMethods(MediaMethods):
         """See Pool."""
         from agentworld.pool.sql.checking import check
 
-        return [*self._engine_problems(progress), *check(self._database, progress, deep)]
+        found = [*self._engine_problems(progress), *check(self._database, progress, deep)]
+        return [*found, *self._outside_problems(progress)] if deep else found
 
     def _engine_problems(self, progress: Progress) -> list[Problem]:
         """Damage that the engine itself can name."""

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlalchemy import insert, select
 
-from agentworld.errors import NotFoundError, PoolError
+from agentworld.errors import AgentWorldError, NotFoundError, PoolError
 from agentworld.pool import counters, schema
+from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.media import Medium, check_medium, media_digest, read_digest
 from agentworld.pool.media.folder import MediaFolder
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.sql.transaction import Transaction
 
+_AT_ONCE = 200
 _m = schema.media
 _FIND = sql(select(_m.c.media_type, _m.c.size, _m.c.data).where(_m.c.digest == parameter("digest")))
 _KNOWN = sql(select(_m.c.pk).where(_m.c.digest == parameter("digest")))
+_OUTSIDE = sql(
+    select(_m.c.pk, _m.c.digest, _m.c.size)
+    .where(_m.c.pk > parameter("above"), _m.c.data.is_(None))
+    .order_by(_m.c.pk)
+    .limit(parameter("limit"))
+)
 _ADD = sql(insert(_m).values({column.name: parameter(column.name) for column in _m.c}))
 
 
@@ -82,6 +92,27 @@ class MediaMethods(SqlStore):
 
         for digest in digests if self.media is not None else []:
             self._writer.submit(lambda txn, digest=digest: remove(txn, digest)).result()  # type: ignore[misc]
+
+    def _outside_problems(self, progress: Progress) -> Iterator[Problem]:
+        """Blobs in the folder that are missing, or not what their digest says."""
+        above, seen = 0, 0
+        while True:
+            with self._database.reading() as reader:
+                rows = reader.execute(_OUTSIDE, {"above": above, "limit": _AT_ONCE})
+            for row in rows:
+                above, seen = row["pk"], seen + 1
+                digest = bytes(row["digest"])
+                try:
+                    data = self._read_blob(digest)
+                    right = media_digest(data) == digest and len(data) == row["size"]
+                    fault = None if right else "the bytes in the folder are not those of its digest"
+                except AgentWorldError as error:
+                    fault = error.message
+                if fault is not None:
+                    yield Problem("media", "media", digest.hex(), fault, "Restore the folder from a backup")
+                progress("media outside", seen, None)
+            if len(rows) < _AT_ONCE:
+                return
 
     def _stray_blobs(self) -> list[bytes]:
         """Blobs in the folder without a row: what a crash left between the two."""
