@@ -37,5 +37,14 @@ def check_id(value: str, path: str) -> str:
 
 def digest(*parts: bytes) -> bytes:
     """BLAKE2b-128 over the parts, each framed by its length so that no two lists of parts collide."""
-    framed = [frame for part in parts for frame in (len(part).to_bytes(8, "big"), part)]
-    return hashlib.blake2b(b"".join(framed), digest_size=DIGEST_SIZE).digest()
+    return framed_digest(framed(*parts))
+
+
+def framed(*parts: bytes) -> bytes:
+    """The parts as `digest` hashes them; what is joined of such is as the parts together."""
+    return b"".join([frame for part in parts for frame in (len(part).to_bytes(8, "big"), part)])
+
+
+def framed_digest(data: bytes) -> bytes:
+    """The digest of what `framed` made."""
+    return hashlib.blake2b(data, digest_size=DIGEST_SIZE).digest()

@@ -207,7 +207,7 @@ class _Batch:
             step_index=index,
             **append_rows.call_columns(prepared, present, tally),
             mask=mask,
-            logprobs=pack_logprobs(logprobs),
+            logprobs=logprobs,
             excluded_reason=excluded,
             late=int(late),
             created_at=step.created_at or txn.now,
@@ -294,6 +294,10 @@ class _Batch:
         packed = pack_tails([tail for _, tail in self._tails])
         for (row, _), data in zip(self._tails, packed, strict=True):
             row["tail"] = data
+        probable = [row for row in self._steps if row["logprobs"]]
+        if probable:
+            for row, data in zip(probable, pack_logprobs([row["logprobs"] for row in probable]), strict=True):
+                row["logprobs"] = data
         for row in self._steps:
             row["block"] = forests.block(row["block"])
             row["tools"] = forests.tool_set(row["tools"])

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from agentworld.forest import BLOCK_SIZE, TokenArray
 
-_LEAST_PACKED = 4 * 64  # bytes of log-probabilities below which packing gains too little
+_LEAST_PACKED = 64  # log-probabilities below which packing gains too little
+_TABLE = 16
+_NO_BYTES = np.zeros(0, dtype=np.uint8)
 
 
 def pack_ids(ids: TokenArray) -> bytes:
@@ -81,32 +83,40 @@ def raw_logprobs(logprobs: npt.NDArray[np.float32] | None) -> bytes | None:
     return None if logprobs is None else logprobs.astype("<f4", copy=False).tobytes()
 
 
-def pack_logprobs(raw: bytes | None) -> bytes | None:
-    """`raw_logprobs` with sign and exponent of each number, but for its last bit, in 4 bits.
+def pack_logprobs(raws: Sequence[bytes]) -> list[bytes]:
+    """`raw_logprobs` of several steps with sign and exponent of each number, but for its last bit, in 4 bits.
 
     Log-probabilities are of few magnitudes, so their highest bytes mostly take at most 16 values; those stand in a
     table. In order: three bytes of each number, two numbers a byte, the table, and in 5 bytes how long the table is and
     how many numbers there are. Where there are more values, or it would not be shorter, it stays raw. What is packed is
     never a whole number of float32 long, which is how the two are told apart.
     """
-    if raw is None or len(raw) < _LEAST_PACKED:
-        return raw
-    parts = np.frombuffer(raw, dtype=np.uint8).reshape(-1, 4)
-    highest = parts[:, 3]
+    parts = np.frombuffer(b"".join(raws), dtype=np.uint8).reshape(-1, 4)
+    highest = np.ascontiguousarray(parts[:, 3])
     table = np.flatnonzero(np.bincount(highest, minlength=256))
-    if len(table) > 16:
-        return raw
+    if len(table) > _TABLE:
+        # One step with unusual numbers leaves the others theirs.
+        return list(raws) if len(raws) == 1 else [packed for raw in raws for packed in pack_logprobs([raw])]
     place = np.zeros(256, dtype=np.uint8)
     place[table] = np.arange(len(table), dtype=np.uint8)
-    nibbles = place[highest]
-    if len(nibbles) % 2:
-        nibbles = np.append(nibbles, np.uint8(0))
-    pairs = nibbles[0::2] << 4 | nibbles[1::2]
-    count = len(parts)
-    end = bytes((len(table),)) + count.to_bytes(4, "little")
-    packed = parts[:, :3].tobytes() + pairs.tobytes() + table.astype(np.uint8).tobytes()
-    # One byte of padding in front of the end where the length would be that of raw numbers.
-    return packed + (b"\0" if (len(packed) + len(end)) % 4 == 0 else b"") + end
+    low, high = parts[:, :3].tobytes(), place[highest]
+    suffix = table.astype(np.uint8).tobytes()
+    packed, begin = [], 0
+    for raw in raws:
+        count = len(raw) // 4
+        end = begin + count
+        if count < _LEAST_PACKED:
+            packed.append(raw)
+        else:
+            pairs = high[begin : end - 1 : 2] << 4
+            pairs[: count // 2] |= high[begin + 1 : end : 2]
+            last = high[end - 1 : end] << 4 if count % 2 else _NO_BYTES
+            data = low[3 * begin : 3 * end] + pairs.tobytes() + last.tobytes() + suffix
+            ending = bytes((len(table),)) + count.to_bytes(4, "little")
+            # One byte of padding where the length would be that of raw numbers.
+            packed.append(data + (b"\0" if (len(data) + len(ending)) % 4 == 0 else b"") + ending)
+        begin = end
+    return packed
 
 
 def unpack_logprobs(data: bytes | None) -> npt.NDArray[np.float32] | None:

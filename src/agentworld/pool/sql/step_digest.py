@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentworld.records import digest
+from agentworld.records.ids import framed, framed_digest
 
 SAID_BYTES = 16
 _STORED_BYTES = 8
@@ -17,7 +18,8 @@ _STORED_BYTES = 8
 
 def step_digest(rest: bytes, stored: Sequence[bytes]) -> bytes:
     """`rest`: the JSON of all that is neither array nor message; `stored`: see stored_parts."""
-    return digest(rest, *stored) + stored_digest(stored)
+    parts = framed(*stored)
+    return framed_digest(framed(rest) + parts) + framed_digest(parts)[:_STORED_BYTES]
 
 
 def stored_digest(stored: Sequence[bytes]) -> bytes:
