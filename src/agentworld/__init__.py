@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from agentworld.client.session import TrajectorySession
     from agentworld.errors import AgentWorldError
     from agentworld.factory import EmbeddedPool, connect, open_pool
-    from agentworld.records import Batch, BatchSpec, Message, NewTrajectory, Policy, Reward, Step, Trajectory
+    from agentworld.records import (
+        Annotation,
+        Batch,
+        BatchSpec,
+        Feedback,
+        Message,
+        NewTrajectory,
+        Policy,
+        Reward,
+        Step,
+        Trajectory,
+    )
 
 _MODULES = {
     "agentworld.factory": ("EmbeddedPool", "connect", "open_pool"),
@@ -28,8 +39,10 @@ _MODULES = {
     "agentworld.client.session": ("TrajectorySession",),
     "agentworld.errors": ("AgentWorldError",),
     "agentworld.records": (
+        "Annotation",
         "Batch",
         "BatchSpec",
+        "Feedback",
         "Message",
         "NewTrajectory",
         "Policy",
@@ -42,12 +55,14 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AgentWorldError",
+    "Annotation",
     "AsyncFactory",
     "AsyncTrajectory",
     "Batch",
     "BatchSpec",
     "EmbeddedPool",
     "Factory",
+    "Feedback",
     "Message",
     "NewTrajectory",
     "Policy",
