@@ -3,11 +3,12 @@
 import math
 
 import pytest
-from psycopg.errors import DataError, UniqueViolation
+from psycopg.errors import DataError, OperationalError, UniqueViolation
 from sqlalchemy import func, insert, literal, select, text, update
 
 from agentworld.errors import ConflictError, InvalidRequestError, PoolError
 from agentworld.pool import schema
+from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.postgres import connection as engine
 from agentworld.pool.sql.connections import SearchTimeoutError
 from agentworld.pool.sql.statements import compiled, parameter, sql
@@ -190,8 +191,6 @@ def test_a_fault_of_the_caller_does_not_cost_the_connection(postgres_pool):
 
 
 def test_a_writer_that_waits_too_long_for_the_lock_says_so(postgres_url):
-    from agentworld.pool.postgres import PostgresPool
-
     holder, waiter = PostgresPool(postgres_url), PostgresPool(postgres_url, lock_seconds=0.05)
 
     def meanwhile(txn):
@@ -201,5 +200,44 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(postgres_url):
 
     write(holder, meanwhile)
     assert waiter.append_steps([step("t", step_id="a")])[0].outcome == "stored"
+    holder.close()
+    waiter.close()
+
+
+def test_a_commit_whose_answer_is_lost_says_that_it_may_have_been_written(postgres_pool, monkeypatch):
+    sent = step("t", step_id="a", prompt_ids=list(range(300)))
+    command = engine.PostgresConnection.command
+
+    def lost(self, text):
+        found = command(self, text)
+        if text.endswith("COMMIT") and "NOTIFY" in text:
+            raise OperationalError("server closed the connection unexpectedly")
+        return found
+
+    monkeypatch.setattr(engine.PostgresConnection, "command", lost)
+    with pytest.raises(PoolError, match="may have been written") as caught:
+        postgres_pool.append_steps([sent])
+    assert "again" in caught.value.hint
+    monkeypatch.undo()
+    # It was; sent again it is the same step, whose pieces are looked for and not taken to be missing.
+    assert postgres_pool.append_steps([sent])[0].outcome == "duplicate"
+    assert postgres_pool.append_steps([step("t", step_id="b", prompt_ids=list(range(300)))])[0].step_index == 1
+    assert postgres_pool.get_step("b").prompt_ids == list(range(300))
+
+
+def test_what_came_while_a_writer_waited_for_the_lock_goes_along(postgres_url):
+    holder, waiter = PostgresPool(postgres_url), PostgresPool(postgres_url)
+
+    def meanwhile(txn):
+        first = waiter.submit_steps([step("t", step_id="s0")])
+        waits = compiled(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+        while not txn.execute(waits)[0][0]:
+            pass
+        return [first, *(waiter.submit_steps([step("t", step_id=f"s{number}")]) for number in range(1, 5))]
+
+    futures = write(holder, meanwhile)
+    assert [future.result(30)[0].outcome for future in futures] == ["stored"] * 5
+    # One transaction has one time.
+    assert len({event.at for event in holder.events() if event.kind == "step.appended"}) == 1
     holder.close()
     waiter.close()
