@@ -1,3 +1,8 @@
+import http.client
+import threading
+import time
+from urllib.parse import urlsplit
+
 from agentworld.pool.memory import MemoryPool
 from tests.api.serving import Serving
 
@@ -65,3 +70,75 @@ def test_specs_that_mean_nothing_are_refused(server):
         status, reply = server.post("/api/v1/batches/lease", spec)
         assert (status, reply["error"]["path"]) == (400, path)
     assert server.post("/api/v1/batches/bat_gone/ack", {"epoch": 1})[0] == 404
+
+
+def test_a_lease_can_wait_for_what_is_not_there_yet(server):
+    replies = []
+    spec = {"consumer": "c", "wait_seconds": 30}
+    waiting = threading.Thread(target=lambda: replies.append(server.post("/api/v1/batches/lease", spec)))
+    waiting.start()
+    fill(server, 1)
+    waiting.join(30)
+    assert [reply[0] for reply in replies] == [200]
+    assert server.post("/api/v1/batches/lease", {"consumer": "c", "wait_seconds": 0.05}) == (204, b"")
+    status, refusal = server.post("/api/v1/batches/lease", {"consumer": "c", "wait_seconds": 31})
+    assert (status, refusal["error"]["path"]) == (400, "$.wait_seconds")
+
+
+def test_a_closing_server_keeps_nobody_waiting(server):
+    replies = []
+    spec = {"consumer": "c", "wait_seconds": 30}
+    waiting = threading.Thread(target=lambda: replies.append(server.post("/api/v1/batches/lease", spec)))
+    waiting.start()
+    server.end_streams()
+    waiting.join(20)
+    assert replies == [(204, b"")]
+
+
+def test_a_client_that_left_is_leased_nothing(server):
+    address = urlsplit(server.url)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    looked = threading.Event()
+    lease = server.pool.lease
+
+    def leasing(spec, consumer):
+        looked.set()
+        return lease(spec, consumer)
+
+    server.pool.lease = leasing
+    connection.request("POST", "/api/v1/batches/lease", b'{"consumer": "c", "wait_seconds": 30}')
+    assert looked.wait(30)
+    connection.close()
+    # The server has noticed once nobody waits for changes any more.
+    deadline = time.monotonic() + 20
+    while server.pool._changes._wakes and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert not server.pool._changes._wakes
+    fill(server, 1)
+    assert server.get("/api/v1/stats")[1]["batches"] == {}
+
+
+def test_batches_are_listed_and_read_with_their_rewards(server):
+    fill(server, 3)
+    first, second = (server.post("/api/v1/batches/lease", {"consumer": name})[1] for name in ("c", "d"))
+    server.post(f"/api/v1/batches/{first['batch_id']}/ack", {"epoch": first["epoch"]})
+    listed = server.get("/api/v1/batches")[1]
+    assert [one["batch_id"] for one in listed["items"]] == [second["batch_id"], first["batch_id"]]
+    assert [one["state"] for one in server.get("/api/v1/batches?consumer=c&limit=1")[1]["items"]] == ["acked"]
+    assert [one["consumer"] for one in server.get("/api/v1/batches?batch_state=leased")[1]["items"]] == ["d"]
+    record = server.get(f"/api/v1/batches/{first['batch_id']}")[1]
+    assert record["units"] == [{"key": "t0", "rewards": {"t0": {"reward": 1.0}}}]
+    assert server.get("/api/v1/batches/bat_gone")[0] == 404
+    assert server.get("/api/v1/batches?batch_state=lost")[0] == 400
+
+
+def test_poisoned_units_are_listed_and_requeued(server):
+    fill(server, 1)
+    spec = {"consumer": "c", "max_deliveries": 1}
+    batch = server.post("/api/v1/batches/lease", spec)[1]
+    server.post(f"/api/v1/batches/{batch['batch_id']}/release", {"epoch": batch["epoch"]})
+    assert server.post("/api/v1/batches/lease", spec)[0] == 204
+    [unit] = server.get("/api/v1/consumers/c/poisoned")[1]["items"]
+    assert (unit["key"], unit["deliveries"]) == ("t0", 1)
+    assert server.post("/api/v1/consumers/c/requeue", {"keys": ["t0", "t1"]})[1] == {"requeued": 1}
+    assert server.post("/api/v1/batches/lease", spec)[0] == 200

@@ -1,41 +1,107 @@
-"""Batches: leased, acknowledged, released, extended; a consumer resumed after its restart."""
+"""Batches: leased, acknowledged, released, extended, and what is kept of them; consumers settled and requeued."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Annotated, Any
 
-from litestar import Response, post
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
-from litestar.params import FromPath, RawBody
+from litestar.params import FromPath, QueryParameter, RawBody
 
 from agentworld.api.bodies import decode
 from agentworld.client.wire import (
     API,
+    LONGEST_WAIT,
     Deadline,
     LeaseAction,
     LeaseExtension,
     LeaseRequest,
+    PoisonedReply,
+    RequeueReply,
+    RequeueRequest,
     ResumeReply,
     ResumeRequest,
 )
-from agentworld.records import Batch, BatchSpec, exact_json
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.protocol import Page, Pool
+from agentworld.records import Batch, BatchRecord, BatchSpec
+
+Consumer = Annotated[str | None, QueryParameter(description="Of this consumer alone")]
+Cursor = Annotated[str | None, QueryParameter(description="next_cursor of the page before")]
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Batches a page, at most")]
+InState = Annotated[str | None, QueryParameter(description="leased, acked, released or expired")]
 
 
-@post(f"{API}/batches/lease", status_code=200, sync_to_thread=True, opt={"body": LeaseRequest})
-def lease(state: State, body: RawBody) -> Response[Batch | None]:
-    """Lease one batch for `consumer`. 204 without content while not enough units are available."""
+@post(f"{API}/batches/lease", status_code=200, opt={"body": LeaseRequest})
+async def lease(state: State, body: RawBody, request: Request[Any, Any, Any]) -> Response[Batch | None]:
+    """Lease one batch for `consumer`. 204 without content while not enough units are available; with `wait_seconds`,
+    after that time.
+    """
     sent = decode(body, LeaseRequest)
+    if not 0 <= sent.wait_seconds <= LONGEST_WAIT:
+        raise InvalidRequestError(f"wait_seconds must be from 0 to {LONGEST_WAIT:g}", path="$.wait_seconds")
     spec = BatchSpec(**{name: getattr(sent, name) for name in BatchSpec.__struct_fields__})
-    batch: Batch | None = state.pool.lease(spec, sent.consumer)
-    if batch is None:
+    content = await sync_to_thread(_leased, state.pool, spec, sent.consumer)
+    if content is None and sent.wait_seconds > 0:
+        content = await _wait(state, spec, sent, request)
+    if content is None:
         return Response(None, status_code=204)
+    answer: Any = content
+    return Response(answer, status_code=200, media_type="application/json")
+
+
+def _leased(pool: Pool, spec: BatchSpec, consumer: str) -> bytes | None:
+    """A batch as JSON."""
+    batch = pool.lease(spec, consumer)
+    if batch is None:
+        return None
     try:
-        content: Any = exact_json.encode(batch)
+        return msgspec.json.encode(batch)
     except Exception:
         # Nobody learns of this lease, so nobody could end it before its time runs out.
-        state.pool.release(batch.batch_id, batch.epoch)
+        pool.release(batch.batch_id, batch.epoch)
         raise
-    return Response(content, status_code=200, media_type="application/json")
+
+
+async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, request: Request[Any, Any, Any]) -> bytes | None:
+    """Try again whenever something was committed, until the time is up, the client leaves or the server closes."""
+    pool: Pool = state.pool
+    loop = asyncio.get_running_loop()
+    until = loop.time() + sent.wait_seconds
+    woken = asyncio.Event()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(woken.set)
+
+    stop = await sync_to_thread(pool.watch, wake)
+    ends = {asyncio.ensure_future(state.closing.wait()), asyncio.ensure_future(_gone(request))}
+    try:
+        while (left := until - loop.time()) > 0:
+            woken.clear()  # Before the look: what is committed after it wakes anew.
+            content = await sync_to_thread(_leased, pool, spec, sent.consumer)
+            if content is not None:
+                return content
+            wakes = asyncio.ensure_future(woken.wait())
+            await asyncio.wait(
+                {wakes, *ends}, timeout=min(left, pool.poll_seconds), return_when=asyncio.FIRST_COMPLETED
+            )
+            wakes.cancel()
+            if any(end.done() for end in ends):
+                return None
+        return None
+    finally:
+        for end in ends:
+            end.cancel()
+        await sync_to_thread(stop)
+
+
+async def _gone(request: Request[Any, Any, Any]) -> None:
+    """Done once the client has left: a batch that it does not hear of would be lost until its time runs out."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @post(f"{API}/batches/{{batch_id:str}}/ack", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})
@@ -64,4 +130,36 @@ def resume(state: State, consumer: FromPath[str], body: RawBody) -> ResumeReply:
     return ResumeReply(settled.get("acknowledged", []), settled.get("released", []), settled.get("unknown", []))
 
 
-ROUTES = [lease, acknowledge, release, extend, resume]
+@get(f"{API}/batches", sync_to_thread=True)
+def list_batches(
+    state: State,
+    consumer: Consumer = None,
+    batch_state: InState = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> Page[BatchRecord]:
+    """Batches that were handed out, the newest first, without their units."""
+    page: Page[BatchRecord] = state.pool.list_batches(consumer=consumer, state=batch_state, cursor=cursor, limit=limit)
+    return page
+
+
+@get(f"{API}/batches/{{batch_id:str}}", sync_to_thread=True)
+def get_batch(state: State, batch_id: FromPath[str]) -> BatchRecord:
+    """What is kept of a batch: its spec, state and times, its units, and every reward as it was at the lease."""
+    record: BatchRecord = state.pool.get_batch(batch_id)
+    return record
+
+
+@get(f"{API}/consumers/{{consumer:str}}/poisoned", sync_to_thread=True)
+def poisoned(state: State, consumer: FromPath[str]) -> PoisonedReply:
+    """Units that were handed out too often without being acknowledged, and are set aside."""
+    return PoisonedReply(state.pool.poisoned(consumer))
+
+
+@post(f"{API}/consumers/{{consumer:str}}/requeue", status_code=200, sync_to_thread=True, opt={"body": RequeueRequest})
+def requeue(state: State, consumer: FromPath[str], body: RawBody) -> RequeueReply:
+    """Hand poisoned units out again as if for the first time."""
+    return RequeueReply(state.pool.requeue(consumer, decode(body, RequeueRequest).keys))
+
+
+ROUTES = [lease, list_batches, get_batch, acknowledge, release, extend, resume, poisoned, requeue]

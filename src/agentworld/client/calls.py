@@ -20,6 +20,7 @@ from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
     Batch,
+    BatchRecord,
     BatchSpec,
     Event,
     Exchange,
@@ -234,9 +235,33 @@ def stats() -> Call[PoolStats]:
     return Call("GET", f"{API}/stats", PoolStats)
 
 
-def lease(spec: BatchSpec, consumer: str) -> Call[Batch]:
+def lease(spec: BatchSpec, consumer: str, wait_seconds: float = 0.0) -> Call[Batch]:
     """Lease a batch. Not retried: a lost reply would leave a second batch leased until its time runs out."""
-    return _post("/batches/lease", {**msgspec.to_builtins(spec), "consumer": consumer}, Batch, idempotent=False)
+    body = {**msgspec.to_builtins(spec), "consumer": consumer}
+    if wait_seconds > 0:
+        body["wait_seconds"] = wait_seconds
+    return _post("/batches/lease", body, Batch, idempotent=False)
+
+
+def get_batch(batch_id: str) -> Call[BatchRecord]:
+    """What is kept of a batch."""
+    return Call("GET", f"{API}/batches/{_id(batch_id)}", BatchRecord)
+
+
+def list_batches(**parameters: Any) -> Call[Page[BatchRecord]]:
+    """One page of batches."""
+    return Call("GET", _query(f"{API}/batches", **parameters), Page[BatchRecord])
+
+
+def poisoned(consumer: str) -> Call[wire.PoisonedReply]:
+    """Units that were set aside."""
+    return Call("GET", f"{API}/consumers/{_id(consumer)}/poisoned", wire.PoisonedReply)
+
+
+def requeue(consumer: str, keys: Sequence[str]) -> Call[wire.RequeueReply]:
+    """Hand poisoned units out again. Not retried: a second answer would say that there were none."""
+    body = wire.RequeueRequest(list(keys))
+    return _post(f"/consumers/{_id(consumer)}/requeue", body, wire.RequeueReply, idempotent=False)
 
 
 def end_lease(action: Literal["ack", "release"], batch_id: str, epoch: int) -> Call[None]:

@@ -26,13 +26,16 @@ from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
     Batch,
+    BatchRecord,
     BatchSpec,
+    BatchState,
     Event,
     Exchange,
     Feedback,
     FeedbackKind,
     Group,
     NewTrajectory,
+    PoisonedUnit,
     Policy,
     Reward,
     Step,
@@ -282,9 +285,36 @@ class Factory:
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
         """See Pool."""
-        call = calls.lease(spec, consumer)
+        return self.lease_within(spec, consumer, 0.0)
+
+    def lease_within(self, spec: BatchSpec, consumer: str, seconds: float) -> Batch | None:
+        """One batch, or None where the server had not enough units for `seconds` (at most 30 are asked for)."""
+        call = calls.lease(spec, consumer, min(seconds, wire.LONGEST_WAIT))
         body = self._body(call)
         return call.read(body, self.url) if body else None
+
+    def get_batch(self, batch_id: str) -> BatchRecord:
+        """See Pool."""
+        return self._send(calls.get_batch(batch_id))
+
+    def list_batches(
+        self,
+        *,
+        consumer: str | None = None,
+        state: BatchState | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[BatchRecord]:
+        """See Pool."""
+        return self._send(calls.list_batches(consumer=consumer, batch_state=state, cursor=cursor, limit=limit))
+
+    def poisoned(self, consumer: str) -> list[PoisonedUnit]:
+        """See Pool."""
+        return self._send(calls.poisoned(consumer)).items
+
+    def requeue(self, consumer: str, keys: Sequence[str]) -> int:
+        """See Pool."""
+        return self._send(calls.requeue(consumer, keys)).requeued
 
     def ack(self, batch_id: str, epoch: int) -> None:
         """See Pool."""

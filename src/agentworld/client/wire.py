@@ -25,6 +25,7 @@ from agentworld.records import (
     BatchSpec,
     Feedback,
     Message,
+    PoisonedUnit,
     Policy,
     Reward,
     Step,
@@ -36,6 +37,7 @@ from agentworld.records import (
 
 API = "/api/v1"
 DEFAULT_CONSUMER = "default"
+LONGEST_WAIT = 30.0  # seconds that the server holds a request for a batch
 
 
 class StartedTrajectory(msgspec.Struct, frozen=True):
@@ -134,9 +136,10 @@ class AnnotationsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class LeaseRequest(BatchSpec, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A batch spec and the consumer that asks."""
+    """A batch spec and the consumer that asks. `wait_seconds`: up to 30 in which the reply waits for enough units."""
 
     consumer: str = DEFAULT_CONSUMER
+    wait_seconds: float = 0.0
 
 
 class LeaseAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,6 +173,24 @@ class ResumeReply(msgspec.Struct, frozen=True):
     acknowledged: list[str]
     released: list[str]
     unknown: list[str] = []
+
+
+class PoisonedReply(msgspec.Struct, frozen=True):
+    """Units that were handed out too often without being acknowledged."""
+
+    items: list[PoisonedUnit]
+
+
+class RequeueRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keys of poisoned units that are to be handed out again."""
+
+    keys: list[str]
+
+
+class RequeueReply(msgspec.Struct, frozen=True):
+    """How many of the keys were poisoned."""
+
+    requeued: int
 
 
 class ChatReply(msgspec.Struct, frozen=True):
