@@ -84,11 +84,10 @@ def test_examples_load_with_the_real_readers(file: Path) -> None:
     assert load(file) is not None
 
 
-def test_the_architecture_page_quotes_tests_that_exist() -> None:
-    quoted = [
-        found for code in codes(ARCHITECTURE.read_text()) if (found := re.fullmatch(r"([\w/]+\.py)::(\w+)", code))
-    ]
-    assert len(quoted) > 30
+@pytest.mark.parametrize("page", [ARCHITECTURE, DOCS / "pool.md"], ids=name)
+def test_quoted_tests_exist(page: Path) -> None:
+    quoted = [found for code in codes(page.read_text()) if (found := re.fullmatch(r"([\w/]+\.py)::(\w+)", code))]
+    assert len(quoted) > 20
     missing = []
     for found in quoted:
         file = ROOT / "tests" / found[1]

@@ -1,4 +1,4 @@
-"""The states of a lease and of a unit, and which calls change them; letters as in docs/architecture.md.
+"""The states of a lease and of a unit, and which calls change them; letters as in docs/pool.md.
 
     (a) available -> leased          lease
     (b) leased -> available          release
