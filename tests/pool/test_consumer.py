@@ -1,3 +1,4 @@
+import threading
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -82,6 +83,31 @@ def test_a_stream_waits_backs_off_and_ends_after_its_timeout(pool):
     assert max(waiting.slept) <= 1.0
     assert waiting.slept[:3] == [0.02, 0.04, 0.08]
     assert 9.0 <= waiting.now <= 10.0
+
+
+def test_a_stream_is_woken_by_what_is_committed(pool):
+    """Long before it would look again by itself."""
+    consumer = pool.consumer("c")
+    keys = []
+    arrived = threading.Event()
+
+    def follow():
+        for batch in consumer.stream(SPEC, timeout=30.0):
+            keys.append(batch.items[0].key)
+            batch.ack()
+            arrived.set()
+            if keys == ["a", "b"]:
+                return
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    for name in ("a", "b"):
+        arrived.clear()
+        finished(pool, name)
+        assert arrived.wait(20)
+    thread.join(20)
+    assert keys == ["a", "b"]
+    assert list(consumer.stream(SPEC, timeout=0.0)) == []
 
 
 def test_an_adapter_is_found_by_its_name(pool, monkeypatch):

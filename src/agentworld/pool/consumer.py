@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
@@ -116,7 +117,10 @@ class LeasedBatch:
 
 
 class PoolConsumer:
-    """One named reader. Consumers of different names each see everything; of one name they share."""
+    """One named reader. Consumers of different names each see everything; of one name they share.
+
+    `sleep`: waits between two looks of a stream, in place of being woken.
+    """
 
     def __init__(
         self,
@@ -124,7 +128,7 @@ class PoolConsumer:
         name: str,
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         self.name = check_id(name, "consumer")
         self._source = source
@@ -141,20 +145,45 @@ class PoolConsumer:
         return LeasedBatch(self._source, batch) if batch is not None else None
 
     def stream(self, spec: BatchSpec, *, timeout: float | None = None) -> Iterator[LeasedBatch]:
-        """Batches as they become available; ends when none came for `timeout` seconds (None: waits for ever)."""
+        """Batches as they become available; ends when none came for `timeout` seconds (None: waits for ever).
+
+        Over HTTP the server holds the request until there is a batch. A pool in this process wakes the stream when
+        something was committed; what only time brings (a lease that runs out) is looked for every second.
+        """
         patience = math.inf if timeout is None else timeout
-        wait, deadline = _FIRST_WAIT, self._clock() + patience
-        while True:
-            batch = self.lease(spec)
-            if batch is not None:
-                yield batch
-                wait, deadline = _FIRST_WAIT, self._clock() + patience
-                continue
-            left = deadline - self._clock()
-            if left <= 0:
-                return
-            self._sleep(min(wait, left))
-            wait = min(wait * 2, _LONGEST_WAIT)
+        deadline = self._clock() + patience
+        woken = threading.Event()
+        watch = getattr(self._source, "watch", None) if self._sleep is None else None
+        stop = None if watch is None else watch(woken.set)
+        wait = _FIRST_WAIT
+        try:
+            while True:
+                woken.clear()  # Before the look: what is committed after it wakes anew.
+                batch = self._lease_within(spec, deadline - self._clock())
+                if batch is not None:
+                    yield batch
+                    wait, deadline = _FIRST_WAIT, self._clock() + patience
+                    continue
+                left = deadline - self._clock()
+                if left <= 0:
+                    return
+                if self._sleep is not None:
+                    self._sleep(min(wait, left))
+                elif stop is None or woken.wait(min(_LONGEST_WAIT, left)):
+                    # Not at each of many commits in a row.
+                    time.sleep(min(wait, left))
+                wait = min(wait * 2, _LONGEST_WAIT) if stop is None else _FIRST_WAIT
+        finally:
+            if stop is not None:
+                stop()
+
+    def _lease_within(self, spec: BatchSpec, seconds: float) -> LeasedBatch | None:
+        """One batch; None where there was none, over HTTP for as long as the server waits."""
+        within = getattr(self._source, "lease_within", None)
+        if within is None or self._sleep is not None:
+            return self.lease(spec)
+        batch = within(spec, self.name, max(0.0, seconds))
+        return LeasedBatch(self._source, batch) if batch is not None else None
 
 
 def adapter(name: str) -> Callable[..., Any]:
