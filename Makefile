@@ -11,7 +11,7 @@ TORCH_VERSION ?= 2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-quick test check bench test-faults openapi install clean
+.PHONY: demo demo-quick test check bench test-faults test-scale openapi install clean
 
 install: $(VENV)/.installed
 
@@ -26,10 +26,15 @@ demo-quick: install
 	$(BIN)/agentworld demo --quick $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest -m "not faults" $(ARGS)
+	$(BIN)/python -m pytest -m "not faults and not scale" $(ARGS)
 
 test-faults: install
 	$(BIN)/python -m pytest -m faults $(ARGS)
+
+# Ray is fetched for this alone, as it is large.
+test-scale: install
+	$(BIN)/python -c 'import ray.data' 2> /dev/null || $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt -e '.[ray]'
+	$(BIN)/python -m pytest -m scale -rP $(ARGS)
 
 check: install
 	$(BIN)/ruff check .

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentworld.client.factory import Factory
 from agentworld.client.session import TrajectorySession
 from agentworld.client.wire import StartedTrajectory
+from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.pool.protocol import Pool
 from agentworld.records import NewTrajectory
 
 if TYPE_CHECKING:
+    import ray.data
+
     _Surface = Pool
 else:
     _Surface = object
 
 
 class EmbeddedPool(_Surface):
-    """A store in this process with what a factory over HTTP offers too: `trajectory` and `start_trajectory`."""
+    """A store in this process with what a factory over HTTP offers too, `trajectory` and `start_trajectory`, and
+    `to_ray`. `address`: the URL by which other processes open it, secrets included; by default the store's own.
+    """
 
-    def __init__(self, store: Pool) -> None:
+    def __init__(self, store: Pool, address: str | None = None) -> None:
         self.store = store
         self.url = store.url
+        self._address = address or store.url
 
     if not TYPE_CHECKING:
 
@@ -42,6 +50,41 @@ class EmbeddedPool(_Surface):
         trajectory = self.store.create_trajectory(new)
         return StartedTrajectory(trajectory.trajectory_id, trajectory)
 
+    def to_ray(
+        self,
+        *,
+        where: str | None = None,
+        channel: str | None = None,
+        include: Sequence[str] = ("tokens", "logprobs"),
+        blocks: int | None = None,
+    ) -> ray.data.Dataset:
+        """The steps that match as a Ray dataset, a row a step, excluded ones too, but for `where`.
+
+        Columns are those of agentworld.pool.arrow_tables.steps_table; `include`: tokens, logprobs, messages. Each of
+        up to `blocks` tasks (by default as many as Ray chooses) opens the pool in its worker and streams a range of
+        the steps that are there now. A SQLite file must be at the same path for every worker, on its own disk: so for
+        more than one machine, PostgreSQL. ConfigError where Ray is missing, or the pool is in memory.
+        """
+        if not self._address.startswith(("sqlite:", "postgres")):
+            raise ConfigError(
+                f"workers of Ray cannot open {self.url}",
+                path="pool",
+                hint="Use a pool on PostgreSQL, or on SQLite for a cluster on this machine",
+            )
+        if any(importlib.util.find_spec(module) is None for module in ("ray", "pyarrow")):
+            raise ConfigError("to_ray needs Ray Data", path="pool", hint='Install it: pip install "agentworld[ray]"')
+        from agentworld.pool.intake import check_include
+        from agentworld.pool.ray_source import dataset
+        from agentworld.query import parse
+
+        check_include(include)
+        if where is not None:
+            parse(where, "steps")
+        if blocks is not None and blocks < 1:
+            raise InvalidRequestError(f"blocks must be at least 1, not {blocks}", path="blocks")
+        store: Any = self.store
+        return dataset(store, self._address, where=where, channel=channel, include=include, blocks=blocks)
+
     def __enter__(self) -> EmbeddedPool:
         return self
 
@@ -54,9 +97,13 @@ def open_pool(url: str) -> EmbeddedPool:
     takes the URL.
     """
     from agentworld.pool import open_store
+    from agentworld.pool.urls import is_postgres
 
+    store = open_store(url)
+    # A file's own URL is absolute; a server's has lost its password.
+    address = url if is_postgres(url) else None
     # The methods that the type checker misses are the store's, by __getattr__.
-    return EmbeddedPool(open_store(url))  # type: ignore[abstract]
+    return EmbeddedPool(store, address)  # type: ignore[abstract]
 
 
 def connect(url: str, *, api_key: str | None = None, timeout: float = 60.0) -> Factory:

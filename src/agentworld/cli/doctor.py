@@ -31,6 +31,9 @@ EXTRAS = {
     "agents": "openai",
     "tasks": "reasoning_gym",
     "postgres": "psycopg",
+    "parquet": "pyarrow",
+    "media": "fsspec",
+    "ray": "ray",
 }
 CLIENTS = ("claude", "codex", "opencode")
 LOW_DISK = 1 << 30  # bytes

@@ -71,9 +71,12 @@ def page_of_keys(
     cursor: str | None,
     limit: int,
     now: float,
+    until: int | None = None,
 ) -> FoundKeys:
-    """As `page_of_rows`, without the rows."""
+    """As `page_of_rows`, without the rows. `until`: the last primary key that pages in the order `oldest` go to."""
     search = new_search(reader, subject, where, filters, order, cursor, limit, now)
+    if until is not None:
+        search.end_after(until)
     keys = search.matches(limit + 1)
     kept = keys[:limit]
     more = None if search.exhausted else cursor_for(search.position, order)
@@ -158,6 +161,10 @@ class Search:
             self._range.above = position
         else:
             self._range.below = position
+
+    def end_after(self, position: int) -> None:
+        """Look, from the oldest on, at nothing that comes after `position`."""
+        self._range.below = min(self._range.below, position + 1)
 
     def next_keys(self, count: int) -> list[int]:
         """The next primary keys, whatever their rows hold."""
@@ -249,7 +256,7 @@ class Search:
             return []
         # By numbers, not by rows: the next statement skips what was deleted.
         if self._order == "oldest":
-            bounds = {"above": first[0] - 1, "below": first[0] + size}
+            bounds = {"above": first[0] - 1, "below": min(first[0] + size, self._range.below)}
         else:
             bounds = {"above": first[0] - size, "below": first[0] + 1}
         found = self._keys(self._reader.execute(self._plan.walk, {**self._bound, **bounds, "limit": wanted}))

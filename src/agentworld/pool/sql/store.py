@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal
 
-import msgspec
 from sqlalchemy import select
 
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit
 from agentworld.pool.bounds import check_new_trajectory
+from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include
 from agentworld.pool.protocol import AppendResult, Page
 from agentworld.pool.sql import trajectories
@@ -23,9 +23,10 @@ from agentworld.pool.sql.reads import STEP, read_steps
 from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
-from agentworld.pool.sql.store_keeping import KeepingMethods
+from agentworld.pool.sql.store_parquet import ParquetMethods
 from agentworld.pool.sql.store_reads import ReadMethods
 from agentworld.pool.sql.store_signals import SignalMethods
+from agentworld.pool.sql.store_slices import SliceMethods
 from agentworld.pool.sql.store_state import StateMethods
 from agentworld.records import (
     Exchange,
@@ -47,7 +48,7 @@ _EXCHANGES = sql(
 )
 
 
-class SqlPool(SignalMethods, StateMethods, BatchMethods, KeepingMethods, ReadMethods):
+class SqlPool(SignalMethods, StateMethods, BatchMethods, ParquetMethods, ReadMethods, SliceMethods):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all
@@ -145,4 +146,4 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods, KeepingMethods, ReadMet
         """See Pool."""
         with self._database.reading() as connection:
             found = connection.execute(_EXCHANGES, {"id": trajectory_id, "limit": check_limit(limit)})
-        return [msgspec.json.decode(row["record"], type=Exchange) for row in found]
+        return [read_json(row["record"], Exchange) for row in found]
