@@ -34,10 +34,10 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
         raise ConflictError(f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id")
     if there is None:
         kept.created_at = kept.created_at or state.clock()
-        state.exchanges[exchange.exchange_id] = (content, kept)
         if exchange.trajectory_id not in state.trajectories:
             implied = NewTrajectory(group_id=exchange.group_id, channel=exchange.channel, agent=exchange.agent)
             imply(state, exchange.trajectory_id, implied)
+        state.exchanges[exchange.exchange_id] = (content, kept)
         if exchange.error is not None:
             data = {"exchange_id": exchange.exchange_id}
             state.add_event("exchange.failed", exchange.trajectory_id, data=data)
@@ -141,5 +141,7 @@ def count_content(state: State, prepared: Prepared) -> None:
         state.tokens_in_tails += len(path.tail)
         state.tokens_flat += path.length
     root = digest(b"null" if step.tools is None else encode(step.tools))
+    if step.tools is not None:
+        state.tool_sets.add(root)
     messages = [*(step.prompt_messages or []), *([step.response_message] if step.response_message else [])]
     state.nodes.update(chain(root, messages, exact_key))

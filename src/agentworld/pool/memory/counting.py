@@ -38,6 +38,9 @@ def counted(state: State, leases: Leases) -> dict[str, int]:
     found[counters.TOKENS_IN_TAILS] = state.tokens_in_tails
     found[counters.BLOCKS] = len(state.blocks)
     found[counters.MESSAGE_NODES] = len(state.nodes)
+    found[counters.TOOL_SETS] = len(state.tool_sets)
+    found[counters.MEDIA] = len(state.media)
+    found[counters.MEDIA_BYTES] = sum(len(medium.data) for medium, _ in state.media.values())
     found[counters.REWARDS] = len(state.rewards)
     found[counters.ANNOTATIONS] = len(state.annotations)
     found[counters.AWAITED] = len(state.awaited)

@@ -41,6 +41,7 @@ def recount_content(state: State) -> None:
     """What the forests would hold of the steps that are there."""
     state.blocks.clear()
     state.nodes.clear()
+    state.tool_sets.clear()
     state.tokens_in_tails = state.tokens_flat = 0
     for found in state.steps.values():
         count_content(state, found.prepared)

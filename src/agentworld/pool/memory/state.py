@@ -74,6 +74,7 @@ class State:
         self.paused = False
         self.blocks: set[bytes] = set()
         self.nodes: set[bytes] = set()
+        self.tool_sets: set[bytes] = set()
         self.tokens_in_tails = 0
         self.tokens_flat = 0
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
+from agentworld.pool.counters import BACKLOG
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import json_list, parameter, sql
@@ -144,7 +145,8 @@ _PAGES = {
     for order, (after, columns) in _PAGE_ORDER.items()
 }
 _NAMED = sql(_select_waiting.where(of_scope(_k), among_texts(_k.c.key, "keys")))
-_TAKE_OUT = sql(delete(_k).where(of_scope(_k), among_texts(_k.c.key, "keys")))
+_TAKE_OUT = sql(delete(_k).where(of_scope(_k), among_texts(_k.c.key, "keys")).returning(_k.c.key))
+_THERE = sql(select(_k.c.key).where(of_scope(_k), among_texts(_k.c.key, "keys")))
 _returned = select(
     text_of("consumer"),
     text_of("unit"),
@@ -155,7 +157,7 @@ _returned = select(
     func.coalesce(_u.c.rank, 0),
     shuffle_of(_u.c.row_pk),
 ).where(_u.c.batch == parameter("row"), _u.c.row_pk.is_not(None), among_texts(_u.c.key, "keys"))
-_PUT_BACK = sql(upsert(_k).from_select(list(COLUMNS), _returned).on_conflict_do_nothing())
+_PUT_BACK = sql(upsert(_k).from_select(list(COLUMNS), _returned).on_conflict_do_nothing().returning(_k.c.key))
 _chunk = (
     select(_k.c.place).where(of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
 )
@@ -221,17 +223,29 @@ def before_all(order: Order) -> tuple[float, int]:
     return (float("-inf") if order == "priority" else -1), -1
 
 
+def count(txn: Transaction, scope: Scope, change: int) -> None:
+    """Count units that came into the backlog or left it."""
+    txn.count(BACKLOG + scope.consumer, change)
+
+
+def known_keys(txn: Transaction, scope: Scope, keys: list[str]) -> set[str]:
+    """Those of the keys that are in this backlog; nothing is looked up where the consumer's backlogs are empty."""
+    if not txn.counter(BACKLOG + scope.consumer):
+        return set()
+    return {row[0] for row in txn.execute(_THERE, {**scope.bound, "keys": json_list(keys)})}
+
+
 def take_out(txn: Transaction, scope: Scope, keys: list[str]) -> None:
     """Remove units from this backlog."""
     if keys:
-        txn.execute(_TAKE_OUT, {**scope.bound, "keys": json_list(keys)})
+        count(txn, scope, -len(txn.execute(_TAKE_OUT, {**scope.bound, "keys": json_list(keys)})))
 
 
 def put_back(txn: Transaction, scope: Scope, batch: int, keys: list[str]) -> None:
     """Put units of a batch back to where they were found."""
     if keys:
         bound = {**scope.bound, "row": batch, "keys": json_list(keys)}
-        txn.execute(_PUT_BACK, {**bound, **shuffle_bound(position(txn, scope).seed)})
+        count(txn, scope, len(txn.execute(_PUT_BACK, {**bound, **shuffle_bound(position(txn, scope).seed)})))
 
 
 def reshuffle(txn: Transaction, scope: Scope, after: int, seed: int) -> int | None:

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, and_, func, null, or_, select, update
 from agentworld.errors import NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.counters import delivery
 from agentworld.pool.lease_rules import check_batch_state
 from agentworld.pool.results import Page
 from agentworld.pool.sql import backlog
@@ -115,7 +116,7 @@ def requeue(txn: Transaction, consumer: str, keys: Sequence[str]) -> int:
     for row in rows:
         backlog.put_back(txn, Scope(consumer, row["unit"], row["channel"]), row["batch"], [row["key"]])
         txn.execute(_REQUEUE, {"of_consumer": consumer, "of_unit": row["unit"], "of_key": row["key"]})
-        txn.count("units.poisoned", -1)
+        txn.count(delivery("poisoned", consumer), -1)
         add_event(txn, "unit.requeued", data={"consumer": consumer, "unit": row["unit"], "key": row["key"]})
     return len(rows)
 

@@ -11,6 +11,7 @@ from sqlalchemy import and_, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
+from agentworld.pool.counters import BATCHES, delivery
 from agentworld.pool.lease_rules import LeaseState
 from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import Scope, Waiting
@@ -69,7 +70,12 @@ _of_batch = (
 )
 _held = and_(_d.c.state == "leased", _d.c.batch == parameter("row"))
 _free = _d.c.state.in_(("available", "poisoned"))
-_ACKNOWLEDGE = sql(update(_d).where(*_of_batch, or_(_held, _free)).values(state="acknowledged", batch=parameter("row")))
+_ACKNOWLEDGE = sql(
+    update(_d)
+    .where(*_of_batch, or_(_held, _free))
+    .values(state="acknowledged", batch=parameter("row"))
+    .returning(_d.c.key)
+)
 _HELD_KEYS = sql(select(_d.c.key).where(*_of_batch, _held))
 _FREE = sql(select(_d.c.key, _d.c.state).where(*_of_batch, _free))
 _GIVE_BACK = sql(update(_d).where(*_of_batch, _held).values(state="available"))
@@ -134,7 +140,8 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
     of = {"consumer": batch.consumer, "unit": batch.unit}
     txn.many(_DELIVER, [{**of, "key": key, "batch": pk} for key in keys])
     backlog.take_out(txn, Scope(batch.consumer, batch.unit, spec.channel), keys)
-    txn.count("batches.leased")
+    txn.count(BATCHES + "leased")
+    txn.count(delivery("leased", batch.consumer), len(keys))
     add_event(txn, "batch.leased", data={"batch_id": batch.batch_id, "consumer": batch.consumer, "units": len(units)})
 
 
@@ -147,15 +154,18 @@ def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
         # Backlogs of other channels see for themselves that a unit is acknowledged.
         free = txn.execute(_FREE, moved)
         backlog.take_out(txn, scope, [found["key"] for found in free])
-        txn.count("units.poisoned", -sum(found["state"] == "poisoned" for found in free))
-        txn.execute(_ACKNOWLEDGE, moved)
+        acknowledged = len(txn.execute(_ACKNOWLEDGE, moved))
+        txn.count(delivery("poisoned", scope.consumer), -sum(found["state"] == "poisoned" for found in free))
+        txn.count(delivery("leased", scope.consumer), len(free) - acknowledged)
+        txn.count(delivery("acknowledged", scope.consumer), acknowledged)
     else:
         held_keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
         backlog.put_back(txn, scope, row["pk"], held_keys)
         txn.execute(_GIVE_BACK, moved)
+        txn.count(delivery("leased", scope.consumer), -len(held_keys))
     txn.execute(_STATE, {"row": row["pk"], "state": state, "ended_at": txn.now})
-    txn.count(f"batches.{row['state']}", -1)
-    txn.count(f"batches.{state}")
+    txn.count(BATCHES + row["state"], -1)
+    txn.count(BATCHES + state)
     add_event(txn, f"batch.{state}", data={"batch_id": row["batch_id"], "consumer": row["consumer"]})
 
 
@@ -172,7 +182,7 @@ def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
         rows.append(
             {"consumer": scope.consumer, "unit": scope.unit, "key": one.unit.key, "state": state, "reason": one.reason}
         )
-        txn.count(f"units.{state}")
+        txn.count(delivery(state, scope.consumer))
         if state == "dropped":
             dropped[one.why] += 1
         else:

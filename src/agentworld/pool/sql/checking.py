@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Table, func, select
 
 from agentworld.errors import AgentWorldError
-from agentworld.pool import counters, schema
+from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.check_content import content_problems
 from agentworld.pool.sql.check_state import state_problems
@@ -23,8 +23,6 @@ from agentworld.pool.sql.statements import Statement, parameter, sql
 ROWS = 20_000  # that one look at references spans
 MAX_OF_A_KIND = 100  # problems that one look names
 
-# What consumers have before them, which each lease brings up to date by itself.
-_OF_CONSUMERS = (counters.BACKLOG, "deliveries.", "units.")
 _RESTORE = "Restore the pool from a backup, or export what is sound and import it into a new pool"
 
 
@@ -45,8 +43,6 @@ def _counters(database: Database, progress: Progress) -> Iterator[Problem]:
     with database.reading() as reader:
         kept, counted = stored_counters(reader), recount(reader)
     for name in sorted(kept.keys() | counted.keys()):
-        if name.startswith(_OF_CONSUMERS):
-            continue
         if kept.get(name, 0) != counted.get(name, 0):
             message = f"the counter {name} is {kept.get(name, 0)}, but there are {counted.get(name, 0)}"
             hint = "Statistics are off by the difference; the records themselves are not touched by it"

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
-from agentworld.pool.sql import units
+from agentworld.pool.sql import backlog, units
 from agentworld.pool.sql.backlog import OF_COMPARISON, OF_GROUP, READY, Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.lookups import among_texts, unindexed
@@ -61,6 +61,7 @@ def pull_comparisons(txn: Transaction, scope: Scope, after: int, seed: int) -> i
             for number, row in enumerate(rows)
         ],
     )
+    backlog.count(txn, scope, len(rows))
     return int(rows[-1]["pk"])
 
 

@@ -73,10 +73,12 @@ def _put(unit: str, key: Any, row: Any, place: Any, rank: Any, source: FromClaus
     free = func.coalesce(state, literal("available")) == literal("available")
     chosen: Select[Any] = select(*labelled).select_from(source).where(*found, unindexed(free))
     inserted = upsert(_k).from_select(list(COLUMNS), chosen)
+    if unit == "step":
+        return sql(inserted.on_conflict_do_nothing().returning(_k.c.key))
     return sql(
         inserted.on_conflict_do_update(
             index_elements=["consumer", "unit", "channel", "key"], set_={"rank": inserted.excluded.rank}
-        )
+        ).returning(_k.c.key)
     )
 
 
@@ -158,9 +160,14 @@ def pull(txn: Transaction, plan: Plan, at: Position) -> tuple[Position, bool]:
     chosen = _of_channel(txn, scope, found)
     if chosen:
         bound = {"consumer": scope.consumer, "channel": scope.channel, "rows": json_list([row["pk"] for row in chosen])}
-        if scope.unit == "pair":
-            bound["prefix"] = OF_GROUP
-        txn.execute(kind.put, {**bound, **backlog.shuffle_bound(at.seed)})
+        prefix = OF_GROUP if scope.unit == "pair" else ""
+        if prefix:
+            bound["prefix"] = prefix
+        there: set[str] = set()
+        if scope.unit != "step":
+            there = backlog.known_keys(txn, scope, [prefix + row["name"] for row in chosen])
+        put = txn.execute(kind.put, {**bound, **backlog.shuffle_bound(at.seed)})
+        backlog.count(txn, scope, sum(row[0] not in there for row in put))
         if scope.unit in ("group", "pair"):
             _rank_groups(txn, scope, [row["name"] for row in chosen])
     at = backlog.move(txn, scope, at._replace(ready_seq=until))
