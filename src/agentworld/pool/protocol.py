@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agentworld.pool.arrays import StepArrays
@@ -22,6 +23,7 @@ from agentworld.pool.keeping.records import (
     no_progress,
 )
 from agentworld.pool.media.blob import Medium
+from agentworld.pool.parquet.manifest import Imported, Manifest
 from agentworld.pool.results import (
     AppendResult,
     Awaited,
@@ -350,6 +352,29 @@ class Pool(Protocol):
     def check(self, *, progress: Progress = no_progress, deep: bool = True) -> list[Problem]:
         """Every problem of the pool, empty where it is sound: counts, references, sequences, leases and, with `deep`,
         the digest of all content computed again. Changes nothing, and runs beside writers.
+        """
+
+    def backup(self, path: Path, *, progress: Progress = no_progress) -> None:
+        """Write the whole pool, media included, into one archive at `path` while it is in use; ConfigError where
+        something is there. The archive is an SQLite pool itself; `agentworld.pool.restore` makes a pool of it.
+        """
+
+    def export_parquet(
+        self,
+        folder: Path,
+        *,
+        where: str | None = None,
+        channel: str | None = None,
+        progress: Progress = no_progress,
+    ) -> Manifest:
+        """Write the trajectories that match, with all that belongs to them, as Parquet files into a new folder.
+
+        Each trajectory is as it was at one moment; one that comes meanwhile may be in it or not.
+        """
+
+    def import_parquet(self, folder: Path, *, progress: Progress = no_progress) -> Imported:
+        """Read an export. Trajectories that are there already stay as they are, so that it can be done again; a step
+        that cannot be stored becomes a dead letter.
         """
 
     def put_media(self, data: bytes, media_type: str) -> str:

@@ -21,6 +21,7 @@ from agentworld.pool.keeping.rules import check_deletion, check_owner, check_use
 from agentworld.pool.media import Medium, check_medium, media_digest, media_uses_of, read_digest
 from agentworld.pool.memory import keeping
 from agentworld.pool.memory.store_state import StateMethods
+from agentworld.pool.parquet.manifest import Imported, Manifest
 from agentworld.records import Trajectory
 
 _MEDIA_SECONDS = 86_400.0
@@ -148,6 +149,21 @@ class KeepingMethods(StateMethods):
     def backup(self, path: Path, *, progress: Progress = no_progress) -> None:
         """See Pool."""
         raise ConfigError("a pool in memory has no backup", path="pool", hint="Keep it in a file: sqlite:///pool.db")
+
+    def export_parquet(
+        self,
+        folder: Path,
+        *,
+        where: str | None = None,
+        channel: str | None = None,
+        progress: Progress = no_progress,
+    ) -> Manifest:
+        """See Pool."""
+        raise ConfigError("a pool in memory has no export", path="pool", hint="Keep it in a file: sqlite:///pool.db")
+
+    def import_parquet(self, folder: Path, *, progress: Progress = no_progress) -> Imported:
+        """See Pool."""
+        raise ConfigError("a pool in memory has no import", path="pool", hint="Keep it in a file: sqlite:///pool.db")
 
     def check(self, *, progress: Progress = no_progress, deep: bool = True) -> list[Problem]:
         """See Pool; what the other stores count is derived here, so that only the figures of records can be wrong."""

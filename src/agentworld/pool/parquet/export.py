@@ -1,0 +1,174 @@
+"""Writing an export: a page of trajectories at a time, in row groups of bounded size."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import or_, select, tuple_
+
+from agentworld.errors import ConfigError
+from agentworld.pool import schema
+from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.parquet.layout import ROWS, arrow, arrow_schema, plain_record, plain_row
+from agentworld.pool.parquet.manifest import Manifest, write_manifest
+from agentworld.pool.results import Page
+from agentworld.pool.schema import SCHEMA_VERSION
+from agentworld.pool.sql.connections import Database, Reader
+from agentworld.pool.sql.reads import read_steps
+from agentworld.pool.sql.rows import select_steps, trajectory_from
+from agentworld.pool.sql.statements import json_list, parameter, sql, texts
+from agentworld.pool.sql.trajectories import FIND
+from agentworld.records import Trajectory
+
+STEPS_AT_ONCE = 50
+TRAJECTORIES_AT_ONCE = 100
+_ROWS_OF_A_GROUP = 2_000
+_IDS_OF_A_GROUP = 4_000_000
+
+_s, _t = schema.steps, schema.trajectories
+_STEPS = sql(
+    select_steps()
+    .where(_t.c.trajectory_id == parameter("id"), _s.c.pk > parameter("above"))
+    .order_by(_s.c.pk)
+    .limit(parameter("limit"))
+)
+
+
+def _signals_sql(table: Any) -> Any:
+    of_steps = select(_s.c.step_id).join(_t, _t.c.pk == _s.c.trajectory).where(_t.c.trajectory_id == parameter("id"))
+    on_it = tuple_(table.c.target, table.c.target_id) == tuple_(parameter("kind"), parameter("id"))
+    return sql(
+        select(table)
+        .where(or_(on_it, (table.c.target == "step") & table.c.target_id.in_(of_steps)))
+        .order_by(table.c.pk)
+    )
+
+
+_OF_TRAJECTORY = {
+    "exchanges": sql(
+        select(schema.exchanges)
+        .join(_t, _t.c.pk == schema.exchanges.c.trajectory)
+        .where(_t.c.trajectory_id == parameter("id"))
+        .order_by(schema.exchanges.c.pk)
+    ),
+    **{name: _signals_sql(ROWS[name][0]) for name in ("rewards", "feedback", "annotations")},
+}
+_GROUPS = sql(select(schema.groups).where(schema.groups.c.group_id.in_(texts("ids"))))
+
+
+Pages = Callable[..., Page[Trajectory]]
+
+
+def write_export(
+    database: Database,
+    pages: Pages,
+    folder: Path,
+    *,
+    where: str | None = None,
+    channel: str | None = None,
+    progress: Progress = no_progress,
+) -> Manifest:
+    """See Pool.export_parquet; `pages`: list_trajectories of the pool."""
+    arrow()
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already", path="path", hint="Name a folder that is not there")
+    if not folder.absolute().parent.is_dir():
+        raise ConfigError(f"the folder {folder.absolute().parent} does not exist", path="path", hint="Create it")
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        manifest = _write(database, pages, partial, where, channel, progress)
+        write_manifest(partial, manifest)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return manifest
+
+
+class _File:
+    """One Parquet file; rows are held until they make a row group."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._pa = arrow()
+        self._schema = arrow_schema(name)
+        self._writer = self._pa.parquet.ParquetWriter(folder / f"{name}.parquet", self._schema, compression="zstd")
+        self._held: list[dict[str, Any]] = []
+        self._ids = 0
+        self.rows = 0
+
+    def add(self, row: dict[str, Any], ids: int = 0) -> None:
+        self._held.append(row)
+        self._ids += ids
+        self.rows += 1
+        if len(self._held) >= _ROWS_OF_A_GROUP or self._ids >= _IDS_OF_A_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(self._pa.Table.from_pylist(self._held, schema=self._schema))
+        self._held, self._ids = [], 0
+
+
+def _write(
+    database: Database, pages: Pages, folder: Path, where: str | None, channel: str | None, progress: Progress
+) -> Manifest:
+    groups: set[str] = set()
+    with ExitStack() as stack:
+        files = {name: _File(folder, name) for name in ("trajectories", "steps", *ROWS)}
+        for file in files.values():
+            stack.callback(file.close)
+        cursor: str | None = None
+        while True:
+            page = pages(where=where, channel=channel, cursor=cursor, limit=TRAJECTORIES_AT_ONCE)
+            for found in page.items:
+                _write_trajectory(database, files, found.trajectory_id, groups)
+                progress("trajectories", files["trajectories"].rows, None)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        created_at=time.time(),
+        where=where,
+        channel=channel,
+        rows={name: file.rows for name, file in files.items()},
+    )
+
+
+def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id: str, groups: set[str]) -> None:
+    above = 0
+    with database.reading() as reader:
+        found = reader.execute(FIND, {"id": trajectory_id})
+        if not found:
+            return  # Deleted since it was listed.
+        record = trajectory_from(found[0])
+        files["trajectories"].add(plain_record(record))
+        while True:
+            bound = {"id": trajectory_id, "above": above, "limit": STEPS_AT_ONCE}
+            rows = reader.execute(_STEPS, bound)
+            for row, step in zip(rows, read_steps(reader, rows, ("tokens", "messages", "logprobs")), strict=True):
+                above = row["pk"]
+                files["steps"].add({**plain_record(step), "content": bytes(row["content"])}, row["id_count"])
+            if len(rows) < STEPS_AT_ONCE:
+                break
+        for name, statement in _OF_TRAJECTORY.items():
+            for row in reader.execute(statement, {"id": trajectory_id, "kind": "trajectory"}):
+                files[name].add(plain_row(name, trajectory_id, row))
+        if record.group_id is not None and record.group_id not in groups:
+            groups.add(record.group_id)
+            _write_group(reader, files["groups"], record.group_id)
+
+
+def _write_group(reader: Reader, file: _File, group_id: str) -> None:
+    for row in reader.execute(_GROUPS, {"ids": json_list([group_id])}):
+        file.add(plain_row("groups", group_id, row))

@@ -1,0 +1,144 @@
+"""The files of an export and their columns.
+
+Steps and trajectories field by field: ids as lists of uint32, log-probabilities as lists of float32, what nests as JSON
+text. The other files are the rows of their tables, and `owner` is the trajectory that they go with. All
+files have the order of trajectories.parquet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import Float, LargeBinary, Table, Text
+
+from agentworld.errors import ConfigError
+from agentworld.pool import schema
+from agentworld.pool.exact_text import read_json, stored_json
+from agentworld.records import Step, Trajectory, exact_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["text", "whole", "real", "flag", "json", "ids", "mask", "logprobs"]
+
+TRAJECTORY: dict[str, Kind] = {
+    **dict.fromkeys(("trajectory_id", "group_id", "agent", "channel", "user", "status", "readiness"), "text"),
+    **dict.fromkeys(("group_size", "rollout_index", "attempt", "step_count", "prompt_tokens"), "whole"),
+    **dict.fromkeys(("response_tokens", "sampled_tokens"), "whole"),
+    **dict.fromkeys(("priority", "reward", "created_at", "completed_at"), "real"),
+    **dict.fromkeys(("task", "metadata", "rewards", "labels", "annotations", "policy"), "json"),
+    "excluded_reason": "text",
+    "masked": "flag",
+}
+STEP: dict[str, Kind] = {
+    **dict.fromkeys(("step_id", "trajectory_id", "exchange_id", "group_id", "channel", "parent_step_id"), "text"),
+    **dict.fromkeys(("supersedes", "fork_reason", "agent", "model", "requested_model", "dialect"), "text"),
+    **dict.fromkeys(("token_source", "vocabulary", "logprob_space", "finish_reason", "readiness"), "text"),
+    "excluded_reason": "text",
+    **dict.fromkeys(("choice_index", "step_index", "prompt_length", "response_length"), "whole"),
+    **dict.fromkeys(("reward", "created_at", "latency_ms"), "real"),
+    **dict.fromkeys(("policy", "version_spans", "prompt_messages", "tools", "response_message", "sampling"), "json"),
+    **dict.fromkeys(("usage", "rewards", "labels", "annotations", "metadata"), "json"),
+    **dict.fromkeys(("late", "is_last"), "flag"),
+    "prompt_ids": "ids",
+    "response_ids": "ids",
+    "response_mask": "mask",
+    "response_logprobs": "logprobs",
+}
+# Tables whose rows go as they are, but for the primary key; and which of their columns hold JSON.
+ROWS: dict[str, tuple[Table, tuple[str, ...]]] = {
+    "exchanges": (schema.exchanges, ("record",)),
+    "rewards": (schema.rewards, ("details",)),
+    "feedback": (schema.feedback, ("value", "comment")),
+    "annotations": (schema.annotation_arrays, ()),
+    "groups": (schema.groups, ()),
+}
+_LEFT_OUT = ("pk", "trajectory", "ready_seq")  # numbers of one pool, which mean nothing in another
+OWNER = "owner"
+
+
+def arrow() -> Any:
+    """pyarrow, which is loaded only where it is needed; ConfigError where it is missing."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ConfigError(
+            "Parquet needs pyarrow", path="format", hint="Install it: pip install 'agentworld[parquet]'"
+        ) from None
+    return pyarrow
+
+
+def columns_of(name: str) -> list[str]:
+    """The columns of a file of rows, `owner` aside."""
+    return [str(column.name) for column in ROWS[name][0].columns if column.name not in _LEFT_OUT]
+
+
+def arrow_schema(name: str) -> pa.Schema:
+    """The columns of a file."""
+    pa = arrow()
+    kinds = {
+        "text": pa.string(), "json": pa.string(), "whole": pa.int64(), "real": pa.float64(), "flag": pa.bool_(),
+        "ids": pa.list_(pa.uint32()), "mask": pa.list_(pa.uint8()), "logprobs": pa.list_(pa.float32()),
+    }  # fmt: skip
+    if name in ("trajectories", "steps"):
+        fields = TRAJECTORY if name == "trajectories" else STEP
+        found = [pa.field(field, kinds[kind]) for field, kind in fields.items()]
+        return pa.schema([*found, pa.field("content", pa.binary())] if name == "steps" else found)
+    table = ROWS[name][0]
+    own = [pa.field(column, _arrow_type(pa, table.c[column])) for column in columns_of(name)]
+    return pa.schema([pa.field(OWNER, pa.string()), *own])
+
+
+def plain_record(record: Trajectory | Step) -> dict[str, Any]:
+    """A record as a row of its file."""
+    fields = TRAJECTORY if isinstance(record, Trajectory) else STEP
+    row: dict[str, Any] = {}
+    for name, kind in fields.items():
+        value = getattr(record, name)
+        row[name] = exact_json.encode(value).decode() if kind == "json" and value is not None else value
+    return row
+
+
+def record_values(row: dict[str, Any], kind: Literal["trajectories", "steps"]) -> dict[str, Any]:
+    """The fields of a record from a row; raises msgspec's errors where JSON is broken."""
+    fields = TRAJECTORY if kind == "trajectories" else STEP
+    values = {}
+    for name, how in fields.items():
+        value = row.get(name)
+        if value is not None:
+            values[name] = exact_json.decode(value.encode()) if how == "json" else value
+    return values
+
+
+def plain_row(name: str, owner: str, row: Any) -> dict[str, Any]:
+    """A row of a table as a row of its file; texts as they were said."""
+    table, texts = ROWS[name]
+    found: dict[str, Any] = {OWNER: owner}
+    for column in columns_of(name):
+        value = row[column]
+        if value is not None and column in texts:
+            value = exact_json.encode(read_json(value, Any)).decode()
+        elif value is not None and isinstance(table.c[column].type, LargeBinary):
+            value = bytes(value)
+        found[column] = value
+    return found
+
+
+def table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a table from a row of its file."""
+    _, texts = ROWS[name]
+    found = {}
+    for column in columns_of(name):
+        value = row[column]
+        if value is not None and column in texts:
+            value = stored_json(exact_json.decode(value.encode())).decode()
+        found[column] = value
+    return found
+
+
+def _arrow_type(pa: Any, column: Any) -> Any:
+    for kind, own in ((Text, pa.string()), (LargeBinary, pa.binary()), (Float, pa.float64())):
+        if isinstance(column.type, kind):
+            return own
+    return pa.int64()

@@ -1,0 +1,199 @@
+"""Putting an exported trajectory into a pool as it was: its content by the way of every step, then its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sqlalchemy import insert, select, update
+
+from agentworld.pool import counters, schema
+from agentworld.pool.exact_text import stored_json
+from agentworld.pool.group_rules import is_offered, serves
+from agentworld.pool.sql import groups
+from agentworld.pool.sql.events import add_event
+from agentworld.pool.sql.rows import json_or_none, policy_columns
+from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.step_digest import SAID_BYTES
+from agentworld.pool.sql.trajectories import FIND, imply
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.records import NewTrajectory, Step, Trajectory
+
+IMPORTING = "importing"  # the excluded_reason of a trajectory that is not whole yet
+State = Literal["new", "known", "deleted"]
+
+_t, _s, _tomb = schema.trajectories, schema.steps, schema.tombstones
+_BURIED = sql(select(_tomb.c.pk).where(_tomb.c.kind == "trajectory", _tomb.c.target_id == parameter("id")))
+_MARK = sql(update(_t).where(_t.c.pk == parameter("row")).values(readiness="excluded", excluded_reason=IMPORTING))
+_STEP_COLUMNS = ("excluded_reason", "late", "created_at", "rewards", "reward", "labels", "annotations")
+_RESTATE_STEP = sql(
+    update(_s)
+    .where(_s.c.step_id == parameter("of_step"))
+    .values({name: parameter(name) for name in (*_STEP_COLUMNS, "content")})
+)
+_CONTENT = sql(select(_s.c.content).where(_s.c.step_id == parameter("id")))
+_SAME = (
+    *("group_id", "group_size", "rollout_index", "attempt", "agent", "channel", "status", "reward", "readiness"),
+    *("excluded_reason", "created_at", "completed_at", "priority"),
+)
+_COLUMNS = (
+    *_SAME,
+    *("task", "metadata", "rewards", "labels", "annotations", "user_id", "masked", "ready_seq"),
+    *("policy_model", "policy_run", "policy_version"),
+)
+_RESTATE = sql(
+    update(_t)
+    .where(_t.c.pk == parameter("row"))
+    .values({"declared": 1, **{name: parameter(name) for name in _COLUMNS}})
+)
+_TABLES = {
+    "exchanges": schema.exchanges,
+    "rewards": schema.rewards,
+    "feedback": schema.feedback,
+    "annotations": schema.annotation_arrays,
+}
+_ADD = {
+    name: sql(insert(table).values({column.name: parameter(column.name) for column in table.columns}))
+    for name, table in _TABLES.items()
+}
+_KNOWN_ROW = {
+    "exchanges": sql(select(schema.exchanges.c.pk).where(schema.exchanges.c.exchange_id == parameter("exchange_id"))),
+    "feedback": sql(select(schema.feedback.c.pk).where(schema.feedback.c.feedback_id == parameter("feedback_id"))),
+    **{
+        name: sql(select(table.c.pk).where(*(table.c[key] == parameter(key) for key in keys)))
+        for name, table, keys in (
+            ("rewards", schema.rewards, ("target", "target_id", "name", "source")),
+            ("annotations", schema.annotation_arrays, ("target", "target_id", "name")),
+        )
+    },
+}
+_g = schema.groups
+_ADD_GROUP = sql(insert(_g).values({column.name: parameter(column.name) for column in _g.c}))
+
+
+def begin(txn: Transaction, trajectory_id: str, channel: str) -> State:
+    """Make room for a trajectory, unless it is there or was deleted on request."""
+    row = txn.one(FIND, {"id": trajectory_id})
+    if row is not None:
+        return "new" if row["excluded_reason"] == IMPORTING else "known"
+    if txn.counter(counters.TOMBSTONES) and txn.one(_BURIED, {"id": trajectory_id}) is not None:
+        return "deleted"
+    row = imply(txn, trajectory_id, NewTrajectory(channel=channel))
+    txn.execute(_MARK, {"row": row["pk"]})
+    txn.count(counters.READINESS + row["readiness"], -1)
+    txn.count(counters.READINESS + "excluded")
+    return "new"
+
+
+def restate_steps(txn: Transaction, steps: Sequence[tuple[Step, bytes | None]]) -> None:
+    """Set what a step had become; `content`: the digest of what was sent first, so that sending it again is known."""
+    rows = []
+    for step, content in steps:
+        there = txn.one(_CONTENT, {"id": step.step_id})
+        assert there is not None
+        own = bytes(there["content"])
+        if content is not None and len(content) >= SAID_BYTES:
+            own = content[:SAID_BYTES] + own[SAID_BYTES:]
+        rows.append(
+            {
+                "of_step": step.step_id,
+                "content": own,
+                "excluded_reason": step.excluded_reason,
+                "late": int(step.late),
+                "created_at": step.created_at,
+                "rewards": json_or_none(step.rewards),
+                "reward": step.reward,
+                "labels": json_or_none(step.labels),
+                "annotations": json_or_none(step.annotations),
+            }
+        )
+    txn.many(_RESTATE_STEP, rows)
+
+
+def add_rows(txn: Transaction, name: str, trajectory_id: str, rows: Sequence[dict[str, Any]]) -> int:
+    """Insert rows of a table that are not there; returns how many."""
+    row = txn.one(FIND, {"id": trajectory_id})
+    assert row is not None
+    new = []
+    for values in rows:
+        keys = {key: values[key] for key in _KEYS[name]}
+        if txn.one(_KNOWN_ROW[name], keys) is None:
+            new.append(dict(values))
+    if not new:
+        return 0
+    first = txn.next_pk(name, len(new))
+    for number, values in enumerate(new):
+        values["pk"] = first + number
+        if name == "exchanges":
+            values["trajectory"] = row["pk"]
+            txn.count(counters.EXCHANGES_FAILED, int(values["status"] == "error"))
+        elif name == "feedback":
+            txn.count(counters.FEEDBACK + values["kind"])
+    txn.many(_ADD[name], new)
+    if name != "feedback":
+        txn.count(
+            {"exchanges": counters.EXCHANGES, "rewards": counters.REWARDS}.get(name, counters.ANNOTATIONS), len(new)
+        )
+    return len(new)
+
+
+def finish(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -> None:
+    """Set the trajectory to what it was, put it into its group, and offer it to consumers."""
+    row = txn.one(FIND, {"id": record.trajectory_id})
+    assert row is not None
+    served = serves(record.readiness)
+    values: dict[str, Any] = {
+        **{name: getattr(record, name) for name in _SAME},
+        **policy_columns(record.policy),
+        "task": None if record.task is None else stored_json(record.task).decode(),
+        "metadata": json_or_none(record.metadata),
+        "rewards": json_or_none(record.rewards),
+        "labels": json_or_none(record.labels),
+        "annotations": json_or_none(record.annotations),
+        "user_id": record.user,
+        "masked": int(record.masked),
+        "ready_seq": txn.next_pk("ready_seq") if served else None,
+    }
+    txn.execute(_RESTATE, {"row": row["pk"], **values})
+    txn.count(counters.TRAJECTORIES + row["status"], -1)
+    txn.count(counters.TRAJECTORIES + record.status)
+    txn.count(counters.READINESS + "excluded", -1)
+    txn.count(counters.READINESS + record.readiness)
+    txn.count(counters.CHANNEL_TRAJECTORIES + row["channel"], -1)
+    txn.count(counters.CHANNEL_TRAJECTORIES + record.channel)
+    if record.group_id is not None:
+        _join(txn, record, group)
+    add_event(txn, "trajectory.imported", record.trajectory_id)
+
+
+def _join(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -> None:
+    group_id = record.group_id or ""
+    if groups.find(txn, group_id) is None:
+        planned = group or {
+            "channel": record.channel,
+            "size": record.group_size,
+            "timeout_at": None,
+            "failures": None,
+            "state": "open",
+            "closed_by": None,
+            "created_at": record.created_at,
+            "closed_at": None,
+        }
+        counted = {"members": 0, "ended": 0, "served": 0, "ready_seq": None}
+        txn.execute(_ADD_GROUP, {**planned, "group_id": group_id, "pk": txn.next_pk("groups"), **counted})
+        txn.count(counters.GROUPS + planned["state"])
+    row = txn.one(FIND, {"id": record.trajectory_id})
+    assert row is not None
+    groups.count(txn, None, groups.member_from(row))
+    there = groups.find(txn, group_id)
+    if there is not None and serves(record.readiness) and is_offered(there):
+        groups.offer(txn, group_id)
+
+
+_COUNTED = {"exchanges": counters.EXCHANGES, "rewards": counters.REWARDS, "annotations": counters.ANNOTATIONS}
+_KEYS = {
+    "exchanges": ("exchange_id",),
+    "rewards": ("target", "target_id", "name", "source"),
+    "feedback": ("feedback_id",),
+    "annotations": ("target", "target_id", "name"),
+}

@@ -1,0 +1,273 @@
+"""Export as Parquet and import give equal records, again and again."""
+
+import builtins
+import itertools
+import json
+
+import msgspec
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentworld.errors import ConfigError, NotFoundError
+from agentworld.pool import open_store
+from agentworld.records import (
+    Annotation,
+    BatchSpec,
+    Exchange,
+    Feedback,
+    FunctionCall,
+    Message,
+    NewTrajectory,
+    Policy,
+    Reward,
+    Sampling,
+    ToolCall,
+    Usage,
+)
+from tests.pool.samples import finished, group, step
+
+READ = ("tokens", "messages", "logprobs")
+_runs = itertools.count()
+
+
+def contents(pool):
+    """All records, without what only one pool's numbers can tell."""
+    trajectories = pool.list_trajectories(limit=1000).items
+    steps = pool.list_steps(limit=1000, include=READ).items
+    return [
+        [msgspec.to_builtins(each) for each in trajectories],
+        [msgspec.to_builtins(each) for each in steps],
+        [msgspec.to_builtins(one) for each in trajectories for one in pool.list_exchanges(each.trajectory_id)],
+        [msgspec.to_builtins(each) for each in pool.list_feedback(limit=1000).items],
+        [repr(one) for each in trajectories for one in pool.get_annotations(trajectory_id=each.trajectory_id)],
+        [
+            msgspec.to_builtins(pool.get_group(name))
+            for name in sorted({t.group_id for t in trajectories if t.group_id})
+        ],
+    ]
+
+
+@pytest.fixture
+def other(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/other.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def source(request):
+    return request.getfixturevalue(f"{request.param}_pool")
+
+
+def fill(pool):
+    call = ToolCall(id="c", function=FunctionCall("f", '{"b": 1,\n"a": 2}'))
+    rich = step(
+        "rich",
+        prompt_ids=[*range(300), 2**32 - 1],
+        response_ids=[1, 2, 3],
+        response_mask=[1, 0, 1],
+        response_logprobs=[-0.1, None, -3.5],
+        response_message=Message(role="assistant", reasoning="hm\x00\ud800", tool_calls=(call,)),
+        tools=[{"z": 1, "a": {"big": 10**30, "small": 5e-324}}],
+        sampling=Sampling(temperature=0.7, stop=("x",), seed=3),
+        usage=Usage(301, 3),
+        labels={"l": None},
+        metadata={"deep": [1, {"x": "\ud800"}]},
+        rewards={"style": 0.25},
+        policy=Policy("m", "r", 7),
+        created_at=5.5,
+        latency_ms=1.25,
+    )
+    pool.create_trajectory(NewTrajectory(trajectory_id="rich", task={}, metadata={"k": "\x00"}, user="u", priority=2.5))
+    pool.append_steps([rich])
+    pool.append_steps(
+        [
+            step("rich", supersedes=rich.step_id),
+            step("rich", prompt_ids=None, response_ids=None, response_logprobs=None),
+        ]
+    )
+    pool.append_steps([step("rich", response_logprobs=[-1.0])])  # Quarantined.
+    pool.append_exchange(
+        Exchange(
+            exchange_id="x1", trajectory_id="rich", dialect="chat", model="m", requested_model="n",
+            messages=[], error={"message": "\ud800"},
+        )
+    )  # fmt: skip
+    pool.add_rewards([Reward(value=1.0, step_id=rich.step_id, source="judge", details={"why": "\x00"})])
+    pool.add_feedback([Feedback(kind="label", name="q", value={"a": 1}, trajectory_id="rich", comment="\ud800")])
+    pool.add_annotations([Annotation(name="v", values=[1.0, 2.0, 3.0], step_id=rich.step_id)])
+    pool.complete_trajectory("rich", "finished", 1.0)
+    pool.append_steps([step("rich")])  # Late.
+    group(pool, "g", [0.0, 1.0, None])
+    finished(pool, "failed", status="failed", group_id="h", channel="val")
+    pool.create_trajectory(NewTrajectory(trajectory_id="open", group_id="h"))
+    return rich
+
+
+def test_a_round_trip_is_exact(source, other, tmp_path):
+    rich = fill(source)
+    before = contents(source)
+    manifest = source.export_parquet(tmp_path / "out")
+    assert manifest.rows["steps"] == source.stats().steps
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["rows"] == manifest.rows
+    done = other.import_parquet(tmp_path / "out")
+    assert (done.trajectories, done.steps, done.rejected) == (manifest.rows["trajectories"], manifest.rows["steps"], 0)
+    assert contents(other) == before
+    assert other.check() == []
+    # What was sent at first is still known as the same.
+    assert other.append_steps([rich])[0].outcome == "duplicate"
+    assert other.lease(BatchSpec(method="grpo", groups=1, rollouts=2), "policy") is not None
+
+
+def test_an_import_into_its_own_pool_changes_nothing(source, tmp_path):
+    fill(source)
+    source.export_parquet(tmp_path / "out")
+    before, stats = contents(source), source.stats()
+    done = source.import_parquet(tmp_path / "out")
+    assert (done.trajectories, done.steps) == (0, 0)
+    assert done.known == len(before[0])
+    assert (contents(source), source.stats()) == (before, stats)
+
+
+def test_what_was_broken_off_is_gone_on_with(sqlite_pool, other, tmp_path):
+    fill(sqlite_pool)
+    for number in range(120):
+        sqlite_pool.append_steps([step("open", metadata={"n": number})])
+    sqlite_pool.export_parquet(tmp_path / "out")
+
+    class Stop(Exception):
+        pass
+
+    seen = []
+
+    def stop(*told):
+        seen.append(told)
+        if len(seen) == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        other.import_parquet(tmp_path / "out", progress=stop)
+    from agentworld.pool.sql import importing
+
+    original, importing.finish = importing.finish, lambda *_: (_ for _ in ()).throw(Stop)
+    try:
+        with pytest.raises(Stop):
+            other.import_parquet(tmp_path / "out")
+    finally:
+        importing.finish = original
+    other.import_parquet(tmp_path / "out")
+    assert contents(other) == contents(sqlite_pool)
+    assert other.check() == []
+
+
+def test_a_bad_row_becomes_a_dead_letter(sqlite_pool, other, tmp_path):
+    finished(sqlite_pool, "a", steps=3, reward=1.0)
+    sqlite_pool.export_parquet(tmp_path / "out")
+    path = tmp_path / "out" / "steps.parquet"
+    table = pyarrow.parquet.read_table(path)
+    rows = table.to_pylist()
+    rows[1]["metadata"] = "{broken"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), path)
+    done = other.import_parquet(tmp_path / "out")
+    assert (done.steps, done.rejected) == (2, 1)
+    (letter,) = other.dead_letters()
+    assert letter.step_id == rows[1]["step_id"]
+    assert "cannot be read" in letter.reason
+    assert other.check() == []
+
+
+def test_what_was_deleted_does_not_come_back(sqlite_pool, other, tmp_path):
+    finished(sqlite_pool, "a", reward=1.0)
+    finished(sqlite_pool, "b", reward=1.0)
+    sqlite_pool.export_parquet(tmp_path / "out")
+    other.delete_trajectories(["a"])
+    done = other.import_parquet(tmp_path / "out")
+    assert (done.trajectories, done.deleted) == (1, 1)
+    assert [each.trajectory_id for each in other.list_trajectories().items] == ["b"]
+
+
+def test_only_what_matches_is_exported(sqlite_pool, tmp_path):
+    finished(sqlite_pool, "a", reward=1.0)
+    finished(sqlite_pool, "b", reward=0.0)
+    finished(sqlite_pool, "c", reward=1.0, channel="val")
+    manifest = sqlite_pool.export_parquet(tmp_path / "out", where="reward >= 0.5", channel="train")
+    assert manifest.rows["trajectories"] == 1
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "steps.parquet")
+    assert table["trajectory_id"].to_pylist() == ["a"]
+    assert str(table.schema.field("prompt_ids").type) == "list<element: uint32>"
+    assert str(table.schema.field("response_logprobs").type) == "list<element: float>"
+    assert json.loads(table["prompt_messages"][0].as_py())[0]["role"] == "user"
+
+
+def test_what_cannot_be_is_refused_with_what_to_do(sqlite_pool, tmp_path, monkeypatch):
+    finished(sqlite_pool, "a", reward=1.0)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ConfigError, match="is there already"):
+        sqlite_pool.export_parquet(tmp_path / "there")
+    with pytest.raises(NotFoundError, match=r"manifest\.json is missing"):
+        sqlite_pool.import_parquet(tmp_path / "there")
+    sqlite_pool.export_parquet(tmp_path / "out")
+    (tmp_path / "out" / "rewards.parquet").unlink()
+    with pytest.raises(ConfigError, match="is missing"):
+        sqlite_pool.import_parquet(tmp_path / "out")
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigError, match="needs pyarrow") as error:
+        sqlite_pool.export_parquet(tmp_path / "again")
+    assert "agentworld[parquet]" in error.value.hint
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.dictionaries(st.text(max_size=5), json_values, max_size=3)
+messages = st.builds(
+    Message,
+    role=st.sampled_from(["system", "user", "assistant", "tool"]),
+    content=st.none() | st.text(max_size=20),
+    reasoning=st.none() | st.text(max_size=5),
+)
+
+
+@st.composite
+def steps(draw):
+    ids = st.lists(st.integers(0, 2**32 - 1), max_size=200)
+    reply = draw(st.none() | st.lists(st.integers(0, 200), max_size=5))
+    return {
+        "prompt_ids": None if reply is None else draw(ids),
+        "response_ids": reply,
+        "response_logprobs": None if reply is None else draw(st.none() | st.just([-0.5] * len(reply))),
+        "prompt_messages": draw(st.none() | st.lists(messages, max_size=3)),
+        "response_message": draw(st.none() | messages),
+        "tools": draw(st.none() | st.lists(objects, max_size=2)),
+        "metadata": draw(objects),
+        "labels": draw(objects),
+        "rewards": draw(st.dictionaries(st.sampled_from(["reward", "other"]), st.floats(-9, 9), max_size=2)),
+        "latency_ms": draw(st.none() | st.floats(0, 1e9)),
+    }
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(steps(), min_size=1, max_size=4), objects, st.sampled_from([None, "finished", "failed"]))
+def test_any_records_come_back_as_they_were(sqlite_pool, other, tmp_path, drawn, metadata, status):
+    run = next(_runs)
+    name = f"t{run}"
+    sqlite_pool.create_trajectory(NewTrajectory(trajectory_id=name, metadata=metadata, task=metadata or None))
+    sqlite_pool.append_steps([step(name, **changes) for changes in drawn])
+    if status is not None:
+        sqlite_pool.complete_trajectory(name, status)
+    sqlite_pool.export_parquet(tmp_path / f"out{run}", where=f"trajectory_id == '{name}'")
+    other.import_parquet(tmp_path / f"out{run}")
+    assert msgspec.to_builtins(other.get_trajectory(name)) == msgspec.to_builtins(sqlite_pool.get_trajectory(name))
+    both = [pool.list_steps(trajectory_id=name, include=READ).items for pool in (sqlite_pool, other)]
+    assert msgspec.to_builtins(both[0]) == msgspec.to_builtins(both[1])
