@@ -127,6 +127,8 @@ def _prepared(step: Step) -> Prepared:
     for name in _IDS:
         if (value := getattr(step, name)) is not None:
             check_id(value, name)
+    if step.supersedes == step.step_id:
+        raise InvalidRequestError("a step cannot supersede itself", path="supersedes")
     rewards = _rewards(step)
     rest = _rest(step)
     if step.tools is not None:

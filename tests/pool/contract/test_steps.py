@@ -178,6 +178,7 @@ def test_other_content_under_an_id_is_a_visible_conflict_and_leaves_no_trace(poo
     "bad",
     [
         {"step_id": "a/b"},
+        {"step_id": "self", "supersedes": "self"},
         {"agent": "\ud800"},
         {"model": "a\x00b"},
         {"prompt_messages": [Message(role="user", content=5)]},
