@@ -8,7 +8,7 @@ from sqlalchemy import func, insert, literal, select, text, update
 
 from agentworld.errors import ConflictError, InvalidRequestError, PoolError
 from agentworld.pool import schema
-from agentworld.pool.postgres import PostgresPool
+from agentworld.pool.postgres import PostgresPool, writing
 from agentworld.pool.postgres import connection as engine
 from agentworld.pool.sql.connections import SearchTimeoutError
 from agentworld.pool.sql.statements import compiled, parameter, sql
@@ -206,15 +206,15 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(postgres_url):
 
 def test_a_commit_whose_answer_is_lost_says_that_it_may_have_been_written(postgres_pool, monkeypatch):
     sent = step("t", step_id="a", prompt_ids=list(range(300)))
-    command = engine.PostgresConnection.command
+    command = writing.WritingConnection.command
 
-    def lost(self, text):
-        found = command(self, text)
-        if text.endswith("COMMIT") and "NOTIFY" in text:
+    def lost(self, *texts):
+        found = command(self, *texts)
+        if texts[-1] == "COMMIT":
             raise OperationalError("server closed the connection unexpectedly")
         return found
 
-    monkeypatch.setattr(engine.PostgresConnection, "command", lost)
+    monkeypatch.setattr(writing.WritingConnection, "command", lost)
     with pytest.raises(PoolError, match="may have been written") as caught:
         postgres_pool.append_steps([sent])
     assert "again" in caught.value.hint

@@ -1,7 +1,4 @@
-"""A PostgreSQL connection as the shared code uses it.
-
-Savepoints are sent with the statement that follows them, so that an operation costs no round trip for them.
-"""
+"""A PostgreSQL connection as the shared code reads from it, and its rows."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from agentworld.pool.sql.connections import Row, SearchTimeoutError
 from agentworld.pool.sql.statements import EngineName, Statement
 
-COPY_ROWS = 4  # rows of one insertion from which on COPY is faster
 _PREPARED = 500  # statements that a connection keeps prepared
 _NOTHING: Mapping[str, Any] = {}
 _get = tuple.__getitem__
@@ -68,109 +64,34 @@ def connect(parameters: Mapping[str, Any], prepare_threshold: int | None) -> Raw
 
 
 class PostgresConnection:
-    """Statements on one raw connection inside a transaction; see Connection and Reader of the shared code."""
+    """A connection that reads, inside a transaction; see Reader of the shared code."""
 
     engine: EngineName = "postgres"
 
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
         self._cursor = raw.cursor()
-        self._pending: list[str] = []
-        self._depth = 0
-        self._ready = False  # A savepoint was set as the transaction began.
-        self._started: Mapping[str, int] | None = None
         self._deadline: float | None = None
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
-        text = statement.text("postgres")
-        parameters = statement.bound("postgres", parameters)
-        self._send_pending()
+        self._limit()
         cursor = self._cursor
-        cursor.execute(text, parameters, binary=True)
+        cursor.execute(statement.text("postgres"), statement.bound("postgres", parameters), binary=True)
         if cursor.pgresult is None or not cursor.pgresult.nfields:
             return []
         return cast("list[Row]", cursor.fetchall())
 
-    def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
-        """See Connection."""
-        if len(rows) == 1:
-            self.execute(statement, rows[0])
-            return
-        insertion = statement.insertion if len(rows) >= COPY_ROWS else None
-        self._send_pending()
-        if insertion is None:
-            self._cursor.executemany(statement.text("postgres"), rows)
-            return
-        names = insertion.parameters
-        with self._cursor.copy(insertion.copy) as copy:
-            copy.set_types(insertion.types)
-            for row in rows:
-                copy.write_row([row[name] for name in names])
-
-    def command(self, text: str) -> psycopg.Cursor[PostgresRow]:
-        """Send what is not prepared, several statements where `;` parts them; the cursor is at the last result."""
-        pending, self._pending = self._pending, []
+    def command(self, *texts: str) -> psycopg.Cursor[PostgresRow]:
+        """Send statements without parameters together; the cursor is at the last result."""
         cursor = self._cursor
-        cursor.execute("; ".join([*pending, text]), prepare=False)
+        cursor.execute("; ".join(texts), prepare=False)
         while cursor.nextset():
             pass
         return cursor
 
     def forget(self) -> None:
-        """The transaction is gone with its savepoints."""
-        self._pending, self._depth, self._ready, self._started = [], 0, False, None
-
-    def counters(self) -> Mapping[str, int] | None:
-        """See Connection."""
-        return self._started
-
-    def begin(self, text: str) -> list[list[PostgresRow]]:
-        """Begin a transaction that writes; `text` also asks for what it needs, and ends with all counters.
-
-        Returns the rows of each statement that has some. A first savepoint is set along with it.
-        """
-        self.forget()
-        cursor = self._cursor
-        cursor.execute(f"{text}; SAVEPOINT s0", prepare=False)
-        found = []
-        while True:
-            if cursor.description is not None:
-                found.append(cursor.fetchall())
-            if not cursor.nextset():
-                break
-        self._started = dict(found[-1])
-        self._ready = True
-        return found
-
-    def savepoint(self, name: str) -> None:
-        """See Connection."""
-        # Numbered, since one that waits to be released must not hide one of the same name.
-        if self._ready:
-            self._ready = False
-        else:
-            self._pending.append(f"SAVEPOINT s{self._depth}")
-        self._depth += 1
-
-    def undo(self, name: str) -> None:
-        """See Connection."""
-        self._depth -= 1
-        begun = f"SAVEPOINT s{self._depth}"
-        if begun in self._pending:
-            last = len(self._pending) - 1 - self._pending[::-1].index(begun)
-            del self._pending[last:]
-        else:
-            # What waits came after the savepoint, which was sent.
-            self._pending = [f"ROLLBACK TO {begun}", f"RELEASE {begun}"]
-
-    def keep(self, name: str) -> None:
-        """See Connection."""
-        self._depth -= 1
-        begun = f"SAVEPOINT s{self._depth}"
-        if self._pending and self._pending[-1] == begun:
-            self._pending.pop()
-        else:
-            self._pending.append(f"RELEASE {begun}")
+        """The transaction is gone."""
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
@@ -180,25 +101,21 @@ class PostgresConnection:
         try:
             yield
         except errors.QueryCanceled:
-            self._pending = []
-            self.command("ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
+            self.command("ROLLBACK TO SAVEPOINT limited", "RELEASE SAVEPOINT limited")
             raise SearchTimeoutError from None
         except BaseException:
             if self.raw.info.transaction_status == pq.TransactionStatus.INTRANS:
-                self.command("ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
+                self.command("ROLLBACK TO SAVEPOINT limited", "RELEASE SAVEPOINT limited")
             raise
         else:
-            self.command("RELEASE SAVEPOINT limited; SET LOCAL statement_timeout TO DEFAULT")
+            self.command("RELEASE SAVEPOINT limited", "SET LOCAL statement_timeout TO DEFAULT")
         finally:
             self._deadline = None
 
-    def _send_pending(self) -> None:
-        """What must come before the next statement."""
+    def _limit(self) -> None:
+        """Leave the next statement of a limited search what is left of its time."""
         if self._deadline is not None:
             left = self._deadline - time.monotonic()
             if left <= 0:
                 raise errors.QueryCanceled("no time is left for another statement")
             self.command(f"SET LOCAL statement_timeout = {max(1, int(left * 1000))}")
-        elif any(not waits.startswith("RELEASE") for waits in self._pending):
-            # Releases alone can wait; the commit makes them needless.
-            self.command(self._pending.pop())

@@ -12,8 +12,8 @@ import psycopg
 from psycopg import pq
 
 from agentworld.errors import PoolError
-from agentworld.pool.postgres.connection import PostgresConnection
 from agentworld.pool.postgres.errors import first_line, is_lost
+from agentworld.pool.postgres.writing import WritingConnection
 from agentworld.pool.sql.connections import Connection, WriteSession
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class PostgresWriteSession(WriteSession):
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._connection: PostgresConnection | None = None
+        self._connection: WritingConnection | None = None
         settings = [
             f"lock_timeout = {max(1, int(database.lock_seconds * 1000))}",
             f"idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
@@ -59,9 +59,9 @@ class PostgresWriteSession(WriteSession):
         """See WriteSession."""
         connection = self._connection
         assert connection is not None
-        told = f"NOTIFY {self._database.channel}; " if notify else ""
+        told = [f"NOTIFY {self._database.channel}"] if notify else []
         try:
-            cursor = connection.command(f"{told}COMMIT")
+            cursor = connection.command(*told, "COMMIT")
         except psycopg.Error as error:
             if is_lost(error):
                 raise PoolError(
@@ -86,11 +86,13 @@ class PostgresWriteSession(WriteSession):
             self._connection.raw.close()
             self._connection = None
 
-    def _begun(self) -> PostgresConnection:
+    def _begun(self) -> WritingConnection:
         """The connection inside a transaction that holds the pool's lock."""
         while True:
             fresh = self._connection is None
-            connection = self._connection = self._connection or self._database.connect(RECONNECT_SECONDS)
+            if self._connection is None:
+                self._connection = WritingConnection(self._database.connect(RECONNECT_SECONDS).raw)
+            connection = self._connection
             try:
                 asked = time.monotonic()
                 (_, server_time), *_ = connection.begin(self._begin)[-2]
@@ -103,7 +105,7 @@ class PostgresWriteSession(WriteSession):
                     raise self._database.as_error(error) from error
                 _log.warning("the pool's connection is made anew: %s", first_line(error))
 
-    def _roll_back(self, connection: PostgresConnection) -> None:
+    def _roll_back(self, connection: WritingConnection) -> None:
         connection.forget()
         if connection.raw.info.transaction_status == pq.TransactionStatus.IDLE:
             return

@@ -29,6 +29,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
@@ -104,6 +105,11 @@ class Statement:
         names = _NAMED.findall(text)
         several = operator.itemgetter(*names)  # Gives a tuple, but for one name.
         return _NAMED.sub("?", text), several if len(names) > 1 else lambda row: (several(row),)
+
+    @functools.cached_property
+    def only_writes(self) -> bool:
+        """Whether it gives no rows."""
+        return isinstance(self._source, UpdateBase) and not self._source._returning
 
     @functools.cached_property
     def insertion(self) -> Insertion | None:

@@ -94,12 +94,12 @@ class Transaction:
         self.connection.savepoint("operation")
         try:
             result = operation(self)
+            self.connection.keep("operation")  # May send what waited, and so find its faults.
         except BaseException:
             self._counts = counts
             self._undo_from(undo)
             self.connection.undo("operation")
             raise
-        self.connection.keep("operation")
         return result
 
     def write_counters(self) -> None:

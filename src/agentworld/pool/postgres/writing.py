@@ -1,0 +1,152 @@
+"""The connection that writes: what has no rows to give waits, and goes to the server with what follows.
+
+All processes wait for whoever holds the pool's lock, so a transaction takes as few round trips as it can. Statements
+that only write, and savepoints, queue up. They are sent in one pipeline with the next statement that reads, as their
+operation ends, so that a fault is told to the operation that has it, or with the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import psycopg
+
+from agentworld.pool.postgres.connection import PostgresConnection, PostgresRow, RawConnection
+from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.statements import Statement
+
+COPY_ROWS = 16  # rows of one insertion from which on COPY is faster, though it takes round trips of its own
+_NOTHING: Mapping[str, Any] = {}
+
+
+class _Write(NamedTuple):
+    text: str
+    rows: Sequence[Mapping[str, Any]]
+
+
+class WritingConnection(PostgresConnection):
+    """Statements inside a write transaction; see Connection of the shared code."""
+
+    def __init__(self, raw: RawConnection) -> None:
+        super().__init__(raw)
+        self._writes = raw.cursor()
+        self._queue: list[str | _Write] = []
+        self._depth = 0
+        self._ready = False  # A savepoint was set as the transaction began.
+        self._started: Mapping[str, int] | None = None
+
+    def begin(self, text: str) -> list[list[PostgresRow]]:
+        """Begin a transaction; `text` also asks for what it needs, and ends with all counters.
+
+        Returns the rows of each statement that has some. A first savepoint is set along with it.
+        """
+        self.forget()
+        cursor = self._cursor
+        cursor.execute(f"{text}; SAVEPOINT s0", prepare=False)
+        found = []
+        while True:
+            if cursor.description is not None:
+                found.append(cursor.fetchall())
+            if not cursor.nextset():
+                break
+        self._started = dict(found[-1])
+        self._ready = True
+        return found
+
+    def forget(self) -> None:
+        """The transaction is gone, with its savepoints and what was not sent."""
+        self._queue, self._depth, self._ready, self._started = [], 0, False, None
+
+    def counters(self) -> Mapping[str, int] | None:
+        """See Connection."""
+        return self._started
+
+    def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
+        """See Reader."""
+        if statement.only_writes:
+            self._queue.append(_Write(statement.text("postgres"), [statement.bound("postgres", parameters)]))
+            return []
+        self._limit()
+        if not self._must_send():
+            return super().execute(statement, parameters)
+        with self.raw.pipeline():
+            self._send_queue()
+            cursor = self._cursor
+            cursor.execute(statement.text("postgres"), statement.bound("postgres", parameters), binary=True)
+            return cast("list[Row]", cursor.fetchall())
+
+    def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See Connection."""
+        insertion = statement.insertion if len(rows) >= COPY_ROWS else None
+        if insertion is None:
+            self._queue.append(_Write(statement.text("postgres"), rows))
+            return
+        self._flush()
+        names = insertion.parameters
+        with self._cursor.copy(insertion.copy) as copy:
+            copy.set_types(insertion.types)
+            for row in rows:
+                copy.write_row([row[name] for name in names])
+
+    def command(self, *texts: str) -> psycopg.Cursor[PostgresRow]:
+        """Send statements without parameters together, after what waits; the cursor is at the last result."""
+        if not any(isinstance(item, _Write) for item in self._queue):
+            waiting, self._queue = cast("list[str]", self._queue), []
+            return super().command(*waiting, *texts)
+        with self.raw.pipeline():
+            self._send_queue()
+            for text in texts:
+                self._cursor.execute(text, prepare=False)
+        return self._cursor
+
+    def savepoint(self, name: str) -> None:
+        """See Connection."""
+        # Numbered, since one that waits to be released must not hide one of the same name.
+        if self._ready:
+            self._ready = False
+        else:
+            self._queue.append(f"SAVEPOINT s{self._depth}")
+        self._depth += 1
+
+    def undo(self, name: str) -> None:
+        """See Connection."""
+        self._depth -= 1
+        begun = f"SAVEPOINT s{self._depth}"
+        if begun in self._queue:
+            last = len(self._queue) - 1 - self._queue[::-1].index(begun)
+            del self._queue[last:]
+        else:
+            # What waits came after the savepoint, which was sent.
+            self._queue = [f"ROLLBACK TO {begun}", f"RELEASE {begun}"]
+
+    def keep(self, name: str) -> None:
+        """See Connection. What the operation wrote is sent now, so that a fault is its own."""
+        begun = f"SAVEPOINT s{self._depth - 1}"
+        if self._queue and self._queue[-1] == begun:
+            self._queue.pop()
+        else:
+            self._queue.append(f"RELEASE {begun}")
+            self._flush()
+        self._depth -= 1
+
+    def _must_send(self) -> bool:
+        # Releases alone can wait; the commit makes them needless.
+        return any(isinstance(item, _Write) or not item.startswith("RELEASE") for item in self._queue)
+
+    def _flush(self) -> None:
+        if any(isinstance(item, _Write) for item in self._queue):
+            with self.raw.pipeline():
+                self._send_queue()
+        elif self._must_send():
+            self.command()
+
+    def _send_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        for item in queue:
+            if isinstance(item, str):
+                self._writes.execute(item, prepare=False)
+            elif len(item.rows) == 1:
+                self._writes.execute(item.text, item.rows[0])
+            else:
+                self._writes.executemany(item.text, item.rows)
