@@ -120,3 +120,17 @@ def test_conversations_beyond_the_open_frames_read_back(sqlite_pool):
     assert all(reads_back(sqlite_pool, one) for one in sent)
     assert all(sqlite_pool.get_step(one.step_id).prompt_messages == one.prompt_messages for one in own)
     assert sqlite_pool.check() == []
+
+
+def test_no_state_of_an_undone_conversation_is_taken_for_another(sqlite_pool):
+    def undone(txn):
+        sqlite_pool._appender.append_all(txn, [prepare_all([turn(2)])])
+        raise ConflictError("undo")
+
+    with pytest.raises(ConflictError):
+        sqlite_pool._writer.submit(undone).result()
+    # Two nodes too short to compress get the rows of the undone ones; what follows has them as parents.
+    short = [Message(role="user", content=""), Message(role="user", content="b")]
+    sent = step("u", prompt_messages=[*short, SAID[0]], response_message=None)
+    assert sqlite_pool.append_steps([sent])[0].outcome == "stored"
+    assert sqlite_pool.get_step(sent.step_id).prompt_messages == sent.prompt_messages
