@@ -20,6 +20,8 @@ for _command in (
     pool_keeping.restore,
 ):
     app.command()(_command)
+app.command(name="export")(pool_keeping.export)
+app.command(name="import")(pool_keeping.import_)
 
 
 @app.command()

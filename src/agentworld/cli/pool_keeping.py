@@ -141,6 +141,36 @@ def restore(
     typer.echo(output.plain(f"{_shown(url)} holds what {path} held"))
 
 
+def export(
+    path: Annotated[Path, typer.Argument(help="The folder to write; one that is not there.", metavar="PATH")],
+    pool: PoolOption = None,
+    where: Annotated[str | None, typer.Option("--where", help="Only trajectories that match.")] = None,
+    channel: Annotated[str | None, typer.Option("--channel", help="Only of this channel.")] = None,
+    format: Annotated[str, typer.Option("--format", help="What to write: parquet.")] = "parquet",
+    as_json: JsonOption = False,
+) -> None:
+    """Write trajectories with all that belongs to them as Parquet files."""
+    if format != "parquet":
+        raise ConfigError(f"--format {format} is not known", hint="Use parquet")
+    with _opened(pool) as opened, progress_bar() as progress:
+        manifest = opened.export_parquet(path, where=where, channel=channel, progress=progress)
+    if as_json:
+        output.emit_json(manifest)
+    else:
+        output.table(("file", "rows"), sorted(manifest.rows.items()), right=("rows",))
+
+
+def import_(
+    path: Annotated[Path, typer.Argument(help="A folder that `pool export` wrote.", metavar="PATH")],
+    pool: PoolOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read an export into a pool. What is there already stays as it is, so that it can be done again."""
+    with _opened(pool) as opened, progress_bar() as progress:
+        done = opened.import_parquet(path, progress=progress)
+    _tell(done, as_json)
+
+
 def _opened(pool: str | None) -> EmbeddedPool:
     check_given("--pool", pool)
     return open_existing(pool or DEFAULT_POOL)

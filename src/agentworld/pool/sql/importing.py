@@ -163,7 +163,8 @@ def finish(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -
     txn.count(counters.CHANNEL_TRAJECTORIES + record.channel)
     if record.group_id is not None:
         _join(txn, record, group)
-    add_event(txn, "trajectory.imported", record.trajectory_id)
+    if record.status != "open":
+        add_event(txn, "trajectory.completed", record.trajectory_id, data={"status": record.status})
 
 
 def _join(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -> None:
