@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from agentworld.errors import StaleLeaseError
 from agentworld.pool.memory import MemoryPool
+from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import BatchSpec
 
@@ -181,17 +182,21 @@ class LeaseMachine(RuleBasedStateMachine):
             call(*arguments)
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_leases_follow_the_model(store, tmp_path, empty_file):
+@pytest.mark.parametrize(("store", "examples"), [("memory", 60), ("sqlite", 12), ("postgres", 4)])
+def test_leases_follow_the_model(store, examples, tmp_path, request):
     opened = iter(range(10_000))
 
     def make(clock):
         if store == "memory":
             return MemoryPool(clock=clock)
-        return SqlitePool(shutil.copy(empty_file, tmp_path / f"pool{next(opened)}.db"), clock=clock)
+        if store == "postgres":
+            url, wipe = request.getfixturevalue("postgres_wipe")
+            wipe()
+            return PostgresPool(url, clock=clock)
+        empty = request.getfixturevalue("empty_file")
+        return SqlitePool(shutil.copy(empty, tmp_path / f"pool{next(opened)}.db"), clock=clock)
 
     machine = type("Machine", (LeaseMachine,), {"make": staticmethod(make)})
-    examples = 60 if store == "memory" else 12
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=25, deadline=None, derandomize=True)
     )
