@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from agentworld.bench import sizes, writing
+from agentworld.bench import reading, sizes, writing
 from agentworld.bench.record import Bench, Figure
 
 
@@ -20,6 +20,8 @@ class Section(NamedTuple):
 SECTIONS = [
     Section("write", "durable writes, 500 new ids a step, on one core", writing.write),
     Section("size", "bytes, marginal from 16 to 64 rollouts", sizes.size),
+    Section("read", "sequences as arrays, on one core", reading.read),
+    Section("page", "pages filtered on indexed fields, and the overview", reading.page),
 ]
 
 

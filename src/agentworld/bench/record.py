@@ -45,14 +45,15 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
 class Bench:
     """Where and how much to measure.
 
-    `steps`: about how many steps the measurements of rates write; `url`: a PostgreSQL database to make schemas in, None
-    for SQLite; `folder`: for files.
+    `steps`: about how many steps the measurements of rates write; `large`: how many a large pool has; `url`: a
+    PostgreSQL database to make schemas in, None for SQLite; `folder`: for files.
     """
 
     steps: int
     url: str | None
     folder: Path
     seed: int = 7
+    large: int = 1_000_000
     _made: int = 0
 
     @property

@@ -27,6 +27,7 @@ def pool_(
         str, typer.Option("--engine", help="sqlite, or the URL of a PostgreSQL database to make schemas in.")
     ] = "sqlite",
     steps: Annotated[int, typer.Option("--steps", min=200, help="Steps that each rate is measured with.")] = 6_400,
+    large: Annotated[int, typer.Option("--large", min=2_000, help="Steps of the large pool of `page`.")] = 1_000_000,
     section: Annotated[list[str] | None, typer.Option("--section", help="Measure this section; repeatable.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Where files go; a temporary folder by default.")
@@ -43,7 +44,7 @@ def pool_(
     found: dict[str, list[dict[str, Any]]] = {}
     short = False
     with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
-        bench = Bench(steps=steps, url=None if engine == "sqlite" else engine, folder=Path(place))
+        bench = Bench(steps=steps, url=None if engine == "sqlite" else engine, folder=Path(place), large=large)
         for each, figures in measure(bench, section or ()):
             short = short or any(figure.met is False for figure in figures)
             found[each.name] = [_plain(figure) for figure in figures]
