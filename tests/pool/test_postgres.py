@@ -2,6 +2,7 @@
 
 import logging
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -92,6 +93,21 @@ def test_a_user_without_rights_hears_what_is_missing(postgres, database):
         assert "CREATE" in caught.value.hint
     finally:
         postgres.execute("DROP ROLE reader", "empty")
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres):
+    url = postgres.create_database("latin", options="ENCODING 'LATIN1'")
+    with pytest.raises(PoolError, match="LATIN1") as caught:
+        open_store(url)
+    assert "createdb -E UTF8 -T template0 latin" in caught.value.hint
+    postgres.drop_database("latin")
+
+
+def test_a_server_that_is_too_old_is_refused(database, monkeypatch):
+    monkeypatch.setattr(psycopg.ConnectionInfo, "server_version", 130_012)
+    with pytest.raises(PoolError, match="PostgreSQL 13") as caught:
+        open_store(database)
+    assert "14 or newer" in caught.value.hint
 
 
 def test_tables_of_another_program_are_left_alone(postgres, database):

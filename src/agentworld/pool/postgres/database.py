@@ -25,6 +25,7 @@ from agentworld.pool.sql.connections import Database, Reader, WriteSession
 from agentworld.pool.sql.statements import EngineName
 
 LOCK_SECONDS = 30.0
+_OLDEST = 14  # version of the server
 _IDLE_READERS = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 ASK_TIME = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS FLOAT)"
@@ -180,6 +181,17 @@ class PostgresDatabase(Database):
 
     def _prepare(self, connection: PostgresConnection) -> None:
         raw = connection.raw
+        if raw.info.server_version < _OLDEST * 10_000:
+            raise PoolError(
+                f"{self.url} is PostgreSQL {raw.info.server_version // 10_000}",
+                hint=f"Use PostgreSQL {_OLDEST} or newer",
+            )
+        encoding = raw.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise PoolError(
+                f"the database of {self.url} keeps texts as {encoding}",
+                hint=f"Make one that holds any text: createdb -E UTF8 -T template0 {self.address.database}",
+            )
         name = self.address.schema or raw.execute("SELECT current_schema()").fetchall()[0][0]
         if name is None:
             raise PoolError(
