@@ -305,3 +305,37 @@ def test_what_is_not_there_is_said(refused, cli, where, tmp_path):
     assert not (tmp_path / "typo.db").exists()
     assert "exclude each other" in refused("trajectories", "list", "--pool", "memory://", "--url", "http://127.0.0.1:1")
     assert "not the address" in refused("trajectories", "list", "--url", "nonsense")
+
+
+def test_a_query_is_explained_instead_of_answered(cli, refused, where):
+    code, shown, _ = cli("trajectories", "list", "--where", "reward>=0.5 and meta.k==1", "--explain", *where)
+    assert code == 0
+    assert re.search(r"^where +reward >= 0.5 and metadata.k == 1$", shown, re.MULTILINE)
+    assert re.search(r"^by an index +reward >= 0.5$", shown, re.MULTILINE)
+    assert re.search(r"^row by row +metadata.k == 1$", shown, re.MULTILINE)
+    assert re.search(r"^plan +by an index: reward >= 0.5 finds 1 rows$", shown, re.MULTILINE)
+    found = json.loads(cli("trajectories", "list", "--where", "open", "--explain", "--json", *where)[1])
+    assert (found["expression"], found["indexed"]) == ("open", ["open"])
+    assert "--where" in refused("trajectories", "list", "--explain", *where)
+
+
+def test_a_long_search_says_how_far_it_is(cli, pool, monkeypatch):
+    from agentworld.pool.sql import reads
+
+    with open_pool(pool) as opened:
+        for number in range(7):
+            with opened.trajectory(trajectory_id=f"t{number}", metadata={"k": number}):
+                pass
+    monkeypatch.setattr(reads, "SCAN_ROWS", 3)
+    _, shown, err = cli("trajectories", "list", "--where", "meta.k == 0", "--json", "--pool", pool)
+    assert json.loads(shown)["trajectory_id"] == "t0"
+    assert err.splitlines() == [
+        "Looked at 3 rows, found 0; looking on.",
+        "Looked at 6 rows, found 0; looking on.",
+    ]
+
+
+def test_the_overview_lists_figures_by_name(cli, where):
+    _, shown, _ = cli("pool", "stats", *where)
+    assert re.search(r"^channels: train: trajectories +2 *$", shown, re.MULTILINE)
+    assert re.search(r"^readiness: ready +1 *$", shown, re.MULTILINE)
