@@ -13,14 +13,16 @@ from sqlalchemy import or_, select, tuple_
 
 from agentworld.errors import ConfigError
 from agentworld.pool import schema
+from agentworld.pool.arrays import StepArrays
 from agentworld.pool.keeping.records import Progress, no_progress
-from agentworld.pool.parquet.layout import ROWS, arrow, arrow_schema, plain_record, plain_row
+from agentworld.pool.parquet.layout import ARRAYS, ROWS, arrow, arrow_schema, list_column, plain_record, plain_row
 from agentworld.pool.parquet.manifest import Manifest, write_manifest
 from agentworld.pool.results import Page
 from agentworld.pool.schema import SCHEMA_VERSION
-from agentworld.pool.sql.connections import Database, Reader
+from agentworld.pool.sql.arrays import read_arrays
+from agentworld.pool.sql.connections import Database, Reader, Row
 from agentworld.pool.sql.reads import read_steps
-from agentworld.pool.sql.rows import select_steps, trajectory_from
+from agentworld.pool.sql.rows import PROMPT_IDS, RESPONSE_IDS, select_steps, trajectory_from
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.trajectories import FIND
 from agentworld.records import Trajectory
@@ -115,8 +117,13 @@ class _File:
 
     def _flush(self) -> None:
         if self._held:
-            self._writer.write_table(self._pa.Table.from_pylist(self._held, schema=self._schema))
+            columns = [self._column(field) for field in self._schema]
+            self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
         self._held, self._ids = [], 0
+
+    def _column(self, field: Any) -> Any:
+        values = [row[field.name] for row in self._held]
+        return list_column(values, field.type) if field.name in ARRAYS else self._pa.array(values, type=field.type)
 
 
 def _write(
@@ -156,9 +163,11 @@ def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id
         while True:
             bound = {"id": trajectory_id, "above": above, "limit": STEPS_AT_ONCE}
             rows = reader.execute(_STEPS, bound)
-            for row, step in zip(rows, read_steps(reader, rows, ("tokens", "messages", "logprobs")), strict=True):
+            arrays = {each.step_id: each for each in read_arrays(reader, [row["pk"] for row in rows])}
+            for row, step in zip(rows, read_steps(reader, rows, ("messages",)), strict=True):
                 above = row["pk"]
-                files["steps"].add({**plain_record(step), "content": bytes(row["content"])}, row["id_count"])
+                own = {**plain_record(step), **_arrays(row, arrays[step.step_id]), "content": bytes(row["content"])}
+                files["steps"].add(own, row["id_count"])
             if len(rows) < STEPS_AT_ONCE:
                 break
         for name, statement in _OF_TRAJECTORY.items():
@@ -167,6 +176,16 @@ def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id
         if record.group_id is not None and record.group_id not in groups:
             groups.add(record.group_id)
             _write_group(reader, files["groups"], record.group_id)
+
+
+def _arrays(row: Row, found: StepArrays) -> dict[str, Any]:
+    present = row["present"]
+    return {
+        "prompt_ids": found.ids[: found.prompt_length] if present & PROMPT_IDS else None,
+        "response_ids": found.ids[found.prompt_length :] if present & RESPONSE_IDS else None,
+        "response_mask": found.mask,
+        "response_logprobs": found.logprobs,
+    }
 
 
 def _write_group(reader: Reader, file: _File, group_id: str) -> None:

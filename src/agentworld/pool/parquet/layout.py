@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Float, LargeBinary, Table, Text
 
 from agentworld.errors import ConfigError
@@ -45,6 +47,8 @@ STEP: dict[str, Kind] = {
     "response_mask": "mask",
     "response_logprobs": "logprobs",
 }
+# Columns of lists, which are read and written as numpy arrays.
+ARRAYS = ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
 # Tables whose rows go as they are, but for the primary key; and which of their columns hold JSON.
 ROWS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "exchanges": (schema.exchanges, ("record",)),
@@ -91,21 +95,23 @@ def arrow_schema(name: str) -> pa.Schema:
 
 
 def plain_record(record: Trajectory | Step) -> dict[str, Any]:
-    """A record as a row of its file."""
+    """A record as a row of its file, but for its arrays."""
     fields = TRAJECTORY if isinstance(record, Trajectory) else STEP
     row: dict[str, Any] = {}
     for name, kind in fields.items():
+        if name in ARRAYS:
+            continue
         value = getattr(record, name)
         row[name] = exact_json.encode(value).decode() if kind == "json" and value is not None else value
     return row
 
 
 def record_values(row: dict[str, Any], kind: Literal["trajectories", "steps"]) -> dict[str, Any]:
-    """The fields of a record from a row; raises msgspec's errors where JSON is broken."""
+    """The fields of a record from a row, but for its arrays; raises msgspec's errors where JSON is broken."""
     fields = TRAJECTORY if kind == "trajectories" else STEP
     values = {}
     for name, how in fields.items():
-        value = row.get(name)
+        value = None if name in ARRAYS else row.get(name)
         if value is not None:
             values[name] = exact_json.decode(value.encode()) if how == "json" else value
     return values
@@ -135,6 +141,29 @@ def table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
             value = stored_json(exact_json.decode(value.encode())).decode()
         found[column] = value
     return found
+
+
+def list_column(arrays: list[npt.NDArray[Any] | None], kind: Any) -> Any:
+    """Arrays as one column of lists, null where there is none; NaN becomes null."""
+    pa = arrow()
+    lengths = np.fromiter((0 if array is None else len(array) for array in arrays), dtype=np.int32, count=len(arrays))
+    offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
+    there = [array for array in arrays if array is not None]
+    values = np.concatenate(there) if there else np.zeros(0)
+    nulls = np.fromiter((array is None for array in arrays), dtype=bool, count=len(arrays))
+    items = pa.array(values, type=kind.value_type, from_pandas=True)
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=kind, mask=pa.array(nulls))
+
+
+def arrays_of(column: Any) -> list[npt.NDArray[Any] | None]:
+    """The lists of a column as views of one array; null within a list is NaN."""
+    offsets = column.offsets.to_numpy()
+    values = column.values.to_numpy(zero_copy_only=False)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return [
+        values[begin:end] if there else None
+        for begin, end, there in zip(offsets[:-1].tolist(), offsets[1:].tolist(), valid.tolist(), strict=True)
+    ]
 
 
 def _arrow_type(pa: Any, column: Any) -> Any:

@@ -14,7 +14,16 @@ import msgspec
 
 from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.pool.keeping.records import Progress, no_progress
-from agentworld.pool.parquet.layout import OWNER, ROWS, arrow, arrow_schema, record_values, table_row
+from agentworld.pool.parquet.layout import (
+    ARRAYS,
+    OWNER,
+    ROWS,
+    arrays_of,
+    arrow,
+    arrow_schema,
+    record_values,
+    table_row,
+)
 from agentworld.pool.parquet.manifest import Imported, Manifest, read_manifest
 from agentworld.pool.sql import importing
 from agentworld.pool.sql.append import Appender, Intake, prepare_all
@@ -83,7 +92,13 @@ class _Stream:
 
     def _read(self) -> Iterator[dict[str, Any]]:
         for batch in self._file.iter_batches(batch_size=STEPS_AT_ONCE):
-            yield from batch.to_pylist()
+            names = batch.schema.names
+            lists = [name for name in ARRAYS if name in names]
+            columns = [arrays_of(batch.column(name)) for name in lists]
+            plain = batch.select([name for name in names if name not in lists]).to_pylist()
+            for number, row in enumerate(plain):
+                row.update({name: column[number] for name, column in zip(lists, columns, strict=True)})
+                yield row
 
 
 def _import_one(
@@ -138,6 +153,8 @@ def _append(txn: Transaction, appender: Appender, rows: list[dict[str, Any]]) ->
     for row in rows:
         try:
             step = msgspec.convert(record_values(row, "steps"), Step)
+            for name in ARRAYS:
+                setattr(step, name, row[name])
         except (msgspec.MsgspecError, AgentWorldError) as error:
             broken = Step(step_id=str(row["step_id"]), trajectory_id=str(row["trajectory_id"]))
             taken.append((broken, f"the row cannot be read: {error}"))
