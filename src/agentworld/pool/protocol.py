@@ -161,7 +161,7 @@ class Pool(Protocol):
         """
 
     def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
-        """How a query is understood and answered; nothing but its first rows is looked at."""
+        """How a query is understood and answered."""
 
     # --- signals ----------------------------------------------------------------------------------------------
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
@@ -228,14 +228,12 @@ class Pool(Protocol):
     ) -> Iterator[Event]:
         """Events with a sequence over `after`, each once and in commit order, as they come; of `kinds` only, if given.
 
-        Ends once none came for `timeout` seconds; None: never. Its reader goes on after the last `sequence` it has
-        seen. PoolError where the pool is closed.
+        Ends once none came for `timeout` seconds; None: never. PoolError where the pool is closed.
         """
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake`, from any thread, after commits that hold events, until the returned function is called.
-
-        Commits of other processes are told on PostgreSQL only; on SQLite, look every `poll_seconds`.
+        """Call `wake`, from any thread, after commits that hold events, until the returned function is called; after
+        those of other processes on PostgreSQL only, so look every `poll_seconds` too.
         """
 
     # --- shared server state ----------------------------------------------------------------------------------
