@@ -30,7 +30,7 @@ from agentworld.records import Trajectory
 STEPS_AT_ONCE = 50
 TRAJECTORIES_AT_ONCE = 100
 _ROWS_OF_A_GROUP = 2_000
-_IDS_OF_A_GROUP = 4_000_000
+_BYTES_OF_A_GROUP = 32 * 1024 * 1024
 
 _s, _t = schema.steps, schema.trajectories
 _STEPS = sql(
@@ -101,14 +101,14 @@ class _File:
         self._schema = arrow_schema(name)
         self._writer = self._pa.parquet.ParquetWriter(folder / f"{name}.parquet", self._schema, compression="zstd")
         self._held: list[dict[str, Any]] = []
-        self._ids = 0
+        self._bytes = 0
         self.rows = 0
 
     def add(self, row: dict[str, Any], ids: int = 0) -> None:
         self._held.append(row)
-        self._ids += ids
+        self._bytes += 4 * ids + sum(len(value) for value in row.values() if isinstance(value, (str, bytes)))
         self.rows += 1
-        if len(self._held) >= _ROWS_OF_A_GROUP or self._ids >= _IDS_OF_A_GROUP:
+        if len(self._held) >= _ROWS_OF_A_GROUP or self._bytes >= _BYTES_OF_A_GROUP:
             self._flush()
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class _File:
         if self._held:
             columns = [self._column(field) for field in self._schema]
             self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
-        self._held, self._ids = [], 0
+        self._held, self._bytes = [], 0
 
     def _column(self, field: Any) -> Any:
         values = [row[field.name] for row in self._held]
