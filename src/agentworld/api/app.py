@@ -12,7 +12,7 @@ import structlog
 from litestar import Litestar
 from litestar.datastructures import State
 
-from agentworld.api import batches, docs, events, feedback, groups, health, metrics, signals, trajectories
+from agentworld.api import batches, docs, events, feedback, groups, health, media, metrics, signals, trajectories
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.metrics import counted
@@ -38,6 +38,7 @@ ROUTES: list[Any] = [
     *groups.ROUTES,
     *batches.ROUTES,
     *events.ROUTES,
+    *media.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
     *docs.ROUTES,
