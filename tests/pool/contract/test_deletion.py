@@ -162,9 +162,9 @@ def test_everything_of_a_user_goes(pool):
     assert [one.trajectory_id for one in pool.list_trajectories().items] == ["c"]
     assert everything(pool, "c") == before
     assert [(one.kind, one.target_id) for one in pool.tombstones() if one.kind != "step"] == [
+        ("user", "alice"),
         ("trajectory", "a"),
         ("trajectory", "b"),
-        ("user", "alice"),
     ]
     assert pool.delete_user("nobody").unknown == ["nobody"]
     assert pool.check() == []
@@ -222,6 +222,36 @@ def test_a_comparison_goes_with_either_side(pool):
     assert [unit.key for unit in pool.get_batch(batch.batch_id).units] == ["comparison:f2"]
     pool.ack(batch.batch_id, batch.epoch)
     assert pool.check() == []
+
+
+@pytest.mark.parametrize("stage", ["content", "events"])
+def test_a_collection_ends_a_deletion_that_was_broken_off(request, stage):
+    for kind in ("sqlite_pool", "postgres_pool"):
+        pool = request.getfixturevalue(kind)
+        pool.create_trajectory(NewTrajectory(trajectory_id="long"))
+        for _ in range(3):
+            pool.append_steps([step("long") for _ in range(100)])
+        pool.add_rewards([Reward(value=1.0, trajectory_id="long", source="secret")])
+
+        class Stop(Exception):
+            pass
+
+        drop, scrub, calls = pool._drop, pool._scrub_events, []
+
+        def broken(*arguments, calls=calls, **options):
+            calls.append(arguments)
+            raise Stop
+
+        setattr(pool, "_drop" if stage == "content" else "_scrub_events", broken)
+        with pytest.raises(Stop):
+            pool.delete_trajectories(["long"])
+        assert calls
+        pool._drop, pool._scrub_events = drop, scrub
+        pool.collect()
+        assert pool.stats().steps == 0
+        assert {key for event in pool.events() for key in event.data} <= {"outcome", "status", "trajectories", "steps"}
+        assert pool.list_trajectories().items == []
+        assert pool.check() == []
 
 
 def test_a_long_trajectory_goes_in_parts(pool):

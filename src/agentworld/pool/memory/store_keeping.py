@@ -88,9 +88,8 @@ class KeepingMethods(StateMethods):
             found = [each for each, there in self._state.trajectories.items() if there.user == user]
             if not found:
                 return Deletion(unknown=[user])
-            deletion = self._delete(found, reason, progress)
             self._bury("user", user, reason)
-            return deletion
+            return self._delete(found, reason, progress)
 
     def tombstones(self, after: int = 0, limit: int = 100) -> list[Tombstone]:
         """See Pool."""

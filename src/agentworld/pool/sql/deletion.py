@@ -153,6 +153,14 @@ _EVENTS = sql(
         _e.c.data.is_not(None),
     )
 )
+_EVENTS_OF_DELETED = sql(
+    select(_e.c.pk, _e.c.data).where(
+        _e.c.pk > parameter("above"),
+        _e.c.pk <= parameter("upto"),
+        _e.c.data.is_not(None),
+        _e.c.trajectory_id.in_(select(_tomb.c.target_id).where(_tomb.c.kind == "trajectory")),
+    )
+)
 _SET_EVENT = sql(update(_e).where(_e.c.pk == parameter("row")).values(data=parameter("data")))
 
 
@@ -205,9 +213,15 @@ def remove(txn: Transaction, trajectory_id: str, loose: Loose) -> Removed:
     return Removed(True, gone, len(steps))
 
 
-def scrub_events(reader: Reader, trajectory_ids: Sequence[str], above: int, upto: int) -> list[dict[str, Any]]:
-    """For the events of a range that tell of these trajectories: the rows as they must become."""
-    found = reader.execute(_EVENTS, {"ids": json_list(trajectory_ids), "above": above, "upto": upto})
+def scrub_events(reader: Reader, trajectory_ids: Sequence[str] | None, above: int, upto: int) -> list[dict[str, Any]]:
+    """For the events of a range that tell of these trajectories (None: of all with a tombstone): the rows as they must
+    become.
+    """
+    bound: dict[str, Any] = {"above": above, "upto": upto}
+    if trajectory_ids is None:
+        found = reader.execute(_EVENTS_OF_DELETED, bound)
+    else:
+        found = reader.execute(_EVENTS, {**bound, "ids": json_list(trajectory_ids)})
     changed = []
     for row in found:
         data = msgspec.json.decode(row["data"])

@@ -96,6 +96,11 @@ class KeepingMethods(MediaMethods):
         check_user(user)
         deletion = Deletion()
         gone: list[str] = []
+        with self._database.reading() as reader:
+            if not keeping.trajectories_of_user(reader, user, 1):
+                return Deletion(unknown=[user])
+        # First, so that nothing new of the user comes in between.
+        self._writer.submit(lambda txn: bury(txn, "user", user, reason)).result()
         while True:
             with self._database.reading() as reader:
                 found = keeping.trajectories_of_user(reader, user, _AT_ONCE)
@@ -105,9 +110,6 @@ class KeepingMethods(MediaMethods):
                 self._delete(trajectory_id, reason, deletion)
                 gone.append(trajectory_id)
                 progress("delete", len(gone), None)
-        if not gone:
-            return Deletion(unknown=[user])
-        self._writer.submit(lambda txn: bury(txn, "user", user, reason)).result()
         self._scrub_events(gone, progress)
         return deletion
 
@@ -130,6 +132,8 @@ class KeepingMethods(MediaMethods):
         done = Collection(dry_run=dry_run)
         if not dry_run:
             self._finish_removals(done)
+            if self._count(counters.TOMBSTONES):
+                self._scrub_events(None, progress)
         if retention.limits_anything:
             self._retain(retention, include_waiting, done, progress)
         self._sweep(done, progress)
@@ -179,8 +183,9 @@ class KeepingMethods(MediaMethods):
             self._writer.submit(lambda txn: garbage.drop_loose(txn, loose, dropped, media_seconds)).result()
         self._remove_blobs(dropped.outside)
 
-    def _scrub_events(self, trajectory_ids: Sequence[str], progress: Progress) -> None:
-        if not trajectory_ids:
+    def _scrub_events(self, trajectory_ids: Sequence[str] | None, progress: Progress) -> None:
+        """Take out of events what deleted trajectories held; None: of all that were ever deleted."""
+        if trajectory_ids is not None and not trajectory_ids:
             return
         with self._database.reading() as reader:
             last = reader.execute(_LAST_EVENT)[0][0]
@@ -246,9 +251,7 @@ class KeepingMethods(MediaMethods):
         """How many steps must go so that the pool is within its sizes; None where it is."""
         if retention.max_steps is None and retention.max_bytes is None:
             return None
-        with self._database.reading() as reader:
-            rows = reader.execute(_COUNTER, {"name": counters.STEPS})
-        steps = int(rows[0][0]) if rows else 0
+        steps = self._count(counters.STEPS)
         allowed = steps if retention.max_steps is None else min(steps, retention.max_steps)
         if retention.max_bytes is not None and steps:
             with self._database.reading() as reader:
@@ -257,6 +260,11 @@ class KeepingMethods(MediaMethods):
                 # Steps of one pool are much alike, and what they share goes with its last user.
                 allowed = min(allowed, steps * retention.max_bytes // used)
         return steps - allowed or None
+
+    def _count(self, name: str) -> int:
+        with self._database.reading() as reader:
+            rows = reader.execute(_COUNTER, {"name": name})
+        return int(rows[0][0]) if rows else 0
 
     def _sweep(self, done: Collection, progress: Progress) -> None:
         """Garbage that earlier work left behind, from the youngest row to the oldest, so that leaves come first."""
