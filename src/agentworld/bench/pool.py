@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from agentworld.bench import reading, sizes, writing
+from agentworld.bench import leasing, reading, sizes, writing
 from agentworld.bench.record import Bench, Figure
 
 
@@ -21,6 +21,7 @@ SECTIONS = [
     Section("write", "durable writes, 500 new ids a step, on one core", writing.write),
     Section("size", "bytes, marginal from 16 to 64 rollouts", sizes.size),
     Section("read", "sequences as arrays, on one core", reading.read),
+    Section("lease", "leases in small and large pools, by one and by eight consumers", leasing.lease),
     Section("page", "pages filtered on indexed fields, and the overview", reading.page),
 ]
 

@@ -62,23 +62,26 @@ class Bench:
         return "sqlite" if self.url is None else "postgres"
 
     @contextlib.contextmanager
-    def pool(self) -> Iterator[Pool]:
-        """A new, empty pool, and afterwards nothing of it."""
+    def place(self) -> Iterator[str]:
+        """The URL of a new, empty pool, and afterwards nothing of it."""
         self._made += 1
         name = f"agentworld_bench_{os.getpid()}_{self._made}"
         if self.url is None:
-            path = self.folder / f"{name}.db"
-            store = open_store(f"sqlite:///{path}")
             try:
-                yield store
+                yield f"sqlite:///{self.folder / name}.db"
             finally:
-                store.close()
                 for file in self.folder.glob(f"{name}.db*"):
                     file.unlink()
             return
         from agentworld.bench.schemas import temporary_schema
 
         with temporary_schema(self.url, name) as url:
+            yield url
+
+    @contextlib.contextmanager
+    def pool(self) -> Iterator[Pool]:
+        """A new, empty pool, and afterwards nothing of it."""
+        with self.place() as url:
             store = open_store(url)
             try:
                 yield store

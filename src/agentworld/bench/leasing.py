@@ -1,0 +1,177 @@
+"""How long a lease takes in a small and in a large pool, how many there are a second, and who waits for the lock."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from multiprocessing.queues import Queue
+
+import numpy as np
+
+from agentworld.bench.filling import fill
+from agentworld.bench.reading import SMALL
+from agentworld.bench.record import Bench, Figure
+from agentworld.pool import open_store
+from agentworld.pool.protocol import Pool
+from agentworld.records import BatchSpec, NewTrajectory
+from agentworld.testing.workload import tool_trajectories
+
+CONSUMERS = 8
+_LEASES = 200  # timed of each kind and size
+_ROLLOUTS = 4
+_TURNS = 5
+_NEW_IDS = 200
+_SECONDS = 3.0  # that each rate is measured
+_KINDS = {
+    f"a group of {_ROLLOUTS} rollouts of {_TURNS} steps": BatchSpec(method="grpo", groups=1, rollouts=_ROLLOUTS),
+    "2 trajectories by chance": BatchSpec(method="reinforce", size=2, order="random", seed=1),
+}
+_RATE = BatchSpec(method="reinforce", size=4)
+
+
+def lease(bench: Bench) -> list[Figure]:
+    """P95 of a lease with all that it holds; rates by consumers of one name, in threads and in processes."""
+    took: dict[tuple[str, int], list[float]] = {}
+    figures: list[Figure] = []
+    for size in (SMALL, bench.large):
+        with bench.place() as url:
+            pool = open_store(url)
+            try:
+                _prepare(pool, size, bench.seed)
+                for name, spec in _KINDS.items():
+                    took[name, size] = list(_timed_leases(pool, spec, f"timed-{len(took)}"))
+                if size == bench.large:
+                    figures = _rates(pool, url)
+            finally:
+                pool.close()
+    for name in _KINDS:
+        small, large = (float(np.percentile(took[name, size], 95)) for size in (SMALL, bench.large))
+        figures.append(Figure(name=f"P95 of a lease: {name}", pool=large, unit="ms", required=20, better="less"))
+        figures.append(
+            Figure(
+                name=f"of the same at {SMALL:,} steps", pool=large / small, unit="times", required=1.5, better="less"
+            )
+        )
+    return figures
+
+
+def _prepare(pool: Pool, size: int, seed: int) -> None:
+    """Groups with content, which are the oldest and so are leased first, and rows up to the size."""
+    count = (_LEASES + 2) * _ROLLOUTS
+    made = islice(tool_trajectories(_LEASES + 2, _ROLLOUTS, _TURNS, _NEW_IDS, seed, texts=False), count)
+
+    def add(numbered: tuple[int, Sequence[object]]) -> None:
+        number, steps = numbered
+        name = steps[0].trajectory_id  # type: ignore[attr-defined]
+        pool.create_trajectory(
+            NewTrajectory(trajectory_id=name, group_id=f"real-{number // _ROLLOUTS}", group_size=_ROLLOUTS)
+        )
+        pool.append_steps(steps)  # type: ignore[arg-type]
+        pool.complete_trajectory(name, "finished", float(number % 2))
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(add, enumerate(made)))
+    fill(pool, max(0, size - count * _TURNS), seed)
+
+
+def _timed_leases(pool: Pool, spec: BatchSpec, consumer: str) -> Iterator[float]:
+    """Milliseconds of each lease; the first brings the backlog up to date."""
+    for number in range(_LEASES + 1):
+        begin = time.perf_counter()
+        batch = pool.lease(spec, consumer)
+        spent = (time.perf_counter() - begin) * 1000
+        assert batch is not None
+        pool.ack(batch.batch_id, batch.epoch)
+        if number:
+            yield spent
+
+
+def _rates(pool: Pool, url: str) -> list[Figure]:
+    alone = _threads(pool, 1, "alone")
+    threads = _threads(pool, CONSUMERS, "threads")
+    processes, waited = _processes(url, CONSUMERS)
+    return [
+        Figure(name=f"leases of {_RATE.size} trajectories, acknowledged: 1 consumer", pool=alone, unit="a second"),
+        Figure(name=f"{CONSUMERS} consumers of one name, in threads", pool=threads, unit="a second"),
+        Figure(name=f"{CONSUMERS} consumers of one name, in processes", pool=processes, unit="a second"),
+        Figure(name=f"{CONSUMERS} threads beside 1", pool=threads / alone, unit="times", required=1),
+        Figure(name=f"{CONSUMERS} processes beside 1", pool=processes / alone, unit="times", required=1),
+        Figure(
+            name=f"longest write of another process beside {CONSUMERS}, its wait for the lock included",
+            pool=waited,
+            unit="ms",
+            required=100,
+            better="less",
+        ),
+    ]
+
+
+def _threads(pool: Pool, count: int, consumer: str) -> float:
+    """Leases a second of `count` threads that share a consumer's name."""
+    pool.lease(_RATE, consumer)  # Brings the backlog up to date.
+    done = [0] * count
+
+    def work(number: int, until: float) -> None:
+        done[number] = _lease_until(pool, consumer, until)
+
+    until = time.monotonic() + _SECONDS
+    workers = [threading.Thread(target=work, args=(number, until)) for number in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(done) / _SECONDS
+
+
+def _lease_until(pool: Pool, consumer: str, until: float) -> int:
+    done = 0
+    while time.monotonic() < until:
+        batch = pool.lease(_RATE, consumer)
+        if batch is None:
+            break
+        pool.ack(batch.batch_id, batch.epoch)
+        done += 1
+    return done
+
+
+def _processes(url: str, count: int) -> tuple[float, float]:
+    """Leases a second of `count` processes, and the longest write of one more in milliseconds."""
+    context = multiprocessing.get_context("spawn")
+    results: Queue[tuple[str, float]] = context.Queue()
+    start = context.Barrier(count + 1)
+    jobs: list[Callable[..., None]] = [*[_consume] * count, _write]
+    workers = [context.Process(target=job, args=(url, start, results)) for job in jobs]
+    for worker in workers:
+        worker.start()
+    found = [results.get(timeout=120) for _ in workers]
+    for worker in workers:
+        worker.join()
+    return (
+        sum(value for kind, value in found if kind == "leases") / _SECONDS,
+        max(value for kind, value in found if kind == "write"),
+    )
+
+
+def _consume(url: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
+    pool = open_store(url)
+    start.wait(60)
+    results.put(("leases", _lease_until(pool, "processes", time.monotonic() + _SECONDS)))
+    pool.close()
+
+
+def _write(url: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
+    pool = open_store(url)
+    start.wait(60)
+    until = time.monotonic() + _SECONDS
+    longest = 0.0
+    while time.monotonic() < until:
+        begin = time.perf_counter()
+        pool.set_paused(False)
+        longest = max(longest, time.perf_counter() - begin)
+        time.sleep(0.01)
+    results.put(("write", longest * 1000))
+    pool.close()
