@@ -22,7 +22,7 @@ from agentworld.pool.sql.where import NOW
 from agentworld.query import Subject
 
 PAGE_SECONDS = 1.0  # after which a page with `where` ends with what it has
-FEW, MANY = 1_000, 50_000  # matches of an index: taken at once; the most that are sorted for one page
+FEW, MANY = 10_000, 50_000  # matches of an index: taken at once; the most that are sorted for one page
 _FIRST_CHUNK, _LARGEST_CHUNK = 1_000, 20_000  # rows that one statement looks at
 _HIGHEST = 2**62
 
