@@ -112,10 +112,13 @@ class SqliteDatabase(Database):
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reader]:
         """See Database."""
-        self.check_in_place()
+        try:
+            self.check_in_place()
+        except PoolError:
+            self._check_open()  # The last to close a pool takes the log away with it.
+            raise
         with self._guard:
-            if self._closed:
-                raise PoolError("the pool is closed", hint="Open it again")
+            self._check_open()
             connection = self._idle.pop() if self._idle else None
         with translated(self.path):
             if connection is None:
@@ -133,6 +136,10 @@ class SqliteDatabase(Database):
                 self._return(connection)
                 raise
             self._return(connection)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolError("the pool is closed", hint="Open it again")
 
     def open_writer(self) -> WriteSession:
         """See Database."""
