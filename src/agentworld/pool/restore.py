@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentworld.errors import ConfigError
 from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.media.address import split_media
 
 
 def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> None:
@@ -17,9 +18,10 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
     """
     from agentworld.pool.sql.transfer import check_free, finish, open_archive, partial_of
 
+    url, _ = split_media(url)
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
-        path = Path(rest[1:].partition("?")[0])
+        path = Path(rest[1:])
         check_free(path)
         partial = partial_of(path)
         try:
