@@ -112,7 +112,7 @@ def test_nothing_is_overwritten(source, tmp_path, target_url):
     assert there.read_bytes() == b"mine"
     source.backup(tmp_path / "good.backup")
     restore(tmp_path / "good.backup", target_url)
-    with pytest.raises(ConfigError, match="is there already|is not empty"):
+    with pytest.raises(ConfigError, match=r"is there already|is not empty"):
         restore(tmp_path / "good.backup", target_url)
 
 
