@@ -6,12 +6,13 @@ condition that nearly every row meets, or read a whole table to join it with a s
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from sqlalchemy import Boolean, ColumnElement, Text, bindparam, case
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.operators import OperatorType
 
 
 def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -26,6 +27,10 @@ class _IsOneOf(FunctionElement[bool]):
     def __init__(self, column: ColumnElement[Any], name: str, kind: Literal["BIGINT", "TEXT"]) -> None:
         self.kind = kind
         super().__init__(column, bindparam(name, required=False, type_=Text()))
+
+    def self_group(self, against: OperatorType | None = None) -> Self:
+        """The condition as it is: SQLAlchemy would add `= 1` on SQLite, which then reads the whole table."""
+        return self
 
 
 def among_integers(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:

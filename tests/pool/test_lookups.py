@@ -1,0 +1,31 @@
+"""Lists of keys are looked up one by one, whatever the engines know of their tables."""
+
+import pytest
+from sqlalchemy import select
+
+from agentworld.pool import schema
+from agentworld.pool.sql import items, units
+from agentworld.pool.sql.lookups import among_integers, among_texts
+from agentworld.pool.sql.statements import Explained, json_list, parameter, sql
+
+_s, _t = schema.steps.c, schema.trajectories.c
+WISH = units.Wish(None, ("tokens",), ("ready",))
+STATEMENTS = {
+    "alone": (sql(select(_s.step_id).where(among_integers(_s.pk, "rows"))), "steps"),
+    "beside another": (sql(select(_s.pk).where(among_texts(_s.step_id, "rows"), _s.late == parameter("in"))), "steps"),
+    "steps of a lease": (units._step_sql(WISH), "steps"),
+    "trajectories of a lease": (units._trajectory_sql(WISH), "trajectories"),
+    "content of a batch": (items._STEPS, "steps"),
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_sqlite_reads_no_table_for_a_list_of_keys(sqlite_pool, name):
+    statement, table = STATEMENTS[name]
+    with sqlite_pool._database.reading() as reader:
+        plan = [
+            row["detail"]
+            for row in reader.execute(Explained(statement), {"rows": json_list([1, 2]), "in": 0, "in_channel": "train"})
+        ]
+    assert any(line.startswith(f"SEARCH {table}") for line in plan), plan
+    assert not any(line.startswith(("SCAN steps", "SCAN trajectories")) for line in plan), plan
