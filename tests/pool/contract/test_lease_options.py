@@ -318,6 +318,23 @@ def test_masked_rollouts_count_in_their_group_and_are_not_trained(pool):
     assert keys(pool.lease(BatchSpec(method="reinforce", size=3, min_size=1), "c")) == ["good"]
 
 
+def test_groups_are_served_in_every_channel_that_their_steps_are_in(pool):
+    for name in ("a", "b"):
+        pool.create_trajectory(NewTrajectory(trajectory_id=name, group_id="g", group_size=2))
+        pool.append_steps([step(name, step_id=f"{name}-train"), step(name, step_id=f"{name}-judge", channel="judge")])
+        pool.complete_trajectory(name, "finished", 1.0)
+    finished(pool, "c", reward=1.0, group_id="plain", group_size=1)
+    spec = BatchSpec(method="grpo", groups=1, rollouts=1, channel="judge")
+    batch = pool.lease(spec, "x")
+    assert [[one.step_id for one in entry.steps] for entry in batch.items[0].trajectories] == [["a-judge"], ["b-judge"]]
+    assert pool.lease(spec, "x") is None
+    # The same unit is not handed out in the other channel meanwhile, nor once it is acknowledged.
+    train = BatchSpec(method="grpo", groups=1, rollouts=1)
+    assert keys(pool.lease(train, "x")) == ["plain"]
+    pool.ack(batch.batch_id, batch.epoch)
+    assert pool.lease(train, "x") is None
+
+
 # --- what is kept of a batch ------------------------------------------------------------------------------------------
 
 
