@@ -69,6 +69,14 @@ def _base() -> Any:
 def event_kinds(folder: Path) -> set[str]:
     """The kinds that the code of a store writes."""
     kinds: set[str] = set()
+    named = {
+        target.id: node.value.value
+        for path in folder.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and "." in str(node.value.value)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
@@ -82,6 +90,8 @@ def event_kinds(folder: Path) -> set[str]:
                     kinds |= {f"batch.{state}" for state in LEASE_STATES}
                 elif isinstance(part, ast.Constant) and isinstance(part.value, str) and "." in part.value.strip("."):
                     kinds.add(part.value)
+                elif isinstance(part, ast.Name) and part.id in named:
+                    kinds.add(named[part.id])
     return kinds
 
 
