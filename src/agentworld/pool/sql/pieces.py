@@ -92,7 +92,7 @@ class Pieces:
             later = [waits for waits in later if waits[0] not in self.rows]
 
     def _find_rows(self, txn: Transaction, asked: Mapping[bytes, int | None]) -> None:
-        roots = [(digest,) for digest, parent in asked.items() if parent is None]
+        roots = [(digest, 0) for digest, parent in asked.items() if parent is None]
         under = [(digest, parent) for digest, parent in asked.items() if parent is not None]
         for kind, keys in (("root", roots), ("under", under)):
             at = 0

@@ -67,8 +67,7 @@ def event_data(kind: str, text: str | None) -> dict[str, Any]:
     """The data of an event; that of a step which was stored as usual, the most frequent one, takes no room."""
     if text is None:
         return {"outcome": "stored"} if kind == STEP_APPENDED else {}
-    data: dict[str, Any] = read_json(text, Any)
-    return data
+    return read_json(text, dict[str, Any])
 
 
 def policy_columns(policy: Policy | None) -> dict[str, Any]:
