@@ -1,0 +1,73 @@
+"""The tables, in SQLAlchemy Core. Storage rows map explicitly from records: an API rename is no migration.
+
+Times are seconds since the epoch, JSON is text, digests are 16 bytes. `pk` numbers grow in commit order, are allotted
+by the one writer of the moment from the counters `pk.TABLE`, and are never used twice. `target` is `step` or
+`trajectory`.
+"""
+
+from agentworld.pool.schema.base import Text, Whole, metadata
+from agentworld.pool.schema.consuming import (
+    backlog,
+    batch_units,
+    batches,
+    consumers,
+    counters,
+    deliveries,
+    pins,
+    policies,
+    positions,
+    tombstones,
+)
+from agentworld.pool.schema.content import (
+    exchanges,
+    media,
+    media_uses,
+    message_nodes,
+    steps,
+    token_blocks,
+    tool_sets,
+    trajectories,
+)
+from agentworld.pool.schema.signals import (
+    annotation_arrays,
+    awaited,
+    dead_letters,
+    events,
+    feedback,
+    groups,
+    rewards,
+)
+
+SCHEMA_VERSION = "0002"
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Text",
+    "Whole",
+    "annotation_arrays",
+    "awaited",
+    "backlog",
+    "batch_units",
+    "batches",
+    "consumers",
+    "counters",
+    "dead_letters",
+    "deliveries",
+    "events",
+    "exchanges",
+    "feedback",
+    "groups",
+    "media",
+    "media_uses",
+    "message_nodes",
+    "metadata",
+    "pins",
+    "policies",
+    "positions",
+    "rewards",
+    "steps",
+    "token_blocks",
+    "tombstones",
+    "tool_sets",
+    "trajectories",
+]
