@@ -128,7 +128,7 @@ class ForestWriter:
         self, trajectory_id: str, vocabulary: str | None, prompt: TokenArray | None, response: TokenArray | None
     ) -> TokenTrace:
         """The path of prompt then reply."""
-        prompt = _NO_IDS if prompt is None else np.ascontiguousarray(prompt)
+        prompt = _NO_IDS if prompt is None else prompt
         response = _NO_IDS if response is None else response
         root = vocabulary_root(vocabulary)
         best, longest = None, BLOCK_SIZE - 1  # Less than a block in common saves nothing.
@@ -160,16 +160,16 @@ class ForestWriter:
             self._new_blocks.add(parent, trace.digests, pieces)
         if old is not None and trace.shared == old.length:
             tip = old
-            tip.ids += trace.data[len(tip.ids) - first * _BLOCK_BYTES :]
+            tip.append(np.frombuffer(trace.data, dtype="<u4")[tip.length - first * BLOCK_SIZE :])
             tip.digests += trace.digests
             self._token_tips.grew(trajectory_id, tip, tip.weigh())
         else:
             tip = TokenTip(trace.root)
             if old is not None:
-                tip.ids += old.ids[: first * _BLOCK_BYTES]
+                tip.append(old.first(first * BLOCK_SIZE))
                 tip.digests += old.digests[:first]
                 tip.rows += old.rows[:first]
-            tip.ids += trace.data
+            tip.append(np.frombuffer(trace.data, dtype="<u4"))
             tip.digests += trace.digests
             tip.weigh()
             self._token_tips.put(trajectory_id, tip)

@@ -11,7 +11,7 @@ import numpy as np
 from agentworld.forest import TokenArray
 from agentworld.records import Message
 
-_WIDTH = 4  # bytes an id
+_NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _BRANCHES = 4  # sequences kept per trajectory, so that interleaved sub-agents do not push each other out
 
 
@@ -23,36 +23,43 @@ V = TypeVar("V", bound=_Sized)
 
 
 class TokenTip:
-    """One sequence: its ids as little-endian uint32, its full blocks' digests, and their rows as far as known."""
+    """One sequence: its ids in a buffer that has room, its full blocks' digests, and their rows as far as known."""
 
-    __slots__ = ("digests", "ids", "root", "rows", "size")
+    __slots__ = ("_buffer", "digests", "length", "root", "rows", "size")
 
     def __init__(self, root: bytes) -> None:
         self.root = root
-        self.ids = bytearray()
+        self.length = 0
         self.digests: list[bytes] = []
         self.rows: list[int] = []
         self.size = 0
+        self._buffer: TokenArray = _NO_IDS
 
-    @property
-    def length(self) -> int:
-        """How many ids there are."""
-        return len(self.ids) // _WIDTH
+    def append(self, ids: TokenArray) -> None:
+        """Add ids at the end."""
+        end = self.length + len(ids)
+        if end > len(self._buffer):
+            # Twice as long each time, as growing copies what is there.
+            grown = np.empty(2 * end, dtype="<u4")
+            grown[: self.length] = self._buffer[: self.length]
+            self._buffer = grown
+        self._buffer[self.length : end] = ids
+        self.length = end
+
+    def first(self, length: int) -> TokenArray:
+        """The first ids, until the next `append`."""
+        return self._buffer[:length]
 
     def shared(self, prompt: TokenArray, response: TokenArray) -> int:
         """How many ids the sequence prompt + response has in common with this one from the start."""
-        length = len(self.ids) // _WIDTH
-        # Nearly every step continues the one before; this compares bytes, which is the fastest there is.
-        if length <= len(prompt) and self.ids.__eq__(prompt[:length].data) is True:
-            return length
-        own = np.frombuffer(self.ids, dtype="<u4")
+        own = self._buffer[: self.length]
         found = _common(prompt, own)
         return found if found < len(prompt) else found + _common(response, own[found:])
 
     def weigh(self) -> int:
         """Estimate the bytes anew; returns by how many they grew."""
         before = self.size
-        self.size = len(self.ids) + 96 * len(self.digests) + 256
+        self.size = self._buffer.nbytes + 96 * len(self.digests) + 256
         return self.size - before
 
 
