@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentworld.errors import InvalidRequestError
+from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray, pack_values
 from agentworld.pool.bounds import check_seconds, is_finite, storable
@@ -94,6 +94,15 @@ def same_feedback(known: Feedback, sent: Feedback) -> bool:
     """Whether both say the same; when is no part of it."""
     plain = {"created_at": 0.0, "trajectory_id": None} if sent.step_id is not None else {"created_at": 0.0}
     return msgspec.structs.replace(known, **plain) == msgspec.structs.replace(sent, **plain)
+
+
+def other_feedback(feedback_id: str, path: str) -> ConflictError:
+    """The error for feedback whose id stands for something else; `path`: of the feedback."""
+    return ConflictError(
+        f"feedback {feedback_id!r} is there with other content",
+        path=f"{path}.feedback_id",
+        hint="Use a new feedback_id",
+    )
 
 
 def _checked(signal: Signal, path: str) -> CheckedSignal:

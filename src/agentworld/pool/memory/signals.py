@@ -7,12 +7,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentworld.errors import ConflictError, GoneError, InvalidRequestError
+from agentworld.errors import GoneError, InvalidRequestError
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.state import State
 from agentworld.pool.results import DeadLetter, SignalsResult
-from agentworld.pool.signal_rules import CheckedSignal, Target, length_fault, other_trajectory, same_feedback
+from agentworld.pool.signal_rules import (
+    CheckedSignal,
+    Target,
+    length_fault,
+    other_feedback,
+    other_trajectory,
+    same_feedback,
+)
 from agentworld.records import Annotation, Feedback, Reward, Step, Trajectory
 
 
@@ -91,11 +98,7 @@ def _check(state: State, signal: CheckedSignal, sent: dict[str, Feedback]) -> No
         if known is None and feedback_id in state.feedback:
             known = state.feedback[feedback_id][1]
         if known is not None and not same_feedback(known, record):
-            raise ConflictError(
-                f"feedback {feedback_id!r} is there with other content",
-                path=f"{signal.path}.feedback_id",
-                hint="Use a new feedback_id",
-            )
+            raise other_feedback(feedback_id, signal.path)
         sent[feedback_id] = record
 
 

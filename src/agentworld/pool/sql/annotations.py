@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from sqlalchemy import delete, insert, or_, select, update
 
@@ -10,15 +13,17 @@ from agentworld.pool.annotation_arrays import unpack_values
 from agentworld.pool.counters import ANNOTATIONS
 from agentworld.pool.signal_rules import CheckedSignal
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.events import add_event
-from agentworld.pool.sql.rows import from_json, json_or_none
+from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.lookups import among_integers, among_texts
+from agentworld.pool.sql.rows import from_json
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
+from agentworld.pool.sql.targets import Found
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Annotation
 
-_a, _s, _t = schema.annotation_arrays, schema.steps, schema.trajectories
 _KEY = ("target", "target_id", "name")
-_KNOWN = sql(select(_a).where(*(_a.c[name] == parameter(name) for name in _KEY)))
+_SAID = ("source", "dtype", "shape", "per_token")
+_a, _s, _t = schema.annotation_arrays, schema.steps, schema.trajectories
 _INSERT = sql(insert(_a).values({column.name: parameter(column.name) for column in _a.c}))
 _REPLACE = sql(
     update(_a)
@@ -27,13 +32,10 @@ _REPLACE = sql(
 )
 _DELETE = sql(delete(_a).where(_a.c.pk == parameter("row")))
 _ABOUT = [column for column in _a.c if column.name != "data"]
-_OF_TARGET = sql(
-    select(*_ABOUT).where(_a.c.target == parameter("kind"), _a.c.target_id == parameter("id")).order_by(_a.c.pk)
+_OF_TARGETS = sql(
+    select(*_ABOUT).where(_a.c.target == parameter("kind"), among_texts(_a.c.target_id, "ids")).order_by(_a.c.pk)
 )
-_NAMES = {
-    "step": sql(update(_s).where(_s.c.pk == parameter("row")).values(annotations=parameter("all_names"))),
-    "trajectory": sql(update(_t).where(_t.c.pk == parameter("row")).values(annotations=parameter("all_names"))),
-}
+_DATA = sql(select(_a.c.pk, _a.c.data).where(among_integers(_a.c.pk, "rows")))
 _OF_STEPS = sql(
     select(_a).where(_a.c.target == "step", _a.c.target_id.in_(texts("ids"))).order_by(_a.c.target_id, _a.c.name)
 )
@@ -57,53 +59,99 @@ _OF_TRAJECTORY_NAMED = sql(
 )
 
 
-def keep_annotation(txn: Transaction, signal: CheckedSignal) -> bool:
-    """Store an array in place of the one of its name; False where the same was there."""
+class AnnotationRows:
+    """Arrays that one operation stores: what is there is read by `load`, what is new is written by `write`.
+
+    Arrays are read only where what is said of them is the same, to see whether they are.
+    """
+
+    def __init__(self, txn: Transaction) -> None:
+        self._txn = txn
+        self._there: dict[tuple[str, str, str], int] = {}
+        self._known: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def load(self, signals: Sequence[CheckedSignal]) -> None:
+        """Read what is stored under the keys of these annotations; needed before `keep`."""
+        said: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        for signal in signals:
+            said.setdefault(_key(signal), []).append(_said(signal))
+        alike: dict[int, tuple[str, str, str]] = {}
+        for kind in ("step", "trajectory"):
+            ids = list(dict.fromkeys(key[1] for key in said if key[0] == kind))
+            for row in annotations_of(self._txn, kind, ids) if ids else ():
+                key = (kind, row["target_id"], row["name"])
+                if key in said:
+                    self._there[key] = row["pk"]
+                    self._known[key] = {name: row[name] for name in _SAID}
+                    if any(all(row[name] == sent[name] for name in _SAID) for sent in said[key]):
+                        alike[row["pk"]] = key
+        if alike:
+            for row in self._txn.execute(_DATA, {"rows": json_list(list(alike))}):
+                self._known[alike[row["pk"]]]["data"] = bytes(row["data"])
+
+    def keep(self, signal: CheckedSignal) -> bool:
+        """Store an array in place of the one of its name; False where the same was there."""
+        sent, key, said = signal.record, _key(signal), _said(signal)
+        if self._known.get(key) == said:
+            return False
+        self._known[key] = said
+        self._rows[key] = {
+            **said,
+            "pk": self._txn.next_pk("annotations"),
+            "of_trajectory": sent.trajectory_id if signal.target == "step" else None,
+            "created_at": sent.created_at or self._txn.now,
+        }
+        return True
+
+    def write(self) -> None:
+        """Write what was kept."""
+        new, changed = [], []
+        for key, row in self._rows.items():
+            if (pk := self._there.get(key)) is not None:
+                changed.append({"row": pk, **row})
+            else:
+                new.append({**row, **dict(zip(_KEY, key, strict=True))})
+        self._txn.many(_INSERT, new)
+        self._txn.many(_REPLACE, changed)
+        self._txn.count(ANNOTATIONS, len(new))
+        self._rows = {}
+
+
+def apply_annotation(events: Events, target: Found, about: Annotation) -> None:
+    """Put the name on its target, and tell of it."""
+    target.add_annotation(about.name)
+    data = {"name": about.name, "source": about.source, "dtype": about.dtype, "shape": list(about.shape)}
+    events.add("annotation.set", target.trajectory_id, target.step_id, data)
+
+
+def annotations_of(txn: Transaction, kind: str, ids: list[str]) -> list[Row]:
+    """The rows on these targets without their data, in the order of their commits."""
+    return txn.execute(_OF_TARGETS, {"kind": kind, "ids": json_list(ids)})
+
+
+def drop_annotations(txn: Transaction, pks: list[int]) -> None:
+    """Take rows away."""
+    txn.many(_DELETE, [{"row": pk} for pk in pks])
+    txn.count(ANNOTATIONS, -len(pks))
+
+
+def _key(signal: CheckedSignal) -> tuple[str, str, str]:
+    assert isinstance(signal.record, Annotation)
+    return signal.target, signal.target_id, signal.record.name
+
+
+def _said(signal: CheckedSignal) -> dict[str, Any]:
     sent, array = signal.record, signal.array
     assert isinstance(sent, Annotation)
     assert array is not None
-    key = {"target": signal.target, "target_id": signal.target_id, "name": sent.name}
-    said = {
+    return {
         "source": sent.source,
         "dtype": array.dtype,
         "shape": msgspec.json.encode(array.shape).decode(),
         "data": array.data,
         "per_token": int(sent.per_token),
     }
-    known = txn.one(_KNOWN, key)
-    if known is not None and all(known[name] == value for name, value in said.items()):
-        return False
-    row = {
-        **said,
-        "pk": txn.next_pk("annotations"),
-        "of_trajectory": sent.trajectory_id if signal.target == "step" else None,
-        "created_at": sent.created_at or txn.now,
-    }
-    if known is None:
-        txn.execute(_INSERT, {**row, **key})
-        txn.count(ANNOTATIONS)
-    else:
-        txn.execute(_REPLACE, {"row": known["pk"], **row})
-    return True
-
-
-def apply_annotation(txn: Transaction, kind: str, row: Row, target_id: str, about: Annotation) -> None:
-    """Put the name on its target, whose row this is, and tell of it."""
-    names = sorted({*from_json(row["annotations"], []), about.name})
-    txn.execute(_NAMES[kind], {"row": row["pk"], "all_names": json_or_none(names)})
-    data = {"name": about.name, "source": about.source, "dtype": about.dtype, "shape": list(about.shape)}
-    add_event(txn, "annotation.set", row["trajectory_id"], target_id if kind == "step" else None, data)
-
-
-def annotations_of(txn: Transaction, kind: str, target_id: str) -> list[Row]:
-    """The rows on one target without their data, in the order of their commits."""
-    return txn.execute(_OF_TARGET, {"kind": kind, "id": target_id})
-
-
-def drop_annotation(txn: Transaction, pk: int) -> None:
-    """Take one row away."""
-    txn.execute(_DELETE, {"row": pk})
-    txn.count(ANNOTATIONS, -1)
 
 
 def about_from(row: Row) -> Annotation:

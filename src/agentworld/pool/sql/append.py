@@ -21,7 +21,7 @@ from agentworld.pool.protocol import AppendResult
 from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
-from agentworld.pool.sql.rewards import keep_reward
+from agentworld.pool.sql.rewards import keep_rewards
 from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.step_digest import same_content, step_digest, stored_parts
@@ -309,8 +309,7 @@ class _Batch:
         txn.many(append_rows.INSERT_DEAD, self._dead)
         save_tallies(txn, self._changed.values())
         self._count()
-        for step_id, reward in self._rewards:
-            keep_reward(txn, "step", step_id, reward)
+        keep_rewards(txn, [("step", step_id, reward) for step_id, reward in self._rewards])
         if self._superseded:
             supersede(txn, self._superseded)
         if self._steps and txn.counter(counters.AWAITED) > 0:

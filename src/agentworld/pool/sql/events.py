@@ -16,6 +16,38 @@ _EVENT = sql(
 )
 
 
+class Events:
+    """Events of one operation: numbered as they are added, written together by `write`."""
+
+    def __init__(self, txn: Transaction) -> None:
+        self._txn = txn
+        self._rows: list[dict[str, Any]] = []
+
+    def add(
+        self,
+        kind: str,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Append one."""
+        self._rows.append(
+            {
+                "pk": self._txn.next_pk("events"),
+                "kind": kind,
+                "at": self._txn.now,
+                "trajectory_id": trajectory_id,
+                "step_id": step_id,
+                "data": json_or_none(data),
+            }
+        )
+
+    def write(self) -> None:
+        """Write what was added."""
+        self._txn.many(_EVENT, self._rows)
+        self._rows = []
+
+
 def add_event(
     txn: Transaction,
     kind: str,
@@ -23,12 +55,7 @@ def add_event(
     step_id: str | None = None,
     data: dict[str, Any] | None = None,
 ) -> None:
-    """Append to the events."""
-    values = {
-        "pk": txn.next_pk("events"),
-        "kind": kind,
-        "at": txn.now,
-        "trajectory_id": trajectory_id,
-        "step_id": step_id,
-    }
-    txn.execute(_EVENT, {**values, "data": json_or_none(data)})
+    """Append one event."""
+    events = Events(txn)
+    events.add(kind, trajectory_id, step_id, data)
+    events.write()

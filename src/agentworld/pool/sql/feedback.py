@@ -2,97 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, delete, insert, select
 
-from agentworld.errors import ConflictError
 from agentworld.pool import schema
 from agentworld.pool.counters import FEEDBACK
 from agentworld.pool.exact_text import stored_json
-from agentworld.pool.signal_rules import CheckedSignal, same_feedback
+from agentworld.pool.signal_rules import CheckedSignal, other_feedback, same_feedback
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.events import add_event
-from agentworld.pool.sql.rows import from_json, json_or_none
-from agentworld.pool.sql.statements import Statement, parameter, sql
+from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.rows import from_json
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
+from agentworld.pool.sql.targets import Found
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Feedback
 
-_f, _s, _t = schema.feedback, schema.steps, schema.trajectories
-_FIND = sql(select(_f).where(_f.c.feedback_id == parameter("id")))
+_f = schema.feedback
+_FIND = sql(select(_f).where(among_texts(_f.c.feedback_id, "ids")))
 _INSERT = sql(insert(_f).values({column.name: parameter(column.name) for column in _f.c}))
 _DELETE = sql(delete(_f).where(_f.c.pk == parameter("row")))
-_OF_TARGET = sql(
-    select(_f).where(_f.c.target == parameter("kind"), _f.c.target_id == parameter("id")).order_by(_f.c.pk)
+_OF_TARGETS = sql(
+    select(_f).where(_f.c.target == parameter("kind"), among_texts(_f.c.target_id, "ids")).order_by(_f.c.pk)
 )
-_LABELS = {
-    "step": sql(update(_s).where(_s.c.pk == parameter("row")).values(labels=parameter("all_labels"))),
-    "trajectory": sql(update(_t).where(_t.c.pk == parameter("row")).values(labels=parameter("all_labels"))),
-}
 
 
-def keep_feedback(txn: Transaction, signal: CheckedSignal) -> bool:
-    """Store feedback; False where it is there under its id, ConflictError where something else is."""
-    sent = signal.record
-    assert isinstance(sent, Feedback)
-    known = txn.one(_FIND, {"id": sent.feedback_id})
-    if known is not None:
-        if same_feedback(feedback_from(known), sent):
+class FeedbackRows:
+    """Feedback that one operation stores: what is there under the same ids is read at once, the rest is written by
+    `write`.
+    """
+
+    def __init__(self, txn: Transaction, ids: list[str]) -> None:
+        self._txn = txn
+        self._known: dict[str, Feedback] = {}
+        self._stored: set[str] = set()
+        self._rows: list[dict[str, Any]] = []
+        if ids:
+            found = txn.execute(_FIND, {"ids": json_list(ids)})
+            self._known = {row["feedback_id"]: feedback_from(row) for row in found}
+            self._stored = set(self._known)
+
+    def check(self, sent: Feedback, path: str) -> None:
+        """ConflictError where something else is there, or came before in the same call, under its id."""
+        feedback_id = sent.feedback_id or ""
+        if not same_feedback(self._known.setdefault(feedback_id, sent), sent):
+            raise other_feedback(feedback_id, path)
+
+    def keep(self, signal: CheckedSignal) -> bool:
+        """Store feedback that was checked; False where it is there."""
+        sent = signal.record
+        assert isinstance(sent, Feedback)
+        if sent.feedback_id in self._stored:
             return False
-        raise ConflictError(
-            f"feedback {sent.feedback_id!r} is there with other content",
-            path=f"{signal.path}.feedback_id",
-            hint="Use a new feedback_id",
+        self._stored.add(sent.feedback_id or "")
+        self._rows.append(
+            {
+                "pk": self._txn.next_pk("feedback"),
+                "feedback_id": sent.feedback_id,
+                "kind": sent.kind,
+                "target": signal.target,
+                "target_id": signal.target_id,
+                "other_id": sent.other_id,
+                "name": sent.name,
+                "value": _json(sent.value),
+                "comment": _json(sent.comment),
+                "source": sent.source,
+                "of_trajectory": sent.trajectory_id if signal.target == "step" else None,
+                "created_at": sent.created_at or self._txn.now,
+            }
         )
-    row = {
-        "pk": txn.next_pk("feedback"),
-        "feedback_id": sent.feedback_id,
-        "kind": sent.kind,
-        "target": signal.target,
-        "target_id": signal.target_id,
-        "other_id": sent.other_id,
-        "name": sent.name,
-        "value": _json(sent.value),
-        "comment": _json(sent.comment),
-        "source": sent.source,
-        "of_trajectory": sent.trajectory_id if signal.target == "step" else None,
-        "created_at": sent.created_at or txn.now,
-    }
-    txn.execute(_INSERT, row)
-    txn.count(FEEDBACK + sent.kind)
-    return True
+        self._txn.count(FEEDBACK + sent.kind)
+        return True
+
+    def write(self) -> None:
+        """Write what was kept."""
+        self._txn.many(_INSERT, self._rows)
+        self._rows = []
 
 
-def apply_feedback(txn: Transaction, kind: str, row: Row, target_id: str, sent: Feedback) -> bool:
+def apply_feedback(events: Events, target: Found, sent: Feedback) -> bool:
     """Tell of feedback on a target that is there, and set its label; whether anything to serve by has changed."""
-    step_id = target_id if kind == "step" else None
     data = {"feedback_id": sent.feedback_id, "kind": sent.kind}
-    add_event(txn, "feedback.added", row["trajectory_id"], step_id, data)
+    events.add("feedback.added", target.trajectory_id, target.step_id, data)
     if sent.kind != "label" or sent.name is None:
         return False
-    labels = with_label(from_json(row["labels"], {}), sent)
-    txn.execute(_LABELS[kind], {"row": row["pk"], "all_labels": json_or_none(labels)})
+    target.set_label(sent)
     data = {"name": sent.name, "source": sent.source}
-    add_event(txn, "label.set", row["trajectory_id"], step_id, data)
+    events.add("label.set", target.trajectory_id, target.step_id, data)
     return True
 
 
-def with_label(labels: Mapping[str, Any], sent: Feedback) -> dict[str, Any]:
-    """Labels with this one set, or taken away."""
-    others = {name: value for name, value in labels.items() if name != sent.name}
-    return others if sent.value is None or sent.name is None else {**others, sent.name: sent.value}
+def feedback_of(txn: Transaction, kind: str, ids: list[str]) -> list[Row]:
+    """The rows on these targets, in the order of their commits."""
+    return txn.execute(_OF_TARGETS, {"kind": kind, "ids": json_list(ids)})
 
 
-def feedback_of(txn: Transaction, kind: str, target_id: str) -> list[Row]:
-    """The rows on one target, in the order of their commits."""
-    return txn.execute(_OF_TARGET, {"kind": kind, "id": target_id})
-
-
-def drop_feedback(txn: Transaction, row: Row) -> None:
-    """Take one row away."""
-    txn.execute(_DELETE, {"row": row["pk"]})
-    txn.count(FEEDBACK + row["kind"], -1)
+def drop_feedback(txn: Transaction, rows: Sequence[Row]) -> None:
+    """Take rows away."""
+    txn.many(_DELETE, [{"row": row["pk"]} for row in rows])
+    for row in rows:
+        txn.count(FEEDBACK + row["kind"], -1)
 
 
 def feedback_from(row: Row) -> Feedback:

@@ -5,7 +5,8 @@ What closes a group is in standing, as that changes its members.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import insert, select, update
 
@@ -13,9 +14,10 @@ from agentworld.pool import group_rules, schema
 from agentworld.pool.counters import GROUPS
 from agentworld.pool.group_rules import Member, rollout_ended, serves
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.lookups import among_integers, among_texts
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import Group, NewTrajectory
+from agentworld.records import Group, NewTrajectory, TrajectoryStatus
 
 _g, _t = schema.groups, schema.trajectories
 FIND = sql(select(_g).where(_g.c.group_id == parameter("id")))
@@ -35,6 +37,7 @@ _COUNT = sql(
     )
 )
 _OFFER = sql(update(_g).where(_g.c.group_id == parameter("id")).values(ready_seq=parameter("seq")))
+_LOAD = sql(select(_g).where(among_texts(_g.c.group_id, "ids")))
 _CLOSE = sql(
     update(_g)
     .where(_g.c.group_id == parameter("id"))
@@ -46,12 +49,23 @@ _DUE = sql(
     .order_by(_g.c.timeout_at)
     .limit(parameter("limit"))
 )
-_OTHER_ATTEMPTS = sql(
-    select(_t.c.status).where(
-        _t.c.group_id == parameter("id"), _t.c.rollout_index == parameter("rollout"), _t.c.pk != parameter("row")
+_ATTEMPTS = sql(
+    select(_t.c.pk, _t.c.group_id, _t.c.rollout_index, _t.c.status).where(
+        among_texts(_t.c.group_id, "ids"), among_integers(_t.c.rollout_index, "rollouts")
     )
 )
-_MEMBERS = sql(select(_t).where(_t.c.group_id == parameter("id")).order_by(_t.c.pk))
+_MEMBERS = sql(select(_t).where(among_texts(_t.c.group_id, "ids")).order_by(_t.c.pk))
+
+
+class Numbers(NamedTuple):
+    """By how much the numbers of a group change."""
+
+    members: int
+    ended: int
+    served: int
+
+
+Change = tuple[Member | None, Member | None]  # a trajectory as it was, and as it is
 
 
 def group_from(row: Row) -> Group:
@@ -59,7 +73,7 @@ def group_from(row: Row) -> Group:
     return Group(**{name: row[name] for name in Group.__struct_fields__})
 
 
-def member_from(row: Row) -> Member:
+def member_from(row: Row | Mapping[str, Any]) -> Member:
     """What a group counts of a trajectory's row."""
     return Member(row["pk"], *(row[name] for name in Member._fields[1:]))
 
@@ -70,9 +84,17 @@ def find(txn: Transaction, group_id: str) -> Group | None:
     return None if row is None else group_from(row)
 
 
-def members(txn: Transaction, group_id: str) -> list[Row]:
-    """The trajectories of a group, in the order of their creation."""
-    return txn.execute(_MEMBERS, {"id": group_id})
+def load(txn: Transaction, group_ids: Iterable[str]) -> dict[str, Group]:
+    """Those of the groups that are there, by id."""
+    named = list(dict.fromkeys(group_ids))
+    if not named:
+        return {}
+    return {row["group_id"]: group_from(row) for row in txn.execute(_LOAD, {"ids": json_list(named)})}
+
+
+def members(txn: Transaction, group_ids: Iterable[str]) -> list[Row]:
+    """The trajectories of groups, in the order of their creation."""
+    return txn.execute(_MEMBERS, {"ids": json_list(list(group_ids))})
 
 
 def due(reader: Reader, now: float, limit: int = 1) -> list[Row]:
@@ -80,9 +102,8 @@ def due(reader: Reader, now: float, limit: int = 1) -> list[Row]:
     return reader.execute(_DUE, {"now": now, "limit": limit})
 
 
-def plan(txn: Transaction, group_id: str, new: NewTrajectory) -> Group:
-    """The group that `new` joins, opened where it is not there; ConflictError where it was planned otherwise."""
-    there = find(txn, group_id)
+def plan(txn: Transaction, group_id: str, new: NewTrajectory, there: Group | None) -> Group:
+    """The group that `new` joins, opened where `there` is none; ConflictError where it was planned otherwise."""
     if there is None:
         group = group_rules.new_group(group_id, new, txn.now)
         row: dict[str, Any] = {name: getattr(group, name) for name in Group.__struct_fields__}
@@ -98,49 +119,66 @@ def plan(txn: Transaction, group_id: str, new: NewTrajectory) -> Group:
 
 def count(txn: Transaction, before: Member | None, after: Member | None) -> None:
     """Keep the numbers of the groups that a trajectory was in (`before`) and is in now (`after`)."""
-    if before is not None and (after is None or before.group_id != after.group_id):
-        _count(txn, before, None)
-        before = None
-    if after is not None:
-        _count(txn, before, after)
+    count_all(txn, [(before, after)])
 
 
-def offer(txn: Transaction, group_id: str) -> None:
-    """Put the group last in the order in which consumers look at groups."""
-    txn.execute(_OFFER, {"id": group_id, "seq": txn.next_pk("ready_seq")})
+def count_all(txn: Transaction, changes: Sequence[Change]) -> dict[str, Numbers]:
+    """Keep the numbers of the groups of trajectories that have changed; returns by how much they do."""
+    more: dict[str, list[int]] = {}
+    rollouts: dict[tuple[str, int], tuple[list[TrajectoryStatus], list[TrajectoryStatus]]] = {}
+    moved: set[int | str] = set()
+    for change in changes:
+        same_place = len({(m.group_id, m.rollout_index, m.status) if m is not None else None for m in change}) == 1
+        for after, member in enumerate(change):
+            if member is None or member.group_id is None:
+                continue
+            sign = 1 if after else -1
+            numbers = more.setdefault(member.group_id, [0, 0, 0])
+            numbers[0] += sign
+            numbers[2] += sign * serves(member.readiness)
+            if same_place:
+                continue
+            if member.rollout_index is None:
+                numbers[1] += sign * rollout_ended([member.status])
+            else:
+                rollouts.setdefault((member.group_id, member.rollout_index), ([], []))[after].append(member.status)
+                moved.add(member.key)
+    others = _other_attempts(txn, set(rollouts), moved)
+    for (group_id, rollout), (before, now) in rollouts.items():
+        stay = others.get((group_id, rollout), [])
+        more[group_id][1] += rollout_ended([*stay, *now]) - rollout_ended([*stay, *before])
+    counted = {group_id: Numbers(*numbers) for group_id, numbers in more.items() if any(numbers)}
+    rows = [
+        {"id": group_id, "more_members": numbers.members, "more_ended": numbers.ended, "more_served": numbers.served}
+        for group_id, numbers in counted.items()
+    ]
+    txn.many(_COUNT, rows)
+    return counted
 
 
-def mark_closed(txn: Transaction, group_id: str, reason: str) -> None:
-    """Set the state."""
-    txn.execute(_CLOSE, {"id": group_id, "reason": reason, "at": txn.now})
-    txn.count(GROUPS + "open", -1)
-    txn.count(GROUPS + "closed")
+def offer(txn: Transaction, *group_ids: str) -> None:
+    """Put groups last, in this order, in the order in which consumers look at groups."""
+    txn.many(_OFFER, [{"id": group_id, "seq": txn.next_pk("ready_seq")} for group_id in group_ids])
 
 
-def _count(txn: Transaction, before: Member | None, after: Member | None) -> None:
-    one = after or before
-    assert one is not None
-    if one.group_id is None:
-        return
-    more = {
-        "more_members": (after is not None) - (before is not None),
-        "more_served": int(after is not None and serves(after.readiness))
-        - int(before is not None and serves(before.readiness)),
-        "more_ended": _more_ended(txn, before, after, one),
-    }
-    if any(more.values()):
-        txn.execute(_COUNT, {"id": one.group_id, **more})
+def mark_closed(txn: Transaction, reasons: Mapping[str, str]) -> None:
+    """Set the state of groups, each with its reason."""
+    txn.many(_CLOSE, [{"id": group_id, "reason": reason, "at": txn.now} for group_id, reason in reasons.items()])
+    txn.count(GROUPS + "open", -len(reasons))
+    txn.count(GROUPS + "closed", len(reasons))
 
 
-def _more_ended(txn: Transaction, before: Member | None, after: Member | None, one: Member) -> int:
-    if before is not None and after is not None and before.status == after.status:
-        return 0
-    others = []
-    if one.rollout_index is not None:
-        named = {"id": one.group_id, "rollout": one.rollout_index, "row": one.key}
-        others = [row["status"] for row in txn.execute(_OTHER_ATTEMPTS, named)]
-
-    def ended(member: Member | None) -> int:
-        return int(rollout_ended([*others, member.status] if member is not None else others))
-
-    return ended(after) - ended(before)
+def _other_attempts(
+    txn: Transaction, rollouts: set[tuple[str, int]], moved: set[int | str]
+) -> dict[tuple[str, int], list[TrajectoryStatus]]:
+    """How the attempts at these rollouts stand, but for the trajectories that have moved."""
+    found: dict[tuple[str, int], list[TrajectoryStatus]] = {}
+    if rollouts:
+        named = {
+            "ids": json_list(list({g for g, _ in rollouts})),
+            "rollouts": json_list(list({r for _, r in rollouts})),
+        }
+        for row in txn.execute(_ATTEMPTS, named):
+            if row["pk"] not in moved:
+                found.setdefault((row["group_id"], row["rollout_index"]), []).append(row["status"])
+    return found

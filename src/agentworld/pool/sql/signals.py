@@ -1,11 +1,15 @@
-"""Rewards, feedback and annotations inside a transaction: on a target that is there, or waiting for one that is not."""
+"""Rewards, feedback and annotations inside a transaction: on a target that is there, or waiting for one that is not.
+
+What an operation needs is read in a few statements, planned in memory and written table by table: others wait for the
+pool's lock meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import Select, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from agentworld.errors import GoneError, InvalidRequestError
 from agentworld.pool import schema
@@ -14,20 +18,28 @@ from agentworld.pool.exact_text import stored_json
 from agentworld.pool.results import SignalsResult
 from agentworld.pool.signal_rules import CheckedSignal, Target, length_fault, other_trajectory
 from agentworld.pool.sql.annotations import (
+    AnnotationRows,
     about_from,
     annotations_of,
     apply_annotation,
-    drop_annotation,
-    keep_annotation,
+    drop_annotations,
 )
 from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.events import add_event
-from agentworld.pool.sql.feedback import apply_feedback, drop_feedback, feedback_from, feedback_of, keep_feedback
+from agentworld.pool.sql.events import Events, add_event
+from agentworld.pool.sql.feedback import FeedbackRows, apply_feedback, drop_feedback, feedback_from, feedback_of
+from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.policies import PAUSED, current_policies, set_paused, set_policy
-from agentworld.pool.sql.rewards import apply_reward, drop_reward, keep_reward, renew_reward, rewards_of
-from agentworld.pool.sql.rows import from_json
-from agentworld.pool.sql.standing import by_pk, settle
-from agentworld.pool.sql.statements import json_list, parameter, sql, texts
+from agentworld.pool.sql.rewards import (
+    RewardRows,
+    apply_reward,
+    drop_rewards,
+    renew_rewards,
+    reward_from,
+    rewards_of,
+)
+from agentworld.pool.sql.standing import settle_touched
+from agentworld.pool.sql.statements import json_list, parameter, sql
+from agentworld.pool.sql.targets import Found, Targets
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Annotation, Feedback, Reward
 
@@ -38,79 +50,60 @@ __all__ = [
     "apply_awaited",
     "check_not_deleted",
     "current_policies",
-    "keep_reward",
     "set_paused",
     "set_policy",
 ]
 
-_s, _t, _w, _d = schema.steps, schema.trajectories, schema.awaited, schema.dead_letters
-_SIGNALS = ("rewards", "labels", "annotations")
-
-
-def _targets(where: Any, table: Any, length: Any) -> Select[Any]:
-    columns = [table.c.pk.label("pk"), *(table.c[name].label(name) for name in _SIGNALS)]
-    found = select(*columns, _t.c.pk.label("trajectory"), _t.c.trajectory_id.label("trajectory_id"), length)
-    if table is _s:
-        found = found.join_from(_s, _t, _s.c.trajectory == _t.c.pk)
-    return found.where(where)
-
-
-_FIND = {
-    "step": sql(_targets(_s.c.step_id == parameter("id"), _s, _s.c.response_length.label("length"))),
-    "trajectory": sql(_targets(_t.c.trajectory_id == parameter("id"), _t, _t.c.step_count.label("length"))),
-}
-_key = (_w.c.target == parameter("kind"), _w.c.target_id == parameter("id"))
-_WAITS = sql(select(_w.c.target_id).where(*_key))
+_w, _d, _x = schema.awaited, schema.dead_letters, schema.tombstones
+_KINDS: tuple[Target, ...] = ("step", "trajectory")
 _WAITING = sql(
     select(_w.c.target_id)
-    .where(_w.c.target == parameter("kind"), _w.c.target_id.in_(texts("ids")))
+    .where(_w.c.target == parameter("kind"), among_texts(_w.c.target_id, "ids"))
     .order_by(_w.c.since, _w.c.target_id)
 )
 _AWAIT = sql(insert(_w).values({column.name: parameter(column.name) for column in _w.c}))
-_ARRIVED = sql(delete(_w).where(*_key))
+_ARRIVED = sql(delete(_w).where(_w.c.target == parameter("kind"), _w.c.target_id == parameter("id")))
 _BURY = sql(insert(_d).values({column.name: parameter(column.name) for column in _d.c}))
-_TOMBSTONE = sql(
-    select(schema.tombstones.c.reason).where(
-        schema.tombstones.c.kind == parameter("of_kind"), schema.tombstones.c.target_id == parameter("id")
-    )
-)
-_STORED: dict[str, Any] = {
-    "reward": lambda txn, one: keep_reward(txn, one.target, one.target_id, one.record),
-    "feedback": keep_feedback,
-    "annotation": keep_annotation,
-}
+_TOMBSTONES = sql(select(_x.c.kind, _x.c.target_id, _x.c.reason).where(among_texts(_x.c.target_id, "ids")))
 
 
 def add_signals(txn: Transaction, signals: Sequence[CheckedSignal]) -> SignalsResult:
     """Store signals and put them on their targets; those whose target is not there wait for it."""
-    changed = reached = 0
-    waiting: dict[str, None] = {}
-    before: dict[int, Row] = {}  # trajectories to settle, as they were
-    touched: set[int] = set()
-    for signal in signals:
-        row = txn.one(_FIND[signal.target], {"id": signal.target_id})
-        if row is None:
-            check_not_deleted(txn, signal.target, signal.target_id, signal.path)
-            if signal.record.trajectory_id is not None:
-                check_not_deleted(txn, "trajectory", signal.record.trajectory_id, signal.path)
-            waiting[signal.target_id] = None
-            if _STORED[signal.kind](txn, signal):
-                changed += 1
-                _wait(txn, signal)
-            continue
-        reached += 1
-        _check_against(signal, row)
-        if not _STORED[signal.kind](txn, signal):
+    targets = Targets(txn)
+    for kind in _KINDS:
+        targets.load(kind, (signal.target_id for signal in signals if signal.target == kind))
+    there = [targets.get(signal.target, signal.target_id) for signal in signals]
+    feedback_ids = [one.record.feedback_id or "" for one in signals if isinstance(one.record, Feedback)]
+    feedback = FeedbackRows(txn, feedback_ids)
+    _check(txn, signals, there, feedback)
+    rewards, annotations = RewardRows(txn), AnnotationRows(txn)
+    for kind in _KINDS:
+        rewards.load(kind, (one.target_id for one in signals if one.target == kind and one.kind == "reward"))
+    annotations.load([one for one in signals if one.kind == "annotation"])
+    events, waits = Events(txn), _Waiting(txn)
+    changed = 0
+    touched: dict[int, None] = {}
+    for signal, found in zip(signals, there, strict=True):
+        if found is None:
+            waits.named[signal.target, signal.target_id] = None
+        record = signal.record
+        if isinstance(record, Reward):
+            is_new = rewards.keep(signal.target, signal.target_id, record)
+        else:
+            is_new = feedback.keep(signal) if isinstance(record, Feedback) else annotations.keep(signal)
+        if not is_new:
             continue
         changed += 1
-        pk = row["trajectory"]
-        before.setdefault(pk, by_pk(txn, pk))
-        if _apply(txn, signal.target, row, signal.target_id, signal.record):
-            touched.add(pk)
-    for pk, row in before.items():
-        if pk in touched:
-            settle(txn, row, touched=True)
-    return SignalsResult(changed, reached, list(waiting))
+        if found is None:
+            waits.new[signal.target, signal.target_id] = None
+            events.add("signal.waiting", record.trajectory_id, record.step_id, {"kind": signal.kind})
+        elif _apply(events, found, record):
+            touched[found.trajectory] = None
+    for rows in (rewards, feedback, annotations, waits, targets, events):
+        rows.write()
+    settle_touched(txn, touched)
+    reached = sum(found is not None for found in there)
+    return SignalsResult(changed, reached, list(dict.fromkeys(target_id for _, target_id in waits.named)))
 
 
 def apply_awaited(txn: Transaction, target: Target, ids: Iterable[str]) -> None:
@@ -121,125 +114,182 @@ def apply_awaited(txn: Transaction, target: Target, ids: Iterable[str]) -> None:
     """
     if txn.counter(AWAITED) <= 0:
         return
-    found = txn.execute(_WAITING, {"kind": target, "ids": json_list(list(ids))})
-    for waiting in found:
-        target_id = waiting["target_id"]
-        row = txn.one(_FIND[target], {"id": target_id})
-        if row is None:
-            continue  # The step was rejected, so its signals go on waiting.
-        before = by_pk(txn, row["trajectory"])
-        _arrive(txn, target, target_id)
-        txn.execute(_ARRIVED, {"kind": target, "id": target_id})
-        txn.count(AWAITED, -1)
-        settle(txn, before, touched=True)
+    waiting = [row["target_id"] for row in txn.execute(_WAITING, {"kind": target, "ids": json_list(list(ids))})]
+    if not waiting:
+        return
+    targets = Targets(txn)
+    targets.load(target, waiting)
+    # The signals of a step that was rejected go on waiting.
+    arrived = {name: found for name in waiting if (found := targets.get(target, name)) is not None}
+    _arrive(txn, target, arrived)
+    targets.write()
+    txn.many(_ARRIVED, [{"kind": target, "id": name} for name in arrived])
+    txn.count(AWAITED, -len(arrived))
+    settle_touched(txn, dict.fromkeys(found.trajectory for found in arrived.values()))
 
 
 def check_not_deleted(txn: Transaction, kind: Literal["step", "trajectory", "user"], target_id: str, path: str) -> None:
     """GoneError where the step or trajectory, or all of the user, was deleted on request."""
+    deleted = _deleted(txn, [target_id])
+    if (kind, target_id) in deleted:
+        raise _was_deleted(kind, target_id, deleted[kind, target_id], path)
+
+
+def _deleted(txn: Transaction, ids: Iterable[str]) -> dict[tuple[str, str], str | None]:
+    """Why those of these ids that were deleted on request were, by kind and id."""
     if txn.counter(TOMBSTONES) <= 0:
-        return
-    found = txn.one(_TOMBSTONE, {"of_kind": kind, "id": target_id})
-    if found is not None:
-        why = f" ({found['reason']})" if found["reason"] else ""
-        raise GoneError(f"{kind} {target_id!r} was deleted{why}", path=path, hint="Use a new id")
+        return {}
+    found = txn.execute(_TOMBSTONES, {"ids": json_list(list(dict.fromkeys(ids)))})
+    return {(row["kind"], row["target_id"]): row["reason"] for row in found}
 
 
-def _check_against(signal: CheckedSignal, row: Row) -> None:
-    named = signal.record.trajectory_id
-    if signal.target == "step" and named not in (None, row["trajectory_id"]):
-        raise other_trajectory(signal.target_id, named, signal.path)
-    if signal.target == "step" and isinstance(signal.record, Annotation):
-        fault = length_fault(signal.record.shape, signal.record.per_token, row["length"])
-        if fault is not None:
-            hint = "Set per_token to false where it is about the step"
-            raise InvalidRequestError(fault, path=f"{signal.path}.values", hint=hint)
+def _was_deleted(kind: str, target_id: str, reason: str | None, path: str) -> GoneError:
+    why = f" ({reason})" if reason else ""
+    return GoneError(f"{kind} {target_id!r} was deleted{why}", path=path, hint="Use a new id")
 
 
-def _apply(txn: Transaction, kind: str, row: Row, target_id: str, record: Reward | Feedback | Annotation) -> bool:
+def _check(
+    txn: Transaction, signals: Sequence[CheckedSignal], there: Sequence[Found | None], feedback: FeedbackRows
+) -> None:
+    """Raise what is the matter with the first signal that does not go with its target or with what is stored."""
+    missing = [signal for signal, found in zip(signals, there, strict=True) if found is None]
+    named = [name for one in missing for name in (one.target_id, one.record.trajectory_id) if name is not None]
+    deleted = _deleted(txn, named) if named else {}
+    for signal, found in zip(signals, there, strict=True):
+        record = signal.record
+        if found is None:
+            for kind, name in ((signal.target, signal.target_id), ("trajectory", record.trajectory_id)):
+                if name is not None and (kind, name) in deleted:
+                    raise _was_deleted(kind, name, deleted[kind, name], signal.path)
+        elif found.kind == "step":
+            if record.trajectory_id not in (None, found.trajectory_id):
+                raise other_trajectory(signal.target_id, record.trajectory_id, signal.path)
+            if isinstance(record, Annotation):
+                fault = length_fault(record.shape, record.per_token, found.length)
+                if fault is not None:
+                    hint = "Set per_token to false where it is about the step"
+                    raise InvalidRequestError(fault, path=f"{signal.path}.values", hint=hint)
+        if isinstance(record, Feedback):
+            feedback.check(record, signal.path)
+
+
+def _apply(events: Events, target: Found, record: Reward | Feedback | Annotation) -> bool:
     """Put a stored signal on its target; whether anything to serve by has changed."""
     if isinstance(record, Reward):
-        apply_reward(txn, kind, row, target_id, record)
+        apply_reward(events, target, record)
         return True
     if isinstance(record, Feedback):
-        return apply_feedback(txn, kind, row, target_id, record)
-    apply_annotation(txn, kind, row, target_id, record)
+        return apply_feedback(events, target, record)
+    apply_annotation(events, target, record)
     return True
 
 
-def _wait(txn: Transaction, signal: CheckedSignal) -> None:
-    key = {"kind": signal.target, "id": signal.target_id}
-    if txn.one(_WAITS, key) is None:
-        txn.execute(_AWAIT, {"target": signal.target, "target_id": signal.target_id, "since": txn.now})
-        txn.count(AWAITED)
-    data = {"kind": signal.kind}
-    add_event(txn, "signal.waiting", signal.record.trajectory_id, signal.record.step_id, data)
+class _Waiting:
+    """Targets that are not there: those that a call has named, and those that something new waits for."""
+
+    def __init__(self, txn: Transaction) -> None:
+        self._txn = txn
+        self.named: dict[tuple[Target, str], None] = {}
+        self.new: dict[tuple[Target, str], None] = {}
+
+    def write(self) -> None:
+        """Note those that nothing has waited for before."""
+        txn, rows = self._txn, []
+        for kind in _KINDS:
+            ids = [name for of_kind, name in self.new if of_kind == kind]
+            if not ids:
+                continue
+            known: set[str] = set()
+            if txn.counter(AWAITED) > 0:
+                known = {row["target_id"] for row in txn.execute(_WAITING, {"kind": kind, "ids": json_list(ids)})}
+            rows += [{"target": kind, "target_id": name, "since": txn.now} for name in ids if name not in known]
+        txn.many(_AWAIT, rows)
+        txn.count(AWAITED, len(rows))
 
 
-def _arrive(txn: Transaction, target: Target, target_id: str) -> None:
-    """Apply all that waited for one target, in the order in which it came."""
+def _arrive(txn: Transaction, target: Target, arrived: Mapping[str, Found]) -> None:
+    """Apply all that waited for these targets: one after the other, each in the order in which it came."""
+    ids = list(arrived)
+    if not ids:
+        return
+    rewards = _by_target(rewards_of(txn, target, ids))
+    feedback = _by_target(feedback_of(txn, target, ids))
+    annotations = _by_target(annotations_of(txn, target, ids))
+    events, dead = Events(txn), _DeadLetters(txn)
+    renewed: list[int] = []
+    wrong: tuple[list[int], list[Row], list[int]] = ([], [], [])
+    for name, found in arrived.items():
+        own = set(found.rewards)
+        for kept in rewards.get(name, ()):
+            if kept["source"] == "step" and kept["name"] in own:
+                continue  # Came with the step itself; what others say of it wins, whichever comes first.
+            if _is_of(kept, found):
+                renewed.append(kept["pk"])
+                apply_reward(events, found, reward_from(kept))
+            else:
+                wrong[0].append(kept["pk"])
+                dead.add("reward", _other(kept), reward_from(kept))
+        for kept in feedback.get(name, ()):
+            if _is_of(kept, found):
+                apply_feedback(events, found, feedback_from(kept))
+            else:
+                wrong[1].append(kept)
+                dead.add("feedback", _other(kept), feedback_from(kept))
+        for kept in annotations.get(name, ()):
+            about = about_from(kept)
+            fault = None if _is_of(kept, found) else _other(kept)
+            if fault is None and target == "step":
+                fault = length_fault(about.shape, about.per_token, found.length)
+            if fault is None:
+                apply_annotation(events, found, about)
+            else:
+                wrong[2].append(kept["pk"])
+                dead.add("annotation", fault, about)
+    renew_rewards(txn, renewed)
+    drop_rewards(txn, wrong[0])
+    drop_feedback(txn, wrong[1])
+    drop_annotations(txn, wrong[2])
+    events.write()
+    dead.write()
 
-    def fresh() -> Row:
-        row = txn.one(_FIND[target], {"id": target_id})
-        assert row is not None
-        return row
 
-    own = from_json(fresh()["rewards"], {})
-    for kept in rewards_of(txn, target, target_id):
-        if kept["source"] == "step" and kept["name"] in own:
-            continue  # Came with the step itself; what others say of it wins, whichever comes first.
-        record = _reward_from(kept)
-        if _is_of(kept, fresh()):
-            renew_reward(txn, kept["pk"])
-            apply_reward(txn, target, fresh(), target_id, record)
-        else:
-            drop_reward(txn, kept["pk"])
-            _bury(txn, "reward", kept, _other(kept), record)
-    for kept in feedback_of(txn, target, target_id):
-        if _is_of(kept, fresh()):
-            apply_feedback(txn, target, fresh(), target_id, feedback_from(kept))
-        else:
-            drop_feedback(txn, kept)
-            _bury(txn, "feedback", kept, _other(kept), feedback_from(kept))
-    for kept in annotations_of(txn, target, target_id):
-        about, row = about_from(kept), fresh()
-        fault = None if _is_of(kept, row) else _other(kept)
-        if fault is None and target == "step":
-            fault = length_fault(about.shape, about.per_token, row["length"])
-        if fault is None:
-            apply_annotation(txn, target, row, target_id, about)
-        else:
-            drop_annotation(txn, kept["pk"])
-            _bury(txn, "annotation", kept, fault, about)
+def _by_target(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["target_id"], []).append(row)
+    return found
 
 
-def _is_of(kept: Row, target: Row) -> bool:
-    return kept["of_trajectory"] in (None, target["trajectory_id"])
+def _is_of(kept: Row, target: Found) -> bool:
+    return kept["of_trajectory"] in (None, target.trajectory_id)
 
 
 def _other(kept: Row) -> str:
     return other_trajectory(kept["target_id"], kept["of_trajectory"], "").message
 
 
-def _reward_from(row: Row) -> Reward:
-    on_step = row["target"] == "step"
-    return Reward(
-        value=row["value"],
-        trajectory_id=row["of_trajectory"] if on_step else row["target_id"],
-        step_id=row["target_id"] if on_step else None,
-        name=row["name"],
-        source=row["source"],
-        details=from_json(row["details"], None),
-        created_at=row["created_at"],
-    )
+class _DeadLetters:
+    """Signals that turned out to contradict their target."""
 
+    def __init__(self, txn: Transaction) -> None:
+        self._txn = txn
+        self._rows: list[dict[str, Any]] = []
 
-def _bury(txn: Transaction, kind: str, kept: Row, reason: str, record: Any) -> None:
-    named: Mapping[str, Any] = {
-        "kind": kind,
-        "step_id": record.step_id or "",
-        "trajectory_id": record.trajectory_id or "",
-        "reason": reason,
-        "record": stored_json(record).decode()[:65_536],
-    }
-    txn.execute(_BURY, {"pk": txn.next_pk("dead_letters"), **named, "at": txn.now})
-    txn.count(DEAD_LETTERS)
+    def add(self, kind: str, reason: str, record: Reward | Feedback | Annotation) -> None:
+        """Note one."""
+        self._rows.append(
+            {
+                "pk": self._txn.next_pk("dead_letters"),
+                "kind": kind,
+                "step_id": record.step_id or "",
+                "trajectory_id": record.trajectory_id or "",
+                "reason": reason,
+                "record": stored_json(record).decode()[:65_536],
+                "at": self._txn.now,
+            }
+        )
+
+    def write(self) -> None:
+        """Write them."""
+        self._txn.many(_BURY, self._rows)
+        self._txn.count(DEAD_LETTERS, len(self._rows))

@@ -1,119 +1,207 @@
-"""Where a trajectory stands: its readiness, its place in the order in which consumers look, and its group's close.
+"""Where trajectories stand: their readiness, their place in the order in which consumers look, and their groups' close.
 
-`settle` is the one place that changes a trajectory's readiness. Each time one becomes fit to be served, or changes in
-what matters for serving, it gets a new `ready_seq`.
+`settle_all` is the one place that changes a trajectory's readiness. Each time one becomes fit to be served, or changes
+in what matters for serving, it gets a new `ready_seq`. All that one operation changes is settled together, so that it
+takes few statements while others wait for the pool's lock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
 from sqlalchemy import select, update
 
 from agentworld.pool import group_rules, rules, schema
 from agentworld.pool.counters import READINESS
-from agentworld.pool.group_rules import is_admitted, is_offered, serves
+from agentworld.pool.group_rules import Member, is_admitted, is_offered, serves
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.events import add_event
-from agentworld.pool.sql.rewards import apply_reward, keep_reward
-from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.lookups import among_integers
+from agentworld.pool.sql.rewards import RewardRows
+from agentworld.pool.sql.rows import from_json, json_or_none
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import Group, NewTrajectory, Reward
+from agentworld.records import Group, Reward
+
+# Members of the groups that one transaction closes at most, but for those of a single group.
+CLOSED_MEMBERS = 200
 
 _t = schema.trajectories
-_BY_PK = sql(select(_t).where(_t.c.pk == parameter("row")))
+_BY_PKS = sql(select(_t).where(among_integers(_t.c.pk, "rows")).order_by(_t.c.pk))
 _STAND = sql(
     update(_t).where(_t.c.pk == parameter("row")).values(readiness=parameter("stands"), ready_seq=parameter("seq"))
 )
 _MASK = sql(update(_t).where(_t.c.pk == parameter("row")).values(masked=1))
 _EXCLUDE = sql(update(_t).where(_t.c.pk == parameter("row")).values(excluded_reason=parameter("reason")))
+# What decides where a trajectory stands, of its row.
+STANDING = ("pk", *Member._fields[1:], "reward")
+EFFECTIVE = sql(
+    update(_t)
+    .where(_t.c.pk == parameter("row"))
+    .values(rewards=parameter("all_values"), reward=parameter("primary_value"))
+)
+
+
+class Move(NamedTuple):
+    """A trajectory that has changed: as its group knew it, and its row as it is now but for its readiness.
+
+    `touched`: something on it or on one of its steps changed that consumers may ask for.
+    """
+
+    was: Member
+    row: Mapping[str, Any] | Row
+    touched: bool
+
+
+def by_pks(txn: Transaction, pks: Iterable[int]) -> list[Row]:
+    """The rows of trajectories as they are now."""
+    named = list(pks)
+    return txn.execute(_BY_PKS, {"rows": json_list(named)}) if named else []
 
 
 def by_pk(txn: Transaction, pk: int) -> Row:
     """The trajectory's row as it is now."""
-    row = txn.one(_BY_PK, {"row": pk})
-    assert row is not None
+    [row] = by_pks(txn, [pk])
     return row
 
 
 def settle(txn: Transaction, before: Row, touched: bool = False) -> None:
-    """Derive the readiness of a trajectory whose row was `before`, and tell its group.
+    """Settle one trajectory whose row was `before`, and which is written."""
+    settle_all(txn, [Move(groups.member_from(before), by_pk(txn, before["pk"]), touched)])
 
-    `touched`: something on it or on one of its steps changed that consumers may ask for.
+
+def settle_touched(txn: Transaction, pks: Iterable[int]) -> None:
+    """Settle trajectories, which are written, after changes that consumers may ask for but no change of status."""
+    named = list(pks)
+    rows = {row["pk"]: row for row in by_pks(txn, named)}
+    settle_all(txn, [Move(groups.member_from(rows[pk]), rows[pk], True) for pk in named])
+
+
+def settle_all(txn: Transaction, moves: Sequence[Move], known: dict[str, Group] | None = None) -> None:
+    """Derive the readiness of trajectories, and tell their groups, which close where that is due.
+
+    `known`: the groups by id, where the caller has read them; kept up to date.
     """
-    row = by_pk(txn, before["pk"])
-    group = groups.find(txn, row["group_id"]) if row["group_id"] is not None else None
-    admitted = group is not None and is_admitted(group.failures, group.state == "closed", row["status"])
-    readiness = rules.trajectory_readiness(row["status"], row["reward"] is not None, row["excluded_reason"], admitted)
-    changed = readiness != before["readiness"]
-    if serves(readiness) and (changed or touched):
-        txn.execute(_STAND, {"row": row["pk"], "stands": readiness, "seq": txn.next_pk("ready_seq")})
-    elif changed:
-        txn.execute(_STAND, {"row": row["pk"], "stands": readiness, "seq": None})
-    if changed:
-        txn.count(READINESS + before["readiness"], -1)
-        txn.count(READINESS + readiness)
-    was = groups.member_from(before)
-    groups.count(txn, was, groups.member_from(row)._replace(readiness=readiness))
-    if group is None:
-        return
-    if not close_if_due(txn, group.group_id) and is_offered(group) and serves(readiness) and (changed or touched):
-        groups.offer(txn, group.group_id)
+    if known is None:
+        known = groups.load(txn, (row["group_id"] for _, row, _ in moves if row["group_id"] is not None))
+    stand: list[dict[str, Any]] = []
+    changes: list[groups.Change] = []
+    named: dict[str, bool] = {}  # the groups, and whether they are offered anew
+    for was, row, touched in moves:
+        group = known.get(row["group_id"])
+        admitted = group is not None and is_admitted(group.failures, group.state == "closed", row["status"])
+        readiness = rules.trajectory_readiness(
+            row["status"], row["reward"] is not None, row["excluded_reason"], admitted
+        )
+        changed = readiness != was.readiness
+        anew = serves(readiness) and (changed or touched)
+        if changed or anew:
+            seq = txn.next_pk("ready_seq") if anew else None
+            stand.append({"row": row["pk"], "stands": readiness, "seq": seq})
+        if changed:
+            txn.count(READINESS + was.readiness, -1)
+            txn.count(READINESS + readiness)
+        changes.append((was, groups.member_from(row)._replace(readiness=readiness)))
+        if group is not None:
+            named[group.group_id] = named.get(group.group_id, False) or anew
+    txn.many(_STAND, stand)
+    for group_id, more in groups.count_all(txn, changes).items():
+        if (group := known.get(group_id)) is not None:
+            known[group_id] = msgspec.structs.replace(
+                group,
+                members=group.members + more.members,
+                ended=group.ended + more.ended,
+                served=group.served + more.served,
+            )
+    closed = close_due_of(txn, known, named)
+    groups.offer(
+        txn, *(name for name, anew in named.items() if anew and name not in closed and is_offered(known[name]))
+    )
 
 
-def joined_group(txn: Transaction, group_id: str, new: NewTrajectory) -> Group:
-    """The group that a trajectory is about to join, closed first where its time is over."""
-    groups.plan(txn, group_id, new)
-    return current_group(txn, group_id)
+def effective(row: Row, value: float) -> dict[str, Any]:
+    """The parameters of EFFECTIVE that make `value` the primary reward of a trajectory."""
+    values = {**from_json(row["rewards"], {}), rules.PRIMARY: value}
+    return {"row": row["pk"], "all_values": json_or_none(values), "primary_value": value}
 
 
-def current_group(txn: Transaction, group_id: str) -> Group:
-    """The group of a trajectory as it stands now, closed first where its time is over."""
-    close_if_due(txn, group_id)
-    group = groups.find(txn, group_id)
-    assert group is not None
-    return group
-
-
-def exclude(txn: Transaction, row: Row, reason: str) -> None:
-    """Add a reason for exclusion; the caller settles."""
+def exclude(txn: Transaction, row: Row | Mapping[str, Any], reason: str) -> str | None:
+    """Add a reason for exclusion, and return all of them; the caller settles."""
     reasons = [row["excluded_reason"]] if row["excluded_reason"] else []
-    txn.execute(_EXCLUDE, {"row": row["pk"], "reason": rules.joined_reasons([*reasons, reason])})
+    joined = rules.joined_reasons([*reasons, reason])
+    txn.execute(_EXCLUDE, {"row": row["pk"], "reason": joined})
+    return joined
 
 
 def close_due(txn: Transaction, limit: int = 100) -> int:
-    """Close up to `limit` groups whose time is over; returns how many."""
-    return sum(close_if_due(txn, row["group_id"]) for row in groups.due(txn.connection, txn.now, limit))
+    """Close up to `limit` groups whose time is over, of about CLOSED_MEMBERS trajectories at most; returns how many."""
+    due: dict[str, Group] = {}
+    number = 0
+    for row in groups.due(txn.connection, txn.now, limit):
+        group = groups.group_from(row)
+        number += group.members
+        if due and number > CLOSED_MEMBERS:
+            break
+        due[group.group_id] = group
+    return len(close_due_of(txn, due, due))
 
 
-def close_if_due(txn: Transaction, group_id: str) -> bool:
-    """Close the group where its size is reached or its time is over."""
-    group = groups.find(txn, group_id)
-    reason = None if group is None else group_rules.close_reason(group, txn.now)
-    if group is None or reason is None:
-        return False
-    groups.mark_closed(txn, group_id, reason)
-    if group.failures in ("zero", "mask"):
-        _serve_failures(txn, group)
-    groups.offer(txn, group_id)
-    closed = groups.find(txn, group_id)
-    assert closed is not None
-    data = {"group_id": group_id, "by": reason, "ended": closed.ended, "served": closed.served}
-    add_event(txn, "group.closed", data=data)
-    return True
+def close_due_of(txn: Transaction, known: dict[str, Group], named: Iterable[str]) -> set[str]:
+    """Close those of these groups whose size is reached or whose time is over; returns them. `known` is kept right."""
+    reasons = {name: reason for name in named if (reason := group_rules.close_reason(known[name], txn.now)) is not None}
+    if not reasons:
+        return set()
+    groups.mark_closed(txn, reasons)
+    for name, reason in reasons.items():
+        known[name] = msgspec.structs.replace(known[name], state="closed", closed_by=reason, closed_at=txn.now)
+    rewarded = _serve_failures(txn, known, [name for name in reasons if known[name].failures in ("zero", "mask")])
+    groups.offer(txn, *reasons)
+    events = Events(txn)
+    for name, reason in reasons.items():
+        for trajectory_id in rewarded.get(name, ()):
+            data = {"name": rules.PRIMARY, "value": 0.0, "source": group_rules.SOURCE}
+            events.add("reward.set", trajectory_id, data=data)
+        closed = known[name]
+        told = {"group_id": name, "by": reason, "ended": closed.ended, "served": closed.served}
+        events.add("group.closed", data=told)
+    events.write()
+    return set(reasons)
 
 
-def _serve_failures(txn: Transaction, group: Group) -> None:
-    rows = {row["pk"]: row for row in groups.members(txn, group.group_id)}
-    standing, retried = group_rules.failures_at_close(groups.member_from(row) for row in rows.values())
-    for member in retried:
-        exclude(txn, rows[int(member.key)], group_rules.RETRIED)
-    for member in standing:
-        row = rows[int(member.key)]
-        if group.failures == "mask":
-            txn.execute(_MASK, {"row": row["pk"]})
-        if group.failures == "zero" or row["reward"] is None:
-            trajectory_id = row["trajectory_id"]
-            reward = Reward(value=0.0, trajectory_id=trajectory_id, source=group_rules.SOURCE)
-            keep_reward(txn, "trajectory", trajectory_id, reward)
-            apply_reward(txn, "trajectory", row, trajectory_id, reward)
-        settle(txn, row)
+def _serve_failures(txn: Transaction, known: dict[str, Group], named: Sequence[str]) -> dict[str, list[str]]:
+    """What becomes of the failures of groups that close; returns which trajectories were rewarded, by group."""
+    if not named:
+        return {}
+    rows = {row["pk"]: row for row in groups.members(txn, named)}
+    retried: list[dict[str, Any]] = []
+    standing: list[Row] = []
+    for name in named:
+        members = [groups.member_from(row) for row in rows.values() if row["group_id"] == name]
+        stand, again = group_rules.failures_at_close(members)
+        retried += [{"row": member.key, "reason": group_rules.RETRIED} for member in again]
+        standing += [rows[int(member.key)] for member in stand]
+    txn.many(_EXCLUDE, retried)
+    txn.many(_MASK, [{"row": row["pk"]} for row in standing if known[row["group_id"]].failures == "mask"])
+    due = [row for row in standing if known[row["group_id"]].failures == "zero" or row["reward"] is None]
+    kept = RewardRows(txn)
+    kept.load("trajectory", (row["trajectory_id"] for row in due))
+    values: dict[int, dict[str, Any]] = {}
+    rewarded: dict[str, list[str]] = {}
+    for row in due:
+        reward = Reward(value=0.0, trajectory_id=row["trajectory_id"], source=group_rules.SOURCE)
+        if kept.keep("trajectory", row["trajectory_id"], reward):
+            values[row["pk"]] = effective(row, 0.0)
+            rewarded.setdefault(row["group_id"], []).append(row["trajectory_id"])
+    kept.write()
+    txn.many(EFFECTIVE, list(values.values()))
+    moves = []
+    for row in standing:
+        now = {name: row[name] for name in STANDING}
+        if row["pk"] in values:
+            now["reward"] = 0.0
+        moves.append(Move(groups.member_from(row), now, False))
+    settle_all(txn, moves, known)
+    return rewarded

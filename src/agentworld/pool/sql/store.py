@@ -28,6 +28,7 @@ from agentworld.pool.sql.store_reads import ReadMethods
 from agentworld.pool.sql.store_signals import SignalMethods
 from agentworld.pool.sql.store_slices import SliceMethods
 from agentworld.pool.sql.store_state import StateMethods
+from agentworld.pool.sql.trajectories import Completion, Creation
 from agentworld.records import (
     Exchange,
     NewTrajectory,
@@ -66,13 +67,14 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods, ParquetMethods, ReadMet
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
         check_new_trajectory(new)
-        return self._writer.submit(lambda txn: trajectories.create(txn, trajectory_id, new)).result()
+        return self._writer.submit_together(trajectories.create_all, Creation(trajectory_id, new)).result()
 
     def complete_trajectory(
         self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
     ) -> Trajectory:
         """See Pool."""
-        return self._writer.submit(lambda txn: trajectories.complete(txn, trajectory_id, status, reward)).result()
+        asked = Completion(trajectory_id, status, reward)
+        return self._writer.submit_together(trajectories.complete_all, asked).result()
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import insert, update
 
-from agentworld.errors import NotFoundError
+from agentworld.errors import AgentWorldError, GoneError, NotFoundError
 from agentworld.pool import rules, schema
 from agentworld.pool.counters import CHANNEL_TRAJECTORIES, READINESS, TRAJECTORIES
 from agentworld.pool.group_rules import LATE
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.events import add_event
-from agentworld.pool.sql.rewards import apply_reward, keep_reward
+from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.rewards import RewardRows
 from agentworld.pool.sql.rows import CREATION_COLUMNS, creation_columns, select_trajectories, trajectory_from
 from agentworld.pool.sql.signals import apply_awaited, check_not_deleted
-from agentworld.pool.sql.standing import current_group, exclude, joined_group, settle
-from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.standing import EFFECTIVE, STANDING, Move, close_due_of, effective, exclude, settle_all
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import NewTrajectory, Reward, TerminalStatus, Trajectory
+from agentworld.records import Group, NewTrajectory, Reward, TerminalStatus, Trajectory
 
 _t = schema.trajectories
 FIND = sql(select_trajectories().where(_t.c.trajectory_id == parameter("id")))
@@ -36,6 +38,7 @@ _STARTED = (
 _CREATE = sql(
     insert(_t).values({name: parameter(name) for name in ("pk", "trajectory_id", *CREATION_COLUMNS, *_STARTED)})
 )
+_FIND_ALL = sql(select_trajectories().where(among_texts(_t.c.trajectory_id, "ids")))
 _DECLARE = sql(
     update(_t)
     .where(_t.c.pk == parameter("row"))
@@ -46,103 +49,218 @@ _COMPLETE = sql(
 )
 
 
-def create(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Trajectory:
-    """Create, declare what a step implied, or check that the same is there."""
-    row = txn.one(FIND, {"id": trajectory_id})
-    if row is None:
-        row = imply(txn, trajectory_id, new, declared=True)
-    elif row["declared"]:
-        rules.check_same_creation(new, trajectory_from(row))
-        if new.group_id is not None:
-            groups.plan(txn, new.group_id, new)
-    else:
-        _declare(txn, row, new)
-    return trajectory_from(find(txn, trajectory_id))
+class Creation(NamedTuple):
+    """A trajectory to create, or to declare."""
+
+    trajectory_id: str
+    new: NewTrajectory
 
 
-def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory, declared: bool = False) -> Row:
+class Completion(NamedTuple):
+    """A trajectory to end."""
+
+    trajectory_id: str
+    status: TerminalStatus
+    reward: float | None
+
+
+_Request = TypeVar("_Request", Creation, Completion)
+_Outcomes = dict[int, AgentWorldError]  # the faults, by the place of what was asked for
+_Wave = list[tuple[int, _Request, Row | None]]
+
+
+def create_all(txn: Transaction, asked: Sequence[Creation]) -> list[Trajectory | AgentWorldError]:
+    """Create each, declare what a step implied, or check that the same is there."""
+    return _in_waves(txn, asked, _create)
+
+
+def complete_all(txn: Transaction, asked: Sequence[Completion]) -> list[Trajectory | AgentWorldError]:
+    """End each once, with its reward."""
+    return _in_waves(txn, asked, _complete)
+
+
+def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Row:
     """Insert an open trajectory that is not there; returns its row.
 
     GoneError where it was deleted, ConflictError where its group was planned otherwise.
     """
-    check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
-    if new.user is not None:
-        check_not_deleted(txn, "user", new.user, "user")
-    late = new.group_id is not None and joined_group(txn, new.group_id, new).state == "closed"
-    started = {
-        "pk": txn.next_pk("trajectories"),
-        "trajectory_id": trajectory_id,
-        "declared": int(declared),
-        "status": "open",
-        "readiness": "excluded" if late else "open",
-        "excluded_reason": LATE if late else None,
-        "step_count": 0,
-        "prompt_tokens": 0,
-        "response_tokens": 0,
-        "created_at": txn.now,
-    }
-    txn.execute(_CREATE, {**started, **creation_columns(new)})
-    txn.count(TRAJECTORIES + "open")
-    txn.count(READINESS + str(started["readiness"]))
-    txn.count(CHANNEL_TRAJECTORIES + new.channel)
-    add_event(txn, "trajectory.created", trajectory_id)
-    row = find(txn, trajectory_id)
-    groups.count(txn, None, groups.member_from(row))
-    apply_awaited(txn, "trajectory", [trajectory_id])
-    return find(txn, trajectory_id)
-
-
-def imply_many(txn: Transaction, named: Iterable[tuple[str, NewTrajectory]]) -> dict[str, Row]:
-    """The rows of open trajectories that are not there, inserted now; one of each id."""
-    return {trajectory_id: imply(txn, trajectory_id, new) for trajectory_id, new in named}
-
-
-def find(txn: Transaction, trajectory_id: str) -> Row:
-    """The trajectory's row; NotFoundError where there is none."""
-    row = txn.one(FIND, {"id": trajectory_id})
-    if row is None:
-        check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
-        raise NotFoundError(f"no trajectory {trajectory_id!r}", path="trajectory_id")
+    faults: _Outcomes = {}
+    _create(txn, [(0, Creation(trajectory_id, new), None)], faults, declared=False)
+    if faults:
+        raise faults[0]
+    [row] = _rows(txn, [trajectory_id]).values()
     return row
 
 
-def complete(txn: Transaction, trajectory_id: str, status: TerminalStatus, reward: float | None) -> Trajectory:
-    """End a trajectory once, with its reward."""
-    row = find(txn, trajectory_id)
-    ends = rules.check_completion(trajectory_from(row), status)
-    if ends:
-        if row["group_id"] is not None and current_group(txn, row["group_id"]).state == "closed":
-            exclude(txn, row, LATE)
-        txn.execute(_COMPLETE, {"row": row["pk"], "ended_as": status, "at": txn.now})
-        txn.count(TRAJECTORIES + "open", -1)
-        txn.count(TRAJECTORIES + status)
-        add_event(txn, "trajectory.completed", trajectory_id, data={"status": status})
-    rewarded = False
-    if reward is not None:
-        signal = Reward(value=reward, trajectory_id=trajectory_id, source="complete")
-        rules.check_reward(signal, "reward")
-        rewarded = keep_reward(txn, "trajectory", trajectory_id, signal)
-        if rewarded:
-            apply_reward(txn, "trajectory", row, trajectory_id, signal)
-    if ends or rewarded:
-        # Once both are known, so that a group that closes now sees the reward.
-        settle(txn, row, touched=rewarded)
-    return trajectory_from(find(txn, trajectory_id))
+def _rows(txn: Transaction, ids: Iterable[str]) -> dict[str, Row]:
+    found = txn.execute(_FIND_ALL, {"ids": json_list(list(dict.fromkeys(ids)))})
+    return {row["trajectory_id"]: row for row in found}
 
 
-def _declare(txn: Transaction, row: Row, new: NewTrajectory) -> None:
-    """Give a trajectory that a step implied its settings, which may put it into a group, or another one."""
-    if new.user is not None:
-        check_not_deleted(txn, "user", new.user, "user")
-    late = row["excluded_reason"]
-    if new.group_id is not None:
-        group = joined_group(txn, new.group_id, new)
-        if new.group_id != row["group_id"]:
-            late = LATE if group.state == "closed" else None
-    elif row["group_id"] is not None:
-        late = None
-    txn.execute(_DECLARE, {"row": row["pk"], **creation_columns(new), "excluded_reason": late})
-    if new.channel != row["channel"]:
-        txn.count(CHANNEL_TRAJECTORIES + row["channel"], -1)
+def _in_waves(
+    txn: Transaction, asked: Sequence[_Request], write: Callable[[Transaction, _Wave[_Request], _Outcomes], None]
+) -> list[Trajectory | AgentWorldError]:
+    """What came together, written together: at a time one of each trajectory and of each group, as what becomes of the
+    next depends on it.
+    """
+    faults: _Outcomes = {}
+    waiting = list(enumerate(asked))
+    while waiting:
+        rows = _rows(txn, (one.trajectory_id for _, one in waiting))
+        wave: _Wave[_Request] = []
+        later: list[tuple[int, _Request]] = []
+        used: set[tuple[str, str]] = set()
+        for place, one in waiting:
+            row = rows.get(one.trajectory_id)
+            touches = {("trajectory", one.trajectory_id)}
+            if row is not None and row["group_id"] is not None:
+                touches.add(("group", row["group_id"]))
+            if isinstance(one, Creation) and one.new.group_id is not None:
+                touches.add(("group", one.new.group_id))
+            if used.isdisjoint(touches):
+                wave.append((place, one, row))
+            else:
+                later.append((place, one))
+            used |= touches
+        write(txn, wave, faults)
+        waiting = later
+    rows = _rows(txn, (one.trajectory_id for place, one in enumerate(asked) if place not in faults))
+    return [faults.get(place) or trajectory_from(rows[one.trajectory_id]) for place, one in enumerate(asked)]
+
+
+def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes, declared: bool = True) -> None:
+    known = groups.load(txn, (one.new.group_id for _, one, _ in wave if one.new.group_id is not None))
+    begun: list[tuple[int, Creation]] = []
+    redefined: list[tuple[Creation, Row]] = []
+    for place, one, row in wave:
+        trajectory_id, new = one
+        try:
+            if row is None:
+                check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
+            if new.user is not None and (row is None or not row["declared"]):
+                check_not_deleted(txn, "user", new.user, "user")
+            if row is not None and row["declared"]:
+                rules.check_same_creation(new, trajectory_from(row))
+            if new.group_id is not None:
+                known[new.group_id] = groups.plan(txn, new.group_id, new, known.get(new.group_id))
+        except AgentWorldError as error:
+            faults[place] = error
+            continue
+        if row is None:
+            begun.append((txn.next_pk("trajectories"), one))
+        elif not row["declared"]:
+            redefined.append((one, row))
+    joined = [one.new.group_id for one in [*(one for _, one in begun), *(one for one, _ in redefined)]]
+    close_due_of(txn, known, dict.fromkeys(name for name in joined if name is not None))
+    _begin(txn, begun, known, declared)
+    _redefine(txn, redefined, known)
+
+
+def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[str, Group], declared: bool) -> None:
+    """Insert trajectories that are not there, and bring what waited for them."""
+    events = Events(txn)
+    rows: list[dict[str, Any]] = []
+    for pk, (trajectory_id, new) in begun:
+        late = new.group_id is not None and known[new.group_id].state == "closed"
+        started = {
+            "pk": pk,
+            "trajectory_id": trajectory_id,
+            "declared": int(declared),
+            "status": "open",
+            "readiness": "excluded" if late else "open",
+            "excluded_reason": LATE if late else None,
+            "step_count": 0,
+            "prompt_tokens": 0,
+            "response_tokens": 0,
+            "created_at": txn.now,
+        }
+        rows.append({**started, **creation_columns(new)})
+        txn.count(TRAJECTORIES + "open")
+        txn.count(READINESS + str(started["readiness"]))
         txn.count(CHANNEL_TRAJECTORIES + new.channel)
-    settle(txn, row, touched=True)
+        events.add("trajectory.created", trajectory_id)
+    txn.many(_CREATE, rows)
+    events.write()
+    groups.count_all(txn, [(None, groups.member_from(row)) for row in rows if row["group_id"] is not None])
+    if rows:
+        apply_awaited(txn, "trajectory", [row["trajectory_id"] for row in rows])
+
+
+def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known: dict[str, Group]) -> None:
+    """Give trajectories that a step implied their settings, which may put them into a group, or another one."""
+    moves = []
+    for (_, new), row in redefined:
+        late = row["excluded_reason"]
+        if new.group_id is not None:
+            if new.group_id != row["group_id"]:
+                late = LATE if known[new.group_id].state == "closed" else None
+        elif row["group_id"] is not None:
+            late = None
+        columns = {**creation_columns(new), "excluded_reason": late}
+        txn.execute(_DECLARE, {"row": row["pk"], **columns})
+        if new.channel != row["channel"]:
+            txn.count(CHANNEL_TRAJECTORIES + row["channel"], -1)
+            txn.count(CHANNEL_TRAJECTORIES + new.channel)
+        moves.append(Move(groups.member_from(row), {**_standing_of(row), **columns}, True))
+    if moves:
+        settle_all(txn, moves, known)
+
+
+def _complete(txn: Transaction, wave: _Wave[Completion], faults: _Outcomes) -> None:
+    ending: list[tuple[Completion, Row, Reward | None, bool]] = []
+    for place, one, row in wave:
+        try:
+            if row is None:
+                raise _missing(txn, one.trajectory_id)
+            signal = None
+            if one.reward is not None:
+                signal = Reward(value=one.reward, trajectory_id=one.trajectory_id, source="complete")
+                rules.check_reward(signal, "reward")
+            ending.append((one, row, signal, rules.check_completion(trajectory_from(row), one.status)))
+        except AgentWorldError as error:
+            faults[place] = error
+    known = groups.load(txn, (row["group_id"] for _, row, _, _ in ending if row["group_id"] is not None))
+    close_due_of(txn, known, [row["group_id"] for _, row, _, ends in ending if ends and row["group_id"] in known])
+    rewards = RewardRows(txn)
+    rewards.load("trajectory", (one.trajectory_id for one, _, signal, _ in ending if signal is not None))
+    events = Events(txn)
+    ended: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
+    moves: list[Move] = []
+    for one, row, signal, ends in ending:
+        now = _standing_of(row)
+        if ends:
+            if row["group_id"] in known and known[row["group_id"]].state == "closed":
+                now["excluded_reason"] = exclude(txn, row, LATE)
+            ended.append({"row": row["pk"], "ended_as": one.status, "at": txn.now})
+            now["status"] = one.status
+            txn.count(TRAJECTORIES + "open", -1)
+            txn.count(TRAJECTORIES + one.status)
+            events.add("trajectory.completed", one.trajectory_id, data={"status": one.status})
+        rewarded = signal is not None and rewards.keep("trajectory", one.trajectory_id, signal)
+        if signal is not None and rewarded:
+            now["reward"] = value = float(signal.value)
+            values.append(effective(row, value))
+            data = {"name": signal.name, "value": value, "source": signal.source}
+            events.add("reward.set", one.trajectory_id, data=data)
+        if ends or rewarded:
+            moves.append(Move(groups.member_from(row), now, rewarded))
+    rewards.write()
+    txn.many(_COMPLETE, ended)
+    txn.many(EFFECTIVE, values)
+    events.write()
+    # Once both are known, so that a group that closes now sees the reward.
+    settle_all(txn, moves, known)
+
+
+def _missing(txn: Transaction, trajectory_id: str) -> AgentWorldError:
+    try:
+        check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
+    except GoneError as error:
+        return error
+    return NotFoundError(f"no trajectory {trajectory_id!r}", path="trajectory_id")
+
+
+def _standing_of(row: Row) -> dict[str, Any]:
+    """What decides where a trajectory stands, to be changed."""
+    return {name: row[name] for name in STANDING}
