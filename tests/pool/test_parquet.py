@@ -178,6 +178,25 @@ def test_a_bad_row_becomes_a_dead_letter(sqlite_pool, other, tmp_path):
     assert other.check() == []
 
 
+def test_a_step_of_another_trajectory_stays_as_it_is(sqlite_pool, other, tmp_path):
+    """Whatever an export says under its id becomes a dead letter, and what it says of the step is left out."""
+    finished(sqlite_pool, "a", steps=1, step_changes={"step_id": "same", "labels": {"from": "a"}})
+    sqlite_pool.append_steps([step("a", step_id="fine")])
+    sqlite_pool.add_rewards([Reward(value=7.0, step_id="same"), Reward(value=3.0, step_id="fine")])
+    sqlite_pool.add_feedback([Feedback(kind="comment", comment="of a", step_id="same")])
+    sqlite_pool.export_parquet(tmp_path / "out")
+    (mine,) = finished(other, "z", step_changes={"step_id": "same", "labels": {"from": "z"}})
+    before = msgspec.to_builtins(other.get_step(mine, include=READ))
+    done = other.import_parquet(tmp_path / "out")
+    assert (done.trajectories, done.steps, done.rejected, done.rewards, done.feedback) == (1, 1, 1, 1, 0)
+    assert msgspec.to_builtins(other.get_step(mine, include=READ)) == before
+    (letter,) = other.dead_letters()
+    assert (letter.step_id, letter.trajectory_id) == ("same", "a")
+    assert "another step is there" in letter.reason
+    assert other.get_step("fine").reward == 3.0
+    assert other.check() == []
+
+
 def test_what_was_deleted_does_not_come_back(sqlite_pool, other, tmp_path):
     finished(sqlite_pool, "a", reward=1.0)
     finished(sqlite_pool, "b", reward=1.0)

@@ -147,18 +147,32 @@ def _import_one(
 
 
 def _append(txn: Transaction, appender: Appender, rows: list[dict[str, Any]]) -> tuple[int, int]:
-    """Append steps and set them to what they were; returns how many were stored and rejected."""
+    """Append steps and set them to what they were; returns how many were stored and rejected.
+
+    What is there under the id of a step stays as it is: where it is this step, stored by an import that was broken off,
+    it counts as stored, and anything else makes the row a dead letter.
+    """
     taken: list[Intake] = []
     sent: list[tuple[Step, bytes | None]] = []
+    there = importing.known_steps(txn, [str(row["step_id"]) for row in rows])
+    before = 0
     for row in rows:
+        step_id, trajectory_id = str(row["step_id"]), str(row["trajectory_id"])
+        if (known := there.get(step_id)) is not None:
+            if importing.is_same(known, trajectory_id, row["content"]):
+                before += 1
+                continue
+            reason = f"another step is there under this id, in trajectory {known.trajectory_id!r}"
+            taken.append((Step(step_id=step_id, trajectory_id=trajectory_id), reason))
+            continue
         try:
             step = msgspec.convert(record_values(row, "steps"), Step)
             for name in ARRAYS:
                 setattr(step, name, row[name])
         except (msgspec.MsgspecError, AgentWorldError) as error:
-            broken = Step(step_id=str(row["step_id"]), trajectory_id=str(row["trajectory_id"]))
-            taken.append((broken, f"the row cannot be read: {error}"))
+            taken.append((Step(step_id=step_id, trajectory_id=trajectory_id), f"the row cannot be read: {error}"))
             continue
+        there[step_id] = importing.Known(b"", trajectory_id)  # A second row of this id is another step.
         # What signals made of it comes with them; the rest is set when it is there.
         plain = msgspec.structs.replace(step, rewards={}, reward=None, annotations=[], group_id=None)
         taken += prepare_all([plain])
@@ -166,10 +180,10 @@ def _append(txn: Transaction, appender: Appender, rows: list[dict[str, Any]]) ->
     (results,) = appender.append_all(txn, [taken])
     if isinstance(results, AgentWorldError):
         raise results
-    outcomes = {result.step_id: result.outcome for result in results}
-    stored = [one for one in sent if outcomes.get(one[0].step_id) in ("stored", "duplicate", "conflict")]
+    new = {result.step_id for result in results if result.outcome in ("stored", "late")}
+    stored = [one for one in sent if one[0].step_id in new]
     importing.restate_steps(txn, stored)
-    return len(stored), sum(outcome == "rejected" for outcome in outcomes.values())
+    return before + len(stored), sum(result.outcome == "rejected" for result in results)
 
 
 def _converted(row: dict[str, Any], kind: Literal["trajectories", "steps"], record: type[T]) -> T:

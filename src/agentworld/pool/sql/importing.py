@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import insert, select, update
 
@@ -13,7 +13,7 @@ from agentworld.pool.group_rules import is_offered, serves
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.events import add_event
 from agentworld.pool.sql.rows import json_or_none, policy_columns
-from agentworld.pool.sql.statements import parameter, sql
+from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.step_digest import SAID_BYTES
 from agentworld.pool.sql.trajectories import FIND, imply
 from agentworld.pool.sql.transaction import Transaction
@@ -31,7 +31,11 @@ _RESTATE_STEP = sql(
     .where(_s.c.step_id == parameter("of_step"))
     .values({name: parameter(name) for name in (*_STEP_COLUMNS, "content")})
 )
-_CONTENT = sql(select(_s.c.content).where(_s.c.step_id == parameter("id")))
+_KNOWN_STEPS = sql(
+    select(_s.c.step_id, _s.c.content, _t.c.trajectory_id)
+    .join_from(_s, _t, _t.c.pk == _s.c.trajectory)
+    .where(_s.c.step_id.in_(texts("ids")))
+)
 _SAME = (
     *("group_id", "group_size", "rollout_index", "attempt", "agent", "channel", "status", "reward", "readiness"),
     *("excluded_reason", "created_at", "completed_at", "priority"),
@@ -85,13 +89,31 @@ def begin(txn: Transaction, trajectory_id: str, channel: str) -> State:
     return "new"
 
 
+class Known(NamedTuple):
+    """A step that is there: the digest of what it said, and its trajectory."""
+
+    content: bytes
+    trajectory_id: str
+
+
+def known_steps(txn: Transaction, step_ids: Sequence[str]) -> dict[str, Known]:
+    """The steps that are there, by id."""
+    found = txn.execute(_KNOWN_STEPS, {"ids": json_list(step_ids)})
+    return {row["step_id"]: Known(bytes(row["content"]), row["trajectory_id"]) for row in found}
+
+
+def is_same(known: Known, trajectory_id: str, content: bytes | None) -> bool:
+    """Whether a step that is there is the exported one: of its trajectory, and saying the same."""
+    said = content is not None and len(content) >= SAID_BYTES and known.content[:SAID_BYTES] == content[:SAID_BYTES]
+    return said and known.trajectory_id == trajectory_id
+
+
 def restate_steps(txn: Transaction, steps: Sequence[tuple[Step, bytes | None]]) -> None:
     """Set what a step had become; `content`: the digest of what was sent first, so that sending it again is known."""
     rows = []
+    there = known_steps(txn, [step.step_id for step, _ in steps])
     for step, content in steps:
-        there = txn.one(_CONTENT, {"id": step.step_id})
-        assert there is not None
-        own = bytes(there["content"])
+        own = there[step.step_id].content
         if content is not None and len(content) >= SAID_BYTES:
             own = content[:SAID_BYTES] + own[SAID_BYTES:]
         rows.append(
@@ -111,11 +133,16 @@ def restate_steps(txn: Transaction, steps: Sequence[tuple[Step, bytes | None]]) 
 
 
 def add_rows(txn: Transaction, name: str, trajectory_id: str, rows: Sequence[dict[str, Any]]) -> int:
-    """Insert rows of a table that are not there; returns how many."""
+    """Insert rows of a table that are not there, and not of another trajectory's step; returns how many."""
     row = txn.one(FIND, {"id": trajectory_id})
     assert row is not None
+    named = [values["target_id"] for values in rows if values.get("target") == "step"]
+    there = known_steps(txn, named) if named else {}
     new = []
     for values in rows:
+        if values.get("target") == "step" and values["target_id"] in there:
+            if there[values["target_id"]].trajectory_id != trajectory_id:
+                continue  # The step of this id is another one, and keeps what was said of it.
         keys = {key: values[key] for key in _KEYS[name]}
         if txn.one(_KNOWN_ROW[name], keys) is None:
             new.append(dict(values))
