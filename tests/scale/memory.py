@@ -23,7 +23,7 @@ from agentworld.records import BatchSpec, Usage
 
 SAMPLES = 50
 AT_ONCE, TURNS, CHOICES, NEW_IDS = 8, 4, 64, 10
-SESSION_BYTES = 8 << 20  # of the gateway, whose limit is larger, so that it is reached early
+CACHE_BYTES, REMEMBERED = 8 << 20, 500  # limits are larger elsewhere; these are reached early
 LEASED = 500
 
 
@@ -83,7 +83,10 @@ async def serve(pool, total):
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     model = ModelSettings(name="m", upstream="http://127.0.0.1:1", driver="vllm", tokens="engine")
     gateway = Gateway(ServeSettings(pool="unused", models=(model,)), pool)
-    gateway.sessions = gateway.admission._sessions = Sessions(pool, SESSION_BYTES)
+    gateway.sessions = gateway.admission._sessions = Sessions(pool, CACHE_BYTES)
+    forests = pool._appender._forests
+    forests._token_tips._limit = forests._message_tips._limit = CACHE_BYTES
+    gateway.retries._limit = gateway.prefixes._limit = REMEMBERED
     served = gateway.models.by_name["m"]
     served.engine = InstantEngine(served.engine.capabilities)
     samples, done, number = Samples(total), 0, 0
