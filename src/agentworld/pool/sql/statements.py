@@ -54,6 +54,7 @@ _DIALECTS: dict[EngineName, Dialect] = {
     "postgres": PGDialect_psycopg(),  # type: ignore[no-untyped-call]
 }
 _PLAIN_INSERT = re.compile(r'INSERT INTO (?P<table>"?\w+"?) \((?P<columns>[^()]+)\) VALUES \((?P<values>.+)\)')
+_PLAIN_UPDATE = re.compile(r'UPDATE (?P<table>"?\w+"?) SET (?P<sets>.+) WHERE (?P=table)\.pk = %\(row\)s(::BIGINT)?')
 _PARAMETER = re.compile(r'%\((?P<name>\w+)\)s(::[A-Z]+( COLLATE "C")?)?')
 _COPY_TYPES: dict[type[TypeEngine[Any]], str] = {
     BigInteger: "int8",
@@ -69,6 +70,13 @@ class Insertion(NamedTuple):
     copy: str
     types: list[str]
     parameters: list[str]
+
+
+class Alteration(NamedTuple):
+    """How PostgreSQL changes many rows at once as a plain UPDATE by `pk` changes one: each parameter is a list."""
+
+    text: str
+    types: dict[str, str]  # by parameter
 
 
 _NAMED = re.compile(r"(?<!:):(\w+)")
@@ -124,6 +132,31 @@ class Statement:
         types = [_COPY_TYPES[type(columns[name.strip('"')].type)] for name in names]
         copy = f"COPY {found['table']} ({found['columns']}) FROM STDIN (FORMAT BINARY)"
         return Insertion(copy, types, [value["name"] for value in values if value is not None])
+
+    @functools.cached_property
+    def alteration(self) -> Alteration | None:
+        """As one statement for many rows on PostgreSQL, where it sets columns of the row `row` to parameters, and no
+        bytes.
+        """
+        found = _PLAIN_UPDATE.fullmatch(self.text("postgres"))
+        if found is None:
+            return None
+        columns = metadata.tables[found["table"].strip('"')].c
+        types = {"row": "int8"}
+        sets = []
+        for place, said in enumerate(found["sets"].split(", ")):
+            name, _, value = said.partition("=")
+            of_row = _PARAMETER.fullmatch(value)
+            kind = _COPY_TYPES[type(columns[name.strip('"')].type)]
+            if of_row is None or kind == "bytea" or of_row["name"] in types:
+                return None
+            types[of_row["name"]] = kind
+            sets.append(f"{name}=said.c{place}")
+        lists = ", ".join(f"%({name})s::{kind}[]" for name, kind in types.items())
+        names = ", ".join(["key", *(f"c{place}" for place in range(len(sets)))])
+        table = found["table"]
+        text = f"UPDATE {table} SET {', '.join(sets)} FROM unnest({lists}) AS said({names}) WHERE {table}.pk = said.key"
+        return Alteration(text, types)
 
     def _compile(self, engine: EngineName) -> str:
         result = self._source.compile(  # type: ignore[attr-defined]  # Every statement built here is a ClauseElement.
