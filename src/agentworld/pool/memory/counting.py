@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from agentworld.pool import counters
 from agentworld.pool.memory.leases import Leases
 from agentworld.pool.memory.state import State
 from agentworld.pool.stats import PolicyStats, policy_stats
+from agentworld.records import Unit
 
 
 def counted(state: State, leases: Leases) -> dict[str, int]:
@@ -31,9 +33,14 @@ def counted(state: State, leases: Leases) -> dict[str, int]:
         found[counters.GROUPS + group.state] += 1
     for lease in leases.batches.values():
         found[counters.BATCHES + lease.state] += 1
-    for (consumer, _, _), delivery in leases.deliveries.items():
+    for (consumer, *_), delivery in leases.deliveries.items():
         if delivery.state in counters.DELIVERY_STATES:
             found[counters.delivery(delivery.state, consumer)] += 1
+    for (consumer, unit, channel), keys in leases.asked.items():
+        found[counters.BACKLOG + consumer] += sum(
+            _is_there(state, unit, key) and leases.delivery(consumer, unit, key, channel).state == "available"
+            for key in keys
+        )
     found[counters.TOKENS_FLAT] = state.tokens_flat
     found[counters.TOKENS_IN_TAILS] = state.tokens_in_tails
     found[counters.BLOCKS] = len(state.blocks)
@@ -47,6 +54,17 @@ def counted(state: State, leases: Leases) -> dict[str, int]:
     found[counters.DEAD_LETTERS] = len(state.dead)
     found[counters.TOMBSTONES] = len(state.tombstones)
     return dict(found)
+
+
+def _is_there(state: State, unit: Unit, key: str) -> bool:
+    kind, _, name = key.partition(":") if unit == "pair" else (unit, "", key)
+    there: dict[str, Mapping[str, object]] = {
+        "step": state.steps,
+        "trajectory": state.trajectories,
+        "group": state.groups,
+        "comparison": state.feedback,
+    }
+    return name in there[kind]
 
 
 def policies(state: State) -> dict[str, PolicyStats]:

@@ -77,7 +77,7 @@ def is_waiting(state: State, leases: Leases, there: Trajectory) -> bool:
     units = _units_of(state, there)
     asked = {(lease.consumer, lease.unit, lease.spec.channel) for lease in leases.batches.values()}
     return any(
-        leases.delivery(consumer, unit, key).state == "available"
+        leases.delivery(consumer, unit, key, channel).state == "available"
         for consumer, unit, channel in asked
         if channel == there.channel
         for kind, key in units

@@ -55,7 +55,8 @@ class Leases:
     def __init__(self, clock: Callable[[], float], event: Callable[..., None]) -> None:
         self._clock = clock
         self._event = event
-        self.deliveries: dict[tuple[str, Unit, str], Delivery] = {}
+        self.deliveries: dict[tuple[str, Unit, str, str], Delivery] = {}  # by consumer, unit, key and channel
+        self.asked: dict[tuple[str, Unit, str], list[str]] = {}  # units at the latest lease, by consumer and channel
         self.batches: dict[str, Lease] = {}
         self._epochs: dict[str, int] = {}
 
@@ -66,13 +67,14 @@ class Leases:
             if lease.state == "leased" and lease.deadline <= now:
                 self._end(lease, "expired")
 
-    def delivery(self, consumer: str, unit: Unit, key: str) -> Delivery:
-        """Where the unit stands with the consumer."""
-        return self.deliveries.get((consumer, unit, key)) or Delivery()
+    def delivery(self, consumer: str, unit: Unit, key: str, channel: str) -> Delivery:
+        """Where the unit stands with the consumer in the channel."""
+        return self.deliveries.get((consumer, unit, key, channel)) or Delivery()
 
-    def set_aside(self, consumer: str, unit: Unit, key: str, state: UnitState, reason: str) -> None:
+    def set_aside(self, consumer: str, spec: BatchSpec, key: str, state: UnitState, reason: str) -> None:
         """Note that the consumer is not to get the unit."""
-        delivery = self.deliveries.setdefault((consumer, unit, key), Delivery())
+        unit = spec.unit or "step"
+        delivery = self.deliveries.setdefault((consumer, unit, key, spec.channel), Delivery())
         delivery.state, delivery.reason = state, reason
         if state == "poisoned":
             data = {"consumer": consumer, "unit": unit, "key": key, "deliveries": delivery.count}
@@ -86,7 +88,7 @@ class Leases:
         self.batches[lease.batch_id] = lease
         counts = []
         for key in units:
-            delivery = self.deliveries.setdefault((consumer, lease.unit, key), Delivery())
+            delivery = self.deliveries.setdefault((consumer, lease.unit, key, spec.channel), Delivery())
             delivery.state, delivery.batch_id = "leased", lease.batch_id
             delivery.count += 1
             counts.append(delivery.count)
@@ -136,14 +138,14 @@ class Leases:
         """See Pool."""
         return [
             PoisonedUnit(consumer=consumer, unit=unit, key=key, deliveries=found.count, reason=found.reason or "")
-            for (name, unit, key), found in sorted(self.deliveries.items())
+            for (name, unit, key, _), found in sorted(self.deliveries.items(), key=lambda item: item[0])
             if name == consumer and found.state == "poisoned"
         ]
 
     def requeue(self, consumer: str, keys: Sequence[str]) -> int:
         """See Pool."""
         requeued = 0
-        for (name, unit, key), found in self.deliveries.items():
+        for (name, unit, key, _), found in self.deliveries.items():
             if name == consumer and key in keys and found.state == "poisoned":
                 found.state, found.count, found.reason = "available", 0, None
                 self._event("unit.requeued", data={"consumer": consumer, "unit": unit, "key": key})
@@ -190,7 +192,7 @@ class Leases:
     def _end(self, lease: Lease, state: LeaseState) -> None:
         """Move the lease's units on: those it holds, and for an acknowledgement those that nobody holds."""
         for key in lease.units:
-            delivery = self.deliveries.get((lease.consumer, lease.unit, key))
+            delivery = self.deliveries.get((lease.consumer, lease.unit, key, lease.spec.channel))
             if delivery is None:
                 continue  # Deleted on request.
             held = delivery.state == "leased" and delivery.batch_id == lease.batch_id

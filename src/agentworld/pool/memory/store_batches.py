@@ -152,20 +152,23 @@ class BatchMethods(MemoryStore):
         """The units that fit, in order; notes those that the consumer is not to get."""
         unit: Unit = spec.unit or "step"
         chosen: list[Candidate] = []
+        asked = self._leases.asked[consumer, unit, spec.channel] = []
         dropped: Counter[str] = Counter()
         for candidate in sorted(units.candidates(), key=lambda candidate: candidate.place):
-            delivery = self._leases.delivery(consumer, unit, candidate.key)
+            delivery = self._leases.delivery(consumer, unit, candidate.key, spec.channel)
             verdict = candidate.verdict
+            if candidate.is_offered and verdict.kind != "gone":
+                asked.append(candidate.key)
             if delivery.state != "available":
                 continue
             if verdict.kind in ("stale", "equal"):
                 if len(chosen) < spec.count:
-                    self._leases.set_aside(consumer, unit, candidate.key, "dropped", verdict.reason or "")
+                    self._leases.set_aside(consumer, spec, candidate.key, "dropped", verdict.reason or "")
                     dropped[verdict.kind] += 1
             elif verdict.kind == "fits" and delivery.count >= spec.max_deliveries:
                 if len(chosen) < spec.count:
                     reason = f"handed out {delivery.count} times, never acknowledged"
-                    self._leases.set_aside(consumer, unit, candidate.key, "poisoned", reason)
+                    self._leases.set_aside(consumer, spec, candidate.key, "poisoned", reason)
             elif verdict.kind == "fits":
                 chosen.append(candidate)
         if dropped:

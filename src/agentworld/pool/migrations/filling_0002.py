@@ -120,6 +120,7 @@ def _place_leased_units() -> None:
             f"UPDATE batches SET channel = (SELECT min(f.channel) FROM batch_units u JOIN {table} f ON f.{key} = u.key "
             f"WHERE u.batch = batches.pk) WHERE unit = '{unit}'"
         )
+    op.execute("UPDATE batches SET channel = 'train' WHERE channel IS NULL")
 
 
 def _seed_keys() -> None:

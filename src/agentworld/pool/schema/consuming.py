@@ -52,9 +52,11 @@ backlog = Table(
     Column("place", Whole, nullable=False),  # the order in which units became fit to be served
     Column("rank", Float, nullable=False),  # the priority, negated: with the place it ascends
     Column("shuffle", Whole, nullable=False),  # order by chance
+    Column("mark", Whole, nullable=False),  # grows each time the unit comes in, comes back, or changes
     Index("backlog_by_place", "consumer", "unit", "channel", "place"),
     Index("backlog_by_rank", "consumer", "unit", "channel", "rank", "place"),
     Index("backlog_by_shuffle", "consumer", "unit", "channel", "shuffle", "place"),
+    Index("backlog_by_mark", "consumer", "unit", "channel", "mark"),
 )
 
 batches = growing(
@@ -92,6 +94,7 @@ deliveries = Table(
     Column("consumer", Text, ForeignKey("consumers.name"), primary_key=True),
     Column("unit", Text, primary_key=True),
     Column("key", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
     Column("state", Text, nullable=False),  # available, leased, acknowledged, dropped or poisoned
     Column("batch", Whole, ForeignKey("batches.pk")),
     Column("count", Whole, nullable=False),

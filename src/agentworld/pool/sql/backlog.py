@@ -32,12 +32,13 @@ from agentworld.pool.unit_rules import SHUFFLE_PRIME, shuffle_rounds
 from agentworld.records import Order
 
 READY = "ready_seq"  # the sequence: a counter like those of primary keys
+MARKS = "backlog"  # the sequence of marks
 OF_GROUP, OF_COMPARISON = "group:", "comparison:"  # what keys of pairs begin with
 RESHUFFLE_ROWS = 2_000
 
 _k, _p, _c, _d, _u = schema.backlog, schema.positions, schema.consumers, schema.deliveries, schema.batch_units
 _s, _t, _g = schema.steps, schema.trajectories, schema.groups
-COLUMNS = ("consumer", "unit", "channel", "key", "row_pk", "place", "rank", "shuffle")
+COLUMNS = ("consumer", "unit", "channel", "key", "row_pk", "place", "rank", "shuffle", "mark")
 
 
 class Scope(NamedTuple):
@@ -73,6 +74,13 @@ class Waiting(NamedTuple):
     shuffle: int
     state: str | None
     deliveries: int
+
+
+class Marked(NamedTuple):
+    """A unit that came in, came back or changed, and where it stands in the order."""
+
+    key: str
+    place: tuple[float, int]
 
 
 def text_of(name: str) -> ColumnElement[str]:
@@ -112,6 +120,7 @@ def delivered(column: ColumnElement[Any], of: Any, unit: Any = None, key: Any = 
             _d.c.consumer == (text_of("consumer") if of is None else of.c.consumer),
             _d.c.unit == (unit if of is None else of.c.unit),
             _d.c.key == (key if of is None else of.c.key),
+            _d.c.channel == (text_of("channel") if of is None else of.c.channel),
         )
         .scalar_subquery()
     )
@@ -136,7 +145,9 @@ _PAGE_ORDER: dict[Order, tuple[ColumnElement[bool], tuple[Any, ...]]] = {
     "random": (tuple_(_k.c.shuffle, _k.c.place) > tuple_(*_at), (_k.c.shuffle, _k.c.place)),
     "priority": (tuple_(_k.c.rank, _k.c.place) > tuple_(*_at), (_k.c.rank, _k.c.place)),
 }
-_delivery = and_(_d.c.consumer == _k.c.consumer, _d.c.unit == _k.c.unit, _d.c.key == _k.c.key)
+_delivery = and_(
+    _d.c.consumer == _k.c.consumer, _d.c.unit == _k.c.unit, _d.c.key == _k.c.key, _d.c.channel == _k.c.channel
+)
 _select_waiting = select(
     _k.c.key, _k.c.row_pk, _k.c.place, _k.c.rank, _k.c.shuffle, _d.c.state, _d.c.count
 ).select_from(_k.outerjoin(_d, _delivery))
@@ -156,8 +167,14 @@ _returned = select(
     _u.c.place,
     func.coalesce(_u.c.rank, 0),
     shuffle_of(_u.c.row_pk),
+    parameter("new_mark"),
 ).where(_u.c.batch == parameter("row"), _u.c.row_pk.is_not(None), among_texts(_u.c.key, "keys"))
 _PUT_BACK = sql(upsert(_k).from_select(list(COLUMNS), _returned).on_conflict_do_nothing().returning(_k.c.key))
+_MARKED = sql(
+    select(_k.c.key, _k.c.place, _k.c.rank, _k.c.shuffle)
+    .where(of_scope(_k), _k.c.mark > parameter("after"))
+    .limit(parameter("limit"))
+)
 _chunk = (
     select(_k.c.place).where(of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
 )
@@ -175,8 +192,10 @@ def position(reader: Reader | Transaction, scope: Scope) -> Position:
     return Position(rows[0]["ready_seq"], rows[0]["seed"]) if rows else START
 
 
-def latest(reader: Reader, table: str) -> int:
+def latest(reader: Reader | Transaction, table: str) -> int:
     """The last number that was given out of a sequence."""
+    if isinstance(reader, Transaction):
+        return reader.counter(f"pk.{table}")
     rows = reader.execute(_LATEST, {"name": f"pk.{table}"})
     return rows[0]["value"] if rows else 0
 
@@ -202,6 +221,12 @@ def page(
     return [_waiting(row) for row in reader.execute(_PAGES[order], bound)]
 
 
+def marked(reader: Reader | Transaction, scope: Scope, order: Order, after: int, limit: int) -> list[Marked]:
+    """Up to `limit` units with a mark over `after`."""
+    rows = reader.execute(_MARKED, {**scope.bound, "after": after, "limit": limit})
+    return [Marked(row["key"], _order_key(order, row["place"], row["rank"], row["shuffle"])) for row in rows]
+
+
 def named(reader: Reader | Transaction, scope: Scope, keys: list[str]) -> list[Waiting]:
     """Those of the units that are there."""
     return [_waiting(row) for row in reader.execute(_NAMED, {**scope.bound, "keys": json_list(keys)})]
@@ -209,11 +234,15 @@ def named(reader: Reader | Transaction, scope: Scope, keys: list[str]) -> list[W
 
 def order_key(order: Order, unit: Waiting) -> tuple[float, int]:
     """Where a unit stands in the order; ascends."""
+    return _order_key(order, unit.place, unit.rank, unit.shuffle)
+
+
+def _order_key(order: Order, place: int, rank: float, shuffle: int) -> tuple[float, int]:
     if order == "random":
-        return unit.shuffle, unit.place
+        return shuffle, place
     if order == "priority":
-        return unit.rank, unit.place
-    return 0, -unit.place if order == "freshest" else unit.place
+        return rank, place
+    return 0, -place if order == "freshest" else place
 
 
 def before_all(order: Order) -> tuple[float, int]:
@@ -228,9 +257,14 @@ def count(txn: Transaction, scope: Scope, change: int) -> None:
     txn.count(BACKLOG + scope.consumer, change)
 
 
+def is_there(txn: Transaction, scope: Scope) -> bool:
+    """Whether any backlog of the consumer holds something."""
+    return txn.counter(BACKLOG + scope.consumer) > 0
+
+
 def known_keys(txn: Transaction, scope: Scope, keys: list[str]) -> set[str]:
     """Those of the keys that are in this backlog; nothing is looked up where the consumer's backlogs are empty."""
-    if not txn.counter(BACKLOG + scope.consumer):
+    if not keys or not is_there(txn, scope):
         return set()
     return {row[0] for row in txn.execute(_THERE, {**scope.bound, "keys": json_list(keys)})}
 
@@ -244,7 +278,7 @@ def take_out(txn: Transaction, scope: Scope, keys: list[str]) -> None:
 def put_back(txn: Transaction, scope: Scope, batch: int, keys: list[str]) -> None:
     """Put units of a batch back to where they were found."""
     if keys:
-        bound = {**scope.bound, "row": batch, "keys": json_list(keys)}
+        bound = {**scope.bound, "row": batch, "keys": json_list(keys), "new_mark": txn.next_pk(MARKS)}
         count(txn, scope, len(txn.execute(_PUT_BACK, {**bound, **shuffle_bound(position(txn, scope).seed)})))
 
 

@@ -60,14 +60,17 @@ _POISONED = sql(
     )
 )
 _NAMED = sql(
-    select(_d.c.unit, _d.c.key, _d.c.batch, _b.c.channel)
-    .join_from(_d, _b, _d.c.batch == _b.c.pk)
-    .where(_d.c.consumer == parameter("consumer"), _d.c.state == "poisoned", among_texts(_d.c.key, "keys"))
+    select(_d.c.unit, _d.c.key, _d.c.batch, _d.c.channel).where(
+        _d.c.consumer == parameter("consumer"), _d.c.state == "poisoned", among_texts(_d.c.key, "keys")
+    )
 )
 _REQUEUE = sql(
     update(_d)
     .where(
-        _d.c.consumer == parameter("of_consumer"), _d.c.unit == parameter("of_unit"), _d.c.key == parameter("of_key")
+        _d.c.consumer == parameter("of_consumer"),
+        _d.c.unit == parameter("of_unit"),
+        _d.c.key == parameter("of_key"),
+        _d.c.channel == parameter("of_channel"),
     )
     .values({"state": "available", "count": 0, "reason": null()})
 )
@@ -115,7 +118,8 @@ def requeue(txn: Transaction, consumer: str, keys: Sequence[str]) -> int:
     rows = txn.execute(_NAMED, {"consumer": consumer, "keys": json_list(list(keys))})
     for row in rows:
         backlog.put_back(txn, Scope(consumer, row["unit"], row["channel"]), row["batch"], [row["key"]])
-        txn.execute(_REQUEUE, {"of_consumer": consumer, "of_unit": row["unit"], "of_key": row["key"]})
+        of = {"of_consumer": consumer, "of_unit": row["unit"], "of_key": row["key"], "of_channel": row["channel"]}
+        txn.execute(_REQUEUE, of)
         txn.count(delivery("poisoned", consumer), -1)
         add_event(txn, "unit.requeued", data={"consumer": consumer, "unit": row["unit"], "key": row["key"]})
     return len(rows)

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 _b, _d, _c, _u = schema.batches, schema.deliveries, schema.consumers, schema.batch_units
 _BATCH = ("batch_id", "consumer", "unit", "method", "epoch", "deadline")
 _FIND = sql(select(*_b.c).where(_b.c.batch_id == parameter("id")))
-_EXPIRED = sql(select(*_b.c).where(_b.c.state == "leased", _b.c.deadline <= parameter("now")).order_by(_b.c.pk))
+_EXPIRED = sql(
+    select(*_b.c)
+    .where(_b.c.state == "leased", _b.c.deadline <= parameter("now"))
+    .order_by(_b.c.deadline, _b.c.pk)
+    .limit(parameter("limit"))
+)
 _HELD = sql(select(*_b.c).where(_b.c.consumer == parameter("consumer"), _b.c.state == "leased").order_by(_b.c.pk))
 _new_epoch = upsert(_c).values(name=parameter("name"), epoch=1)
 _NEXT_EPOCH = sql(
@@ -41,20 +46,21 @@ _INSERT = sql(
 )
 _INSERT_UNIT = sql(insert(_u).values({column.name: parameter(column.name) for column in _u.c}))
 _new_delivery = upsert(_d).values(
-    {name: parameter(name) for name in ("consumer", "unit", "key", "batch")} | {"state": "leased", "count": 1}
+    {name: parameter(name) for name in ("consumer", "unit", "key", "channel", "batch")}
+    | {"state": "leased", "count": 1}
 )
 _DELIVER = sql(
     _new_delivery.on_conflict_do_update(
-        index_elements=["consumer", "unit", "key"],
+        index_elements=["consumer", "unit", "key", "channel"],
         set_={"state": "leased", "batch": _new_delivery.excluded.batch, "count": _d.c.count + 1},
     )
 )
 _aside = upsert(_d).values(
-    {name: parameter(name) for name in ("consumer", "unit", "key", "state", "reason")} | {"count": 0}
+    {name: parameter(name) for name in ("consumer", "unit", "key", "channel", "state", "reason")} | {"count": 0}
 )
 _SET_ASIDE = sql(
     _aside.on_conflict_do_update(
-        index_elements=["consumer", "unit", "key"],
+        index_elements=["consumer", "unit", "key", "channel"],
         set_={"state": _aside.excluded.state, "reason": _aside.excluded.reason},
     )
 )
@@ -66,6 +72,7 @@ _KEYS = sql(select(_u.c.key).where(_u.c.batch == parameter("row")))
 _of_batch = (
     _d.c.consumer == parameter("of_consumer"),
     _d.c.unit == parameter("of_unit"),
+    _d.c.channel == parameter("of_channel"),
     among_texts(_d.c.key, "keys"),
 )
 _held = and_(_d.c.state == "leased", _d.c.batch == parameter("row"))
@@ -86,9 +93,9 @@ def find(txn: Transaction, batch_id: str) -> Row | None:
     return txn.one(_FIND, {"id": batch_id})
 
 
-def expired(reader: Reader, now: float) -> list[Row]:
-    """Batches that are leased though their time is over."""
-    return reader.execute(_EXPIRED, {"now": now})
+def expired(reader: Reader, now: float, limit: int) -> list[Row]:
+    """Up to `limit` batches that are leased though their time is over."""
+    return reader.execute(_EXPIRED, {"now": now, "limit": limit})
 
 
 def held(txn: Transaction, consumer: str) -> list[Row]:
@@ -137,7 +144,7 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
         ],
     )
     keys = [unit.key for _, unit in units]
-    of = {"consumer": batch.consumer, "unit": batch.unit}
+    of = {"consumer": batch.consumer, "unit": batch.unit, "channel": spec.channel}
     txn.many(_DELIVER, [{**of, "key": key, "batch": pk} for key in keys])
     backlog.take_out(txn, Scope(batch.consumer, batch.unit, spec.channel), keys)
     txn.count(BATCHES + "leased")
@@ -149,9 +156,8 @@ def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
     """Move the batch's units on: those it holds, and for an acknowledgement those that nobody holds."""
     scope = Scope(row["consumer"], row["unit"], row["channel"])
     keys = [unit["key"] for unit in txn.execute(_KEYS, {"row": row["pk"]})]
-    moved = {"row": row["pk"], "of_consumer": row["consumer"], "of_unit": row["unit"], "keys": json_list(keys)}
+    moved = {"row": row["pk"], "keys": json_list(keys), **{f"of_{name}": value for name, value in scope.bound.items()}}
     if state == "acked":
-        # Backlogs of other channels see for themselves that a unit is acknowledged.
         free = txn.execute(_FREE, moved)
         backlog.take_out(txn, scope, [found["key"] for found in free])
         acknowledged = len(txn.execute(_ACKNOWLEDGE, moved))
@@ -179,9 +185,7 @@ def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
     dropped: Counter[str] = Counter()
     for one in walk.aside.values():
         state = "poisoned" if one.why == "poisoned" else "dropped"
-        rows.append(
-            {"consumer": scope.consumer, "unit": scope.unit, "key": one.unit.key, "state": state, "reason": one.reason}
-        )
+        rows.append({**scope.bound, "key": one.unit.key, "state": state, "reason": one.reason})
         txn.count(delivery(state, scope.consumer))
         if state == "dropped":
             dropped[one.why] += 1

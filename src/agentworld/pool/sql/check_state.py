@@ -105,7 +105,13 @@ _HELD_BY_NOBODY = sql(
     .outerjoin_from(
         _d,
         _ba,
-        and_(_ba.c.pk == _d.c.batch, _ba.c.state == "leased", _ba.c.consumer == _d.c.consumer, _ba.c.unit == _d.c.unit),
+        and_(
+            _ba.c.pk == _d.c.batch,
+            _ba.c.state == "leased",
+            _ba.c.consumer == _d.c.consumer,
+            _ba.c.unit == _d.c.unit,
+            _ba.c.channel == _d.c.channel,
+        ),
     )
     .outerjoin(_bu, and_(_bu.c.batch == _ba.c.pk, _bu.c.key == _d.c.key))
     .where(_d.c.state == "leased", _bu.c.batch.is_(None))
@@ -119,6 +125,7 @@ _HELD_WITHOUT_DELIVERY = sql(
         and_(
             _d.c.consumer == _ba.c.consumer,
             _d.c.unit == _ba.c.unit,
+            _d.c.channel == _ba.c.channel,
             _d.c.key == _bu.c.key,
             _d.c.state == "leased",
             _d.c.batch == _ba.c.pk,

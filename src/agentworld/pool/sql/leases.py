@@ -1,16 +1,19 @@
 """Leasing on SQL engines; states and rules are those of agentworld.pool.lease_rules.
 
-A lease takes its units inside a write transaction that walks the front of the consumer's backlog, bounded in rows and
-time. Where that is not enough, it looks through the whole backlog with read transactions, and takes what it found; so
-that nothing starves, and waiting consumers cost no writer anything. Then it reads the units.
+A lease takes its units inside a write transaction that looks at what is known to be due and a little beyond, bounded in
+rows and time. Where that is not enough, it looks through the whole backlog with read transactions, and takes what it
+found; so that nothing starves, and waiting consumers cost no writer anything. Then it reads the units.
 """
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules
@@ -22,46 +25,39 @@ from agentworld.pool.lease_rules import (
     requirements,
 )
 from agentworld.pool.sql import backlog, batch_rows, groups, standing
+from agentworld.pool.sql.backlog import READY
 from agentworld.pool.sql.batch_rows import end_batch, lease_state
 from agentworld.pool.sql.connections import Database, Reader, Row
 from agentworld.pool.sql.items import TakenUnit, read_items, rewards_of
-from agentworld.pool.sql.pulling import is_behind, pull, reshuffle
+from agentworld.pool.sql.knowledge import Knowledge
+from agentworld.pool.sql.pulling import FEEDBACK, PULL_ROWS, is_behind, lag, pull, reshuffle
 from agentworld.pool.sql.signals import current_policies
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan, plan
-from agentworld.pool.sql.walk import Place, Walk
+from agentworld.pool.sql.walk import Walk
 from agentworld.pool.sql.writer import Writer
 from agentworld.pool.unit_rules import Policies
 from agentworld.query import parse
 from agentworld.records import Batch, BatchSpec, check_id, new_id
 
-FRONT_ROWS = 256  # of a backlog that each lease looks at first
-TAKE_ROWS = 1_024  # that it looks at while it holds the pool's lock
+TAKE_ROWS = 1_024  # of a backlog that a lease looks at while it holds the pool's lock
+TAKE_MARKED = 4_096
 TAKE_SECONDS = 0.01
 LOOK_ROWS = 100_000  # that it looks at in one go without the lock
 LOOK_SECONDS = 2.0
+_EXPIRED_AT_ONCE = 64
 _MOST_HINTS = 1_024
-_MOST_ROUNDS = 1_000_000  # a lease that pulls a long backlog makes many
-
-
-@dataclass(slots=True)
-class _Hint:
-    """What this process remembers of a consumer's leases by one spec: where the last one came to, beyond which a walk
-    goes on that the front did not satisfy, and whether there was too little.
-    """
-
-    cursor: Place | None = None
-    looked: Place | None = None
-    is_idle: bool = False
+_MOST_LOOKS = 200  # of one lease, while others change what it looks at
 
 
 @dataclass(slots=True)
 class Attempt:
-    """What one attempt to take units begins with, and hands on to the next."""
+    """What one attempt to take units begins with, and hands on to the next. `is_whole`: all there is was looked at.
+    `is_ready`: enough was found.
+    """
 
-    cursor: Place | None = None
-    candidates: list[str] = field(default_factory=list)
-    is_whole: bool = False  # the candidates are all there are
+    is_whole: bool = False
+    is_ready: bool = False
     pulls: bool = False
     shuffled: int | None = None
 
@@ -69,7 +65,10 @@ class Attempt:
 class _Taken(NamedTuple):
     batch: Batch
     units: list[TakenUnit]
-    cursor: Place
+
+
+# What else an attempt comes to: nothing is there; something is done, try again; look outside of the lock.
+_Without = Literal["nothing", "again", "look"]
 
 
 class Leases:
@@ -79,7 +78,8 @@ class Leases:
         self._database = database
         self._writer = writer
         self._clock = clock
-        self._hints: OrderedDict[tuple[str, BatchSpec], _Hint] = OrderedDict()
+        self._hints: OrderedDict[tuple[str, BatchSpec], Knowledge] = OrderedDict()
+        self._guard = threading.Lock()
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
         """See Pool."""
@@ -88,23 +88,24 @@ class Leases:
         wanted = plan(spec, consumer, requirements(spec))
         if spec.where is not None:
             parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
-        hint = self._hint(consumer, spec)
-        turn = Attempt(cursor=hint.cursor)
-        if hint.is_idle and not self._look(wanted, hint, turn):
+        knowledge = self._knowledge(wanted)
+        self._begin(wanted, knowledge)
+        turn = Attempt()
+        if knowledge.is_idle and not self._look(wanted, knowledge, turn):
             return None
-        taken = None
-        for _ in range(_MOST_ROUNDS):
-            outcome = self._writer.submit(lambda txn: self._take(txn, wanted, turn)).result()
+        looks = 0
+        while True:
+            outcome = self._writer.submit(lambda txn: self._take(txn, wanted, knowledge, turn)).result()
             if isinstance(outcome, _Taken):
-                taken = outcome
+                knowledge.is_idle = False
+                return self._read(wanted, outcome)
+            looks += outcome == "look"
+            if outcome == "nothing" or looks > _MOST_LOOKS:
                 break
-            if not outcome and not self._look(wanted, hint, turn):
+            if outcome == "look" and not self._look(wanted, knowledge, turn):
                 break
-        hint.is_idle = taken is None
-        if taken is None:
-            return None
-        hint.cursor = taken.cursor
-        return self._read(wanted, taken)
+        knowledge.is_idle = True
+        return None
 
     def ack(self, batch_id: str, epoch: int) -> None:
         """See Pool."""
@@ -162,72 +163,95 @@ class Leases:
 
         return self._writer.submit(operation).result()
 
-    def _hint(self, consumer: str, spec: BatchSpec) -> _Hint:
-        key = (consumer, spec)
-        hint = self._hints.pop(key, None) or _Hint()
-        self._hints[key] = hint
-        while len(self._hints) > _MOST_HINTS:
-            self._hints.popitem(last=False)
-        return hint
+    def _knowledge(self, wanted: Plan) -> Knowledge:
+        key = (wanted.scope.consumer, wanted.spec)
+        with self._guard:
+            found = self._hints.pop(key, None) or Knowledge(wanted)
+            self._hints[key] = found
+            while len(self._hints) > _MOST_HINTS:
+                self._hints.popitem(last=False)
+        return found
 
-    def _look(self, wanted: Plan, hint: _Hint, turn: Attempt) -> bool:
-        """Whether a lease has something to do, as a reader sees it; what it found goes into `turn`."""
-        turn.candidates, turn.is_whole, turn.pulls = [], False, False
-        now = self._clock()
+    def _begin(self, wanted: Plan, knowledge: Knowledge) -> None:
+        """Forget what does not hold any more."""
+        is_pair = wanted.scope.unit == "pair"
+        if not (knowledge.can_age or wanted.spec.max_staleness is not None or is_pair):
+            return
         with self._database.reading() as reader:
-            if batch_rows.expired(reader, now) or groups.due(reader, now):
-                return True
-            if is_behind(reader, wanted):
-                turn.pulls = True
-                return True
-            walk = Walk(reader, wanted, now, _policies(reader, wanted), LOOK_SECONDS)
-            begin = hint.looked or backlog.before_all(wanted.spec.order)
-            at, ended = walk.go(begin, LOOK_ROWS)
-            if ended and hint.looked is not None:
-                at, ended = walk.go(backlog.before_all(wanted.spec.order), LOOK_ROWS)
-        # The next look goes on where this one had to stop.
-        hint.looked = None if ended or walk.is_enough else at
-        turn.candidates = [found.unit.key for found in walk.in_order()]
-        turn.is_whole = True
-        return walk.changes or len(turn.candidates) >= (wanted.spec.min_size or 1)
+            current = current_policies(reader)
+            sequences = [backlog.latest(reader, name) for name in (READY, FEEDBACK)] if is_pair else []
+        knowledge.begin(current, tuple(sequences))
 
-    def _take(self, txn: Transaction, wanted: Plan, turn: Attempt) -> _Taken | bool:
-        """What was taken; else whether to try again at once, since a backlog is still being brought up to date."""
+    def _look(self, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> bool:
+        """Whether a lease has something to do, as a reader sees it."""
+        turn.is_whole = turn.is_ready = turn.pulls = False
+        with knowledge.looking:
+            while True:
+                now = self._clock()
+                with self._database.reading() as reader:
+                    if batch_rows.expired(reader, now, 1) or groups.due(reader, now, 1):
+                        return True
+                    if is_behind(reader, wanted):
+                        turn.pulls = True
+                        return True
+                    if not knowledge.catch_up(reader, wanted, knowledge.most, looks=True):
+                        knowledge.reset()
+                        continue
+                    walk = Walk(reader, wanted, knowledge, now, _policies(reader, wanted), LOOK_SECONDS)
+                    walk.go(LOOK_ROWS)
+                if walk.is_enough or walk.is_at_end:
+                    break
+        turn.is_whole = walk.is_at_end
+        turn.is_ready = walk.is_enough or len(walk.fitting) >= (wanted.spec.min_size or 1)
+        return turn.is_ready or bool(walk.leaving)
+
+    def _take(self, txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> _Taken | _Without:
+        """What was taken, if anything; what becomes known meanwhile holds unless it is rolled back."""
         spec, scope = wanted.spec, wanted.scope
-        for row in batch_rows.expired(txn.connection, txn.now):
-            end_batch(txn, row, "expired")
-        standing.close_due(txn)
+        txn.on_rollback(knowledge.reset)
+        if _expire(txn) or standing.close_due(txn):
+            return "again"
         at = backlog.position(txn, scope)
         if at == backlog.START:
             backlog.add_consumer(txn, scope.consumer)
         if spec.order == "random" and at.seed != spec.seed:
             at, turn.shuffled = reshuffle(txn, wanted, at, turn.shuffled)
-            if turn.shuffled is not None:
-                return True
+            knowledge.reset()
+            return "again"
         lazily = spec.order == "fifo"
-        if turn.pulls or not lazily:
-            at, behind = pull(txn, wanted, at)
-            if behind and not lazily:
-                return True
-        walk = Walk(txn, wanted, txn.now, _policies(txn.connection, wanted), TAKE_SECONDS)
-        if turn.candidates:
-            walk.look_at(backlog.named(txn, scope, turn.candidates))
-        reached, ended = walk.go(backlog.before_all(spec.order), FRONT_ROWS)
-        whole = True
-        if not ended and not walk.is_enough:
-            if turn.cursor is not None and turn.cursor > reached:
-                reached, whole = turn.cursor, False
-            reached, ended = walk.go(reached, TAKE_ROWS)
-        behind = lazily and ended and not walk.is_enough
-        while behind and not walk.is_enough and not walk.is_late:
+        behind = lag(txn, wanted, at)
+        if behind and (turn.pulls or not lazily or behind <= PULL_ROWS):
+            turn.pulls = False
+            at, more = pull(txn, wanted, at)
+            behind = int(more)
+            if more and not lazily:
+                return "again"
+        if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
+            return "look"
+        # What was found outside of the lock is to be taken, however long that takes.
+        seconds, rows = (math.inf, TAKE_ROWS + spec.count) if turn.is_ready else (TAKE_SECONDS, TAKE_ROWS)
+        walk = Walk(txn, wanted, knowledge, txn.now, _policies(txn.connection, wanted), seconds)
+        walk.go(rows)
+        while lazily and behind and walk.is_at_end:
             # What is new has its place behind everything else.
-            at, behind = pull(txn, wanted, at)
-            reached, ended = walk.go(reached, TAKE_ROWS)
+            at, more = pull(txn, wanted, at)
+            behind = int(more)
+            if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
+                break
+            walk.is_at_end = False
+            walk.go(TAKE_ROWS)
+            if walk.is_late:
+                break
         batch_rows.set_aside(txn, scope, walk)
+        knowledge.remove([*walk.gone, *walk.aside])
         chosen = walk.in_order()
-        is_all = turn.is_whole or (ended and whole and not behind)
+        is_all = not walk.is_enough and ((walk.is_at_end and not behind) or (turn.is_whole and turn.is_ready))
         if not walk.is_enough and not (is_all and len(chosen) >= (spec.min_size or 1)):
-            return behind
+            walk.keep()
+            if walk.is_at_end:
+                return "again" if behind else "nothing"
+            return "look"
+        knowledge.remove(found.unit.key for found in chosen)
         rewards = rewards_of(txn, wanted, [found.members for found in chosen])
         units = [
             TakenUnit(found.unit.key, found.members, found.unit.deliveries + 1, kept)
@@ -246,7 +270,7 @@ class Leases:
         batch_rows.insert_batch(
             txn, spec, batch, [(found.unit, unit) for found, unit in zip(chosen, units, strict=True)]
         )
-        return _Taken(batch, units, backlog.order_key(spec.order, chosen[-1].unit))
+        return _Taken(batch, units)
 
     def _read(self, wanted: Plan, taken: _Taken) -> Batch:
         batch = taken.batch
@@ -259,6 +283,16 @@ class Leases:
             self.release(batch.batch_id, batch.epoch)
             raise
         return batch
+
+
+def _expire(txn: Transaction) -> bool:
+    """Give back units of leases whose time is over, for a short while; whether there may be more."""
+    until = time.perf_counter() + TAKE_SECONDS
+    for row in batch_rows.expired(txn.connection, txn.now, _EXPIRED_AT_ONCE):
+        end_batch(txn, row, "expired")
+        if time.perf_counter() > until:
+            return True
+    return False
 
 
 def _policies(reader: Reader, wanted: Plan) -> Policies:

@@ -46,7 +46,7 @@ def pull_comparisons(txn: Transaction, scope: Scope, after: int, seed: int) -> i
     if not rows:
         return None
     # They take their places in the sequence in which groups become fit to be served.
-    first = txn.next_pk(READY, len(rows))
+    first, mark = txn.next_pk(READY, len(rows)), txn.next_pk(backlog.MARKS)
     txn.many(
         _ADD,
         [
@@ -57,6 +57,7 @@ def pull_comparisons(txn: Transaction, scope: Scope, after: int, seed: int) -> i
                 "place": first + number,
                 "rank": 0.0,
                 "shuffle": shuffled(row["pk"], seed),
+                "mark": mark,
             }
             for number, row in enumerate(rows)
         ],

@@ -22,7 +22,7 @@ from agentworld.pool.sql.units import Plan
 PULL_ROWS = 512  # that one chunk puts into the backlog, or looks at, to a factor of two
 STEP_BITS = 20  # of a step's place, below those of its trajectory
 _MEMBER_STEPS = 16  # guessed of a trajectory of a group
-_FEEDBACK = "feedback"
+FEEDBACK = "feedback"
 
 _k, _s, _t, _g, _d = schema.backlog, schema.steps, schema.trajectories, schema.groups, schema.deliveries
 _in_channel = unindexed(and_(_s.c.channel == text_of("channel"), _s.c.excluded_reason.is_(None)))
@@ -43,6 +43,7 @@ def _headers(table: Any, name: ColumnElement[Any], cost: ColumnElement[Any]) -> 
 _OF_TRAJECTORIES = _headers(_t, _t.c.trajectory_id, _t.c.step_count)
 _OF_GROUPS = _headers(_g, _g.c.group_id, _g.c.members * _MEMBER_STEPS)
 _WITH_STEPS = sql(select(_s.c.trajectory).distinct().where(among_integers(_s.c.trajectory, "rows"), _in_channel))
+_STEP_KEYS = sql(select(_s.c.step_id).where(among_integers(_s.c.trajectory, "rows"), _in_channel))
 _MEMBERS = sql(select(_t.c.pk, _t.c.group_id).where(among_texts(_t.c.group_id, "ids")))
 _PRIORITIES = sql(
     select(_t.c.group_id, func.max(_t.c.priority).label("highest"))
@@ -68,16 +69,26 @@ class _Kind(NamedTuple):
 
 def _put(unit: str, key: Any, row: Any, place: Any, rank: Any, source: FromClause, *found: Any) -> Statement:
     state = backlog.delivered(_d.c.state, None, literal(unit), key)
-    columns = (text_of("consumer"), literal(unit, Text), text_of("channel"), key, row, place, rank)
-    labelled = [column.label(name) for column, name in zip((*columns, backlog.shuffle_of(row)), COLUMNS, strict=True)]
+    columns = (
+        text_of("consumer"),
+        literal(unit, Text),
+        text_of("channel"),
+        key,
+        row,
+        place,
+        rank,
+        backlog.shuffle_of(row),
+        parameter("new_mark"),
+    )
+    labelled = [column.label(name) for column, name in zip(columns, COLUMNS, strict=True)]
     free = func.coalesce(state, literal("available")) == literal("available")
     chosen: Select[Any] = select(*labelled).select_from(source).where(*found, unindexed(free))
     inserted = upsert(_k).from_select(list(COLUMNS), chosen)
-    if unit == "step":
-        return sql(inserted.on_conflict_do_nothing().returning(_k.c.key))
+    # Units that are there already have changed in what specs may ask for.
     return sql(
         inserted.on_conflict_do_update(
-            index_elements=["consumer", "unit", "channel", "key"], set_={"rank": inserted.excluded.rank}
+            index_elements=["consumer", "unit", "channel", "key"],
+            set_={"rank": inserted.excluded.rank, "mark": inserted.excluded.mark},
         ).returning(_k.c.key)
     )
 
@@ -136,7 +147,15 @@ def is_behind(reader: Reader, plan: Plan) -> bool:
         return True
     if scope.unit != "pair":
         return False
-    return backlog.latest(reader, _FEEDBACK) > backlog.position(reader, _comparisons(scope)).ready_seq
+    return backlog.latest(reader, FEEDBACK) > backlog.position(reader, _comparisons(scope)).ready_seq
+
+
+def lag(txn: Transaction, plan: Plan, at: Position) -> int:
+    """How far the plan's backlog is behind, in numbers of its sequences."""
+    behind = backlog.latest(txn, READY) - at.ready_seq
+    if plan.scope.unit == "pair":
+        behind += backlog.latest(txn, FEEDBACK) - backlog.position(txn, _comparisons(plan.scope)).ready_seq
+    return behind
 
 
 def pull(txn: Transaction, plan: Plan, at: Position) -> tuple[Position, bool]:
@@ -159,13 +178,20 @@ def pull(txn: Transaction, plan: Plan, at: Position) -> tuple[Position, bool]:
             break
     chosen = _of_channel(txn, scope, found)
     if chosen:
-        bound = {"consumer": scope.consumer, "channel": scope.channel, "rows": json_list([row["pk"] for row in chosen])}
+        bound: dict[str, Any] = {
+            "consumer": scope.consumer,
+            "channel": scope.channel,
+            "rows": json_list([row["pk"] for row in chosen]),
+        }
         prefix = OF_GROUP if scope.unit == "pair" else ""
         if prefix:
             bound["prefix"] = prefix
-        there: set[str] = set()
-        if scope.unit != "step":
-            there = backlog.known_keys(txn, scope, [prefix + row["name"] for row in chosen])
+        if scope.unit == "step":
+            keys = [row[0] for row in txn.execute(_STEP_KEYS, bound)] if backlog.is_there(txn, scope) else []
+        else:
+            keys = [prefix + row["name"] for row in chosen]
+        there = backlog.known_keys(txn, scope, keys)
+        bound["new_mark"] = txn.next_pk(backlog.MARKS)
         put = txn.execute(kind.put, {**bound, **backlog.shuffle_bound(at.seed)})
         backlog.count(txn, scope, sum(row[0] not in there for row in put))
         if scope.unit in ("group", "pair"):
@@ -218,7 +244,7 @@ def _pull_comparisons(txn: Transaction, scope: Scope, seed: int) -> bool:
     """Take a chunk of new comparisons; whether there may be more."""
     own = _comparisons(scope)
     at = backlog.position(txn, own)
-    last = txn.counter(f"pk.{_FEEDBACK}")
+    last = txn.counter(f"pk.{FEEDBACK}")
     if at.ready_seq >= last:
         return False
     taken = pairs.pull_comparisons(txn, scope, at.ready_seq, seed)

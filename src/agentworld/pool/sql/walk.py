@@ -9,11 +9,12 @@ from agentworld.pool.lease_rules import FINAL_STATES
 from agentworld.pool.sql import backlog, pairs, units
 from agentworld.pool.sql.backlog import Waiting
 from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.knowledge import Due, Knowledge, Known, Place
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan
-from agentworld.pool.unit_rules import Member, Policies
+from agentworld.pool.unit_rules import Member, Policies, Verdict
 
-Place = tuple[float, int]
+FITS: Known = "fits"
 _PAGE: dict[str, int] = {"step": 256, "trajectory": 256, "group": 32, "pair": 32}
 
 
@@ -33,79 +34,152 @@ class SetAside(NamedTuple):
 
 
 class Walk:
-    """What was seen so far: units that fit, units to set aside, and keys that have no business in the backlog.
+    """What was seen so far: units that fit, in order, units to set aside, and keys without business in the backlog.
 
-    `seconds`: after that much time `go` stops at the end of a page.
+    What is due comes first, then what lies beyond; both in order, and no further than is asked for. `is_at_end`:
+    everything there was judged. A walk in a transaction judges everything itself; one outside believes what is known
+    of units that are due, which then are `fitting` and `leaving` without being `found`. `seconds`: after that much
+    time it stops at the end of a page.
     """
 
-    def __init__(self, reader: Reader | Transaction, plan: Plan, now: float, current: Policies, seconds: float) -> None:
+    def __init__(
+        self,
+        reader: Reader | Transaction,
+        plan: Plan,
+        knowledge: Knowledge,
+        now: float,
+        current: Policies,
+        seconds: float,
+    ) -> None:
         self.found: dict[str, Found] = {}
         self.aside: dict[str, SetAside] = {}
         self.gone: set[str] = set()
+        self.fitting: set[str] = set()
+        self.leaving: set[str] = set()
+        self.is_at_end = False
         self._reader = reader
         self._plan = plan
+        self._knowledge = knowledge
         self._now = now
         self._current = current
+        self._believes = not isinstance(reader, Transaction)
         self._until = time.perf_counter() + seconds
+        self._seen: set[int] = set()
+        self._at: Place | None = None
 
     @property
     def is_enough(self) -> bool:
         """Whether as many units fit as were asked for."""
-        return len(self.found) >= self._plan.spec.count
+        return len(self.fitting) >= self._plan.spec.count
 
     @property
     def is_late(self) -> bool:
         """Whether the time is over."""
         return time.perf_counter() > self._until
 
-    @property
-    def changes(self) -> bool:
-        """Whether a lease would have something to write even without a batch."""
-        return bool(self.aside or self.gone)
+    def go(self, rows: int) -> None:
+        """Look at up to `rows` units more."""
+        limit = _PAGE[self._plan.scope.unit]
+        while rows > 0 and not self.is_enough and not (self._seen and self.is_late):
+            missing = self._plan.spec.count - len(self.fitting)
+            entries = self._knowledge.next_due(min(rows, limit, max(16, missing + 4)), self._seen)
+            if not entries:
+                break
+            rows -= len(entries)
+            self._look_at_due(entries)
+        else:
+            return
+        while rows > 0 and not self.is_enough:
+            missing = self._plan.spec.count - len(self.fitting)
+            wanted = min(rows, limit, max(16, missing + 4))
+            generation = self._knowledge.generation
+            after = self._knowledge.reached if self._at is None else self._at
+            page = backlog.page(self._reader, self._plan.scope, self._plan.spec.order, after, wanted)
+            rows -= len(page)
+            self._look_at_page(page, after, generation)
+            if len(page) < wanted:
+                self.is_at_end = not self.is_enough
+                return
+            if self.is_late:
+                return
 
     def in_order(self) -> list[Found]:
-        """The first of the units that fit, at most as many as were asked for."""
+        """The units that fit."""
         order = self._plan.spec.order
-        ordered = sorted(self.found.values(), key=lambda found: backlog.order_key(order, found.unit))
-        return ordered[: self._plan.spec.count]
+        return sorted(self.found.values(), key=lambda found: backlog.order_key(order, found.unit))
 
-    def go(self, after: Place, rows: int) -> tuple[Place, bool]:
-        """Look at up to `rows` units behind `after`; returns how far it came, and whether that is the end."""
-        plan = self._plan
-        while rows > 0 and not self.is_enough:
-            missing = plan.spec.count - len(self.found)
-            limit = min(rows, _PAGE[plan.scope.unit], max(16, missing + 4))
-            page = backlog.page(self._reader, plan.scope, plan.spec.order, after, limit)
-            self.look_at(page)
-            rows -= len(page)
-            if page:
-                after = backlog.order_key(plan.spec.order, page[-1])
-            if len(page) < limit:
-                return after, True
-            if self.is_late:
-                break
-        return after, False
+    def keep(self) -> None:
+        """What was found and not taken stays due."""
+        order = self._plan.spec.order
+        rest = [(backlog.order_key(order, one.unit), key, FITS) for key, one in self.found.items()]
+        self._knowledge.reach(self._knowledge.generation, self._knowledge.reached, rest, set())
 
-    def look_at(self, page: list[Waiting]) -> None:
-        """Sort the units by what is to become of them."""
-        free = []
-        for unit in page:
-            if unit.state in FINAL_STATES:
-                self.gone.add(unit.key)
-            elif unit.state != "leased":
-                free.append(unit)
-        if not free:
-            return
+    def _look_at_due(self, entries: list[Due]) -> None:
+        self._seen.update(entry.serial for entry in entries)
+        if self._believes:
+            unknown = []
+            for entry in entries:
+                kind = self._knowledge.known(entry)
+                if kind is None:
+                    unknown.append(entry)
+                else:
+                    (self.fitting if kind == "fits" else self.leaving).add(entry.key)
+            entries = unknown
+        there = {unit.key: unit for unit in backlog.named(self._reader, self._plan.scope, [e.key for e in entries])}
+        present = [entry for entry in entries if entry.key in there]
+        for entry in entries:
+            if entry.key not in there:
+                self._knowledge.judged(entry, None)
+        kinds = self._judge([there[entry.key] for entry in present])
+        for entry, kind in zip(present, kinds, strict=True):
+            self._knowledge.judged(entry, kind)
+
+    def _look_at_page(self, page: list[Waiting], after: Place, generation: int) -> None:
+        order = self._plan.spec.order
+        kinds = self._judge(page)
+        self._at = backlog.order_key(order, page[-1]) if page else after
+        places = [backlog.order_key(order, unit) for unit in page]
+        kept = [
+            (place, unit.key, kind)
+            for place, unit, kind in zip(places, page, kinds, strict=True)
+            if kind is not None and not (unit.key in self.found and not self._believes)
+        ]
+        # Outside of a transaction they may have changed since.
+        waiting = set() if self._believes else {u.key for u, kind in zip(page, kinds, strict=True) if kind is None}
+        self._knowledge.reach(generation, self._at, kept, waiting)
+
+    def _judge(self, listed: list[Waiting]) -> list[Known | None]:
+        """Sort the units by what is to become of them, in order, until it is enough."""
+        kinds: list[Known | None] = []
+        free = [unit for unit in listed if unit.state not in (*FINAL_STATES, "leased")]
         judge = pairs.judge if self._plan.scope.unit == "pair" else units.judge
-        verdicts = judge(self._reader, self._plan, free, self._now, self._current)
-        for unit, verdict in zip(free, verdicts, strict=True):
-            if verdict.kind == "gone":
-                self.gone.add(unit.key)
-            elif verdict.kind in ("stale", "equal"):
-                self.aside[unit.key] = SetAside(unit, verdict.kind, verdict.reason or "")
-            elif verdict.kind == "fits" and unit.deliveries >= self._plan.spec.max_deliveries:
-                self.aside[unit.key] = SetAside(
-                    unit, "poisoned", f"handed out {unit.deliveries} times, never acknowledged"
-                )
-            elif verdict.kind == "fits":
-                self.found[unit.key] = Found(unit, verdict.members)
+        found = judge(self._reader, self._plan, free, self._now, self._current) if free else []
+        verdicts = dict(zip((unit.key for unit in free), found, strict=True))
+        for unit in listed:
+            verdict = verdicts.get(unit.key)
+            is_over = self.is_enough
+            if verdict is None or verdict.kind == "gone":
+                kinds.append("leaves")
+                if not is_over:
+                    self.gone.add(unit.key)
+            elif verdict.kind == "waits":
+                kinds.append(None)
+            elif verdict.kind == "fits" and unit.deliveries < self._plan.spec.max_deliveries:
+                kinds.append("fits")
+                if not is_over:
+                    self.fitting.add(unit.key)
+                    self.found[unit.key] = Found(unit, verdict.members)
+            else:
+                kinds.append("leaves")
+                if not is_over:
+                    self._leave(unit, verdict)
+            if kinds[-1] == "leaves" and not is_over:
+                self.leaving.add(unit.key)
+        return kinds
+
+    def _leave(self, unit: Waiting, verdict: Verdict) -> None:
+        if verdict.kind in ("stale", "equal"):
+            self.aside[unit.key] = SetAside(unit, verdict.kind, verdict.reason or "")
+        else:
+            reason = f"handed out {unit.deliveries} times, never acknowledged"
+            self.aside[unit.key] = SetAside(unit, "poisoned", reason)

@@ -21,8 +21,8 @@ def upgrade() -> None:
     _extend_tables()
     _find_nodes_by_parent()
     _rekey_rewards()
-    _make_deliveries_free_of_batches()
     fill()
+    _rekey_deliveries()
 
 
 def _create_tables() -> None:
@@ -129,11 +129,13 @@ def _create_tables() -> None:
         sa.Column("place", Whole, nullable=False),
         sa.Column("rank", sa.Float(), nullable=False),
         sa.Column("shuffle", Whole, nullable=False),
+        sa.Column("mark", Whole, nullable=False),
         sa.PrimaryKeyConstraint("consumer", "unit", "channel", "key"),
     )
     op.create_index("backlog_by_place", "backlog", ["consumer", "unit", "channel", "place"])
     op.create_index("backlog_by_rank", "backlog", ["consumer", "unit", "channel", "rank", "place"])
     op.create_index("backlog_by_shuffle", "backlog", ["consumer", "unit", "channel", "shuffle", "place"])
+    op.create_index("backlog_by_mark", "backlog", ["consumer", "unit", "channel", "mark"])
     op.create_table(
         "pins",
         sa.Column("owner_kind", Text, nullable=False),
@@ -267,9 +269,31 @@ def _rekey_rewards() -> None:
             op.execute(f"ALTER TABLE rewards RENAME CONSTRAINT rewards_by_id_{end} TO rewards_{end}")
 
 
-def _make_deliveries_free_of_batches() -> None:
-    with op.batch_alter_table("deliveries") as table:
-        table.alter_column("batch", existing_type=Whole, nullable=True)
-        table.add_column(sa.Column("reason", Text))
+def _rekey_deliveries() -> None:
+    """By channel too, that of the batch, and free of batches."""
+    op.create_table(
+        "deliveries_by_channel",
+        sa.Column("consumer", Text, nullable=False),
+        sa.Column("unit", Text, nullable=False),
+        sa.Column("key", Text, nullable=False),
+        sa.Column("channel", Text, nullable=False),
+        sa.Column("state", Text, nullable=False),
+        sa.Column("batch", Whole, nullable=True),
+        sa.Column("count", Whole, nullable=False),
+        sa.Column("reason", Text, nullable=True),
+        sa.ForeignKeyConstraint(["consumer"], ["consumers.name"]),
+        sa.ForeignKeyConstraint(["batch"], ["batches.pk"]),
+        sa.PrimaryKeyConstraint("consumer", "unit", "key", "channel"),
+    )
+    op.execute(
+        "INSERT INTO deliveries_by_channel (consumer, unit, key, channel, state, batch, count) "
+        "SELECT d.consumer, d.unit, d.key, b.channel, d.state, d.batch, d.count "
+        "FROM deliveries d JOIN batches b ON b.pk = d.batch"
+    )
+    op.drop_table("deliveries")
+    op.rename_table("deliveries_by_channel", "deliveries")
+    if op.get_bind().dialect.name == "postgresql":
+        for end in ("pkey", "consumer_fkey", "batch_fkey"):
+            op.execute(f"ALTER TABLE deliveries RENAME CONSTRAINT deliveries_by_channel_{end} TO deliveries_{end}")
     poisoned = sa.text("state = 'poisoned'")
     op.create_index("deliveries_poisoned", "deliveries", ["consumer"], sqlite_where=poisoned, postgresql_where=poisoned)

@@ -1,0 +1,208 @@
+"""What this process knows of a consumer's backlog by one spec, so that no lease looks again at what did not fit.
+
+It knows that every unit up to the place `reached` waits, but for those that are `due`: they fit, or have changed. What
+comes into a backlog, comes back or changes gets a higher mark, and is due again once its mark is seen.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+import threading
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
+
+from agentworld.pool.sql import backlog
+from agentworld.pool.sql.backlog import MARKS, Marked
+from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.units import Plan
+from agentworld.pool.unit_rules import Policies
+
+MOST_DUE = 50_000  # of one spec; with more, the backlog is looked through anew
+Place = tuple[float, int]
+Known = Literal["fits", "leaves"]
+_TELLS_TIME = re.compile(r"\bnow\b", re.IGNORECASE)
+_TELLS_STALENESS = re.compile(r"\bstaleness\b", re.IGNORECASE)
+
+
+class Due(NamedTuple):
+    """A unit to be judged, by its place. `serial`: of this entry, since a unit may become due again meanwhile."""
+
+    place: Place
+    serial: int
+    key: str
+
+
+class Knowledge:
+    """Shared by the threads that lease by the same spec for the same consumer.
+
+    `looking`: held by who looks through the backlog outside of a transaction. `is_idle`: the last lease found too
+    little.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.looking = threading.Lock()
+        self.is_idle = False
+        self._most = MOST_DUE + 2 * plan.spec.count
+        self._start = backlog.before_all(plan.spec.order)
+        where = plan.spec.where or ""
+        self._by_time = _TELLS_TIME.search(where) is not None
+        self._by_staleness = _TELLS_STALENESS.search(where) is not None
+        self._policies: Policies = {}
+        self._sequences: tuple[int, ...] = ()
+        self._serials = itertools.count()
+        self._generation = 0
+        self._guard = threading.Lock()
+        self._reached: Place = self._start
+        self._mark = 0
+        self._due: dict[str, int] = {}
+        self._queue: list[Due] = []
+        self._known: dict[str, Known] = {}
+
+    @property
+    def can_age(self) -> bool:
+        """Whether the condition is about time or about which policies speak."""
+        return self._by_staleness or self._by_time
+
+    @property
+    def most(self) -> int:
+        """Units that may be due."""
+        return self._most
+
+    @property
+    def generation(self) -> int:
+        """Changes whenever everything is forgotten."""
+        return self._generation
+
+    @property
+    def reached(self) -> Place:
+        """Up to where units are known."""
+        return self._reached
+
+    def reset(self) -> None:
+        """Forget everything: what was written is undone, or the same units may be judged otherwise now."""
+        with self._guard:
+            self._forget()
+
+    def begin(self, current: Policies, sequences: tuple[int, ...]) -> None:
+        """Forget what may be judged otherwise than before. `sequences`: the last numbers of all that pairs depend on.
+
+        While one run speaks, staleness only grows: what waits for a fresher policy goes on waiting.
+        """
+        with self._guard:
+            ages = all(
+                (now := current.get(model)) is not None and now.run == was.run and now.version >= was.version
+                for model, was in self._policies.items()
+            ) and (not self._policies.keys() ^ current.keys())
+            changed = current != self._policies
+            if self._by_time or sequences != self._sequences or (changed and (self._by_staleness or not ages)):
+                self._forget()
+            elif changed:
+                self._known.clear()
+            self._policies, self._sequences = dict(current), sequences
+
+    def catch_up(self, reader: Reader | Transaction, plan: Plan, limit: int, *, looks: bool) -> bool:
+        """Take note of units with marks that were not seen; False where there are more than `limit`.
+
+        `looks`: the caller holds `looking`. While someone does, all units become due: the looker may get to those that
+        lie ahead, and have seen them as they were before.
+        """
+        upto = backlog.latest(reader, MARKS)
+        with self._guard:
+            generation, base, is_new = self._generation, self._mark, self._reached == self._start
+        rows: list[Marked] = []
+        if not is_new and upto > base:
+            rows = backlog.marked(reader, plan.scope, plan.spec.order, base, limit + 1)
+            if len(rows) > limit:
+                return False
+        with self._guard:
+            if self._generation != generation or (is_new and self._reached != self._start):
+                return True
+            if is_new:
+                # Nothing is known, so nothing can have changed. The looker's pages are as old as its own mark.
+                if looks or not self.looking.locked():
+                    self._mark = upto
+                return True
+            every = self.looking.locked()
+            for row in rows:
+                self._known.pop(row.key, None)
+            if self._add([(row.place, row.key) for row in rows if every or row.place <= self._reached]):
+                self._mark = max(self._mark, upto)
+        return True
+
+    def next_due(self, limit: int, seen: Collection[int]) -> list[Due]:
+        """The first entries that are due, without those whose serials were seen."""
+        found: list[Due] = []
+        with self._guard:
+            for entry in self._queue:
+                if entry.place > self._reached or len(found) == limit:
+                    break
+                if entry.serial not in seen and self._due.get(entry.key) == entry.serial:
+                    found.append(entry)
+        return found
+
+    def known(self, entry: Due) -> Known | None:
+        """What the unit was judged to be since it became due."""
+        return self._known.get(entry.key)
+
+    def judged(self, entry: Due, kind: Known | None) -> None:
+        """A unit that was due fits, leaves the backlog, or (None) waits."""
+        with self._guard:
+            if self._due.get(entry.key) != entry.serial:
+                return
+            if kind is None:
+                self._drop(entry.key)
+            else:
+                self._known[entry.key] = kind
+
+    def reach(
+        self, generation: int, place: Place, found: Iterable[tuple[Place, str, Known]], waiting: set[str]
+    ) -> None:
+        """Everything up to `place` was judged: what was found is due, what is `waiting` is not."""
+        with self._guard:
+            if self._generation != generation:
+                return
+            for key in waiting:
+                self._drop(key)
+            entries = list(found)
+            if not self._add([(at, key) for at, key, _ in entries]):
+                return
+            for _, key, kind in entries:
+                self._known[key] = kind
+            self._reached = max(self._reached, place)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Units that left the backlog."""
+        with self._guard:
+            for key in keys:
+                self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self._due.pop(key, None)
+        self._known.pop(key, None)
+
+    def _add(self, entries: list[tuple[Place, str]]) -> bool:
+        if len(self._due) + len(entries) > self._most:
+            self._forget()
+            return False
+        if len(self._queue) > 64 + 2 * len(self._due):
+            self._queue = [entry for entry in self._queue if self._due.get(entry.key) == entry.serial]
+        made = [Due(place, next(self._serials), key) for place, key in entries]
+        for entry in made:
+            self._due[entry.key] = entry.serial
+        if len(made) > 16:
+            self._queue = sorted(self._queue + made)
+        else:
+            for entry in made:
+                bisect.insort(self._queue, entry)
+        return True
+
+    def _forget(self) -> None:
+        self._generation += 1
+        self._reached = self._start
+        self._mark = 0
+        self._due = {}
+        self._queue = []
+        self._known = {}
