@@ -8,6 +8,7 @@ So unequal texts stay unequal, and a text without such characters (nearly every 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ T = TypeVar("T")
 _FIRST, _NUL, _ITSELF = 0x100000, 0x100800, 0x100801
 _TO_STORE = re.compile("[\x00\ud800-\udfff\U00100000-\U00100801]")
 _STORED = re.compile("\U00100801([\U00100000-\U00100801])|([\U00100000-\U00100800])")
+_NOT_HELD = re.compile("[\x00\ud800-\udfff]")
 _MAPPED_BYTES = b"\xf4\x80"  # how U+100000 to U+100FFF begin in UTF-8
 _encoder = msgspec.json.Encoder()
 
@@ -43,6 +45,18 @@ def storable_value(value: Any) -> Any:
 def original_value(value: Any) -> Any:
     """A JSON value with the texts and keys that were said."""
     return _mapped(value, original)
+
+
+def sought(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Parameters of a statement that looks something up, with texts that every engine takes: what it could not hold
+    is sought as it would be stored. Texts that are so already stay as they are.
+    """
+    changed = {
+        name: storable(value)
+        for name, value in parameters.items()
+        if value.__class__ is str and not (value.isascii() and "\0" not in value) and _NOT_HELD.search(value)
+    }
+    return {**parameters, **changed} if changed else parameters
 
 
 def stored_json(value: Any) -> bytes:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from agentworld.errors import ConflictError
+from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.records import Group, GroupFailures, NewTrajectory, Readiness, TrajectoryStatus
 
 LATE = "late_for_group"
@@ -42,6 +42,12 @@ class Member(NamedTuple):
 def serves(readiness: Readiness) -> bool:
     """Whether consumers may get a trajectory (of a closed group: exactly those of its members)."""
     return readiness in ("complete", "ready")
+
+
+def check_state(state: object) -> None:
+    """InvalidRequestError where no group can be in that state; None stands for all."""
+    if state not in (None, "open", "closed"):
+        raise InvalidRequestError(f"no group is {state!r}", path="state", hint="Known: open, closed")
 
 
 def is_bounded(size: int | None, timeout_at: float | None) -> bool:

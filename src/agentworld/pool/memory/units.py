@@ -29,6 +29,7 @@ class Candidate(NamedTuple):
     key: str
     place: tuple[float, int]
     verdict: Verdict
+    is_offered: bool = True
 
 
 class Units:
@@ -87,11 +88,10 @@ class Units:
         judge = judge_pair_of_group if prefix else judge_group
         for number, (group_id, group) in enumerate(self._state.groups.items(), start=1):
             own = members.get(group_id, [])
-            verdict = judge(
-                group_rules.is_offered(group), [self._member(t) for t in own], self._spec, self._state.policies
-            )
+            offered = group_rules.is_offered(group)
+            verdict = judge(offered, [self._member(t) for t in own], self._spec, self._state.policies)
             age = max((self._since(trajectory.trajectory_id) for trajectory in own), default=0)
-            yield Candidate(prefix + group_id, self._place(number, age, own), verdict)
+            yield Candidate(prefix + group_id, self._place(number, age, own), verdict, offered)
 
     def _comparisons(self) -> Iterator[Candidate]:
         for number, (feedback_id, (_, feedback)) in enumerate(self._state.feedback.items(), start=1):

@@ -13,6 +13,7 @@ from psycopg import errors, pq
 from psycopg.rows import RowMaker
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
+from agentworld.pool.exact_text import sought
 from agentworld.pool.sql.connections import Row, SearchTimeoutError
 from agentworld.pool.sql.statements import EngineName, Statement
 
@@ -77,7 +78,7 @@ class PostgresConnection:
         """See Reader."""
         self._limit()
         cursor = self._cursor
-        cursor.execute(statement.text("postgres"), statement.bound("postgres", parameters), binary=True)
+        cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
         if cursor.pgresult is None or not cursor.pgresult.nfields:
             return []
         return cast("list[Row]", cursor.fetchall())

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import psycopg
 
+from agentworld.pool.exact_text import sought
 from agentworld.pool.postgres.connection import PostgresConnection, PostgresRow, RawConnection
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.statements import Statement
@@ -74,7 +75,7 @@ class WritingConnection(PostgresConnection):
         with self.raw.pipeline():
             self._send_queue()
             cursor = self._cursor
-            cursor.execute(statement.text("postgres"), statement.bound("postgres", parameters), binary=True)
+            cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
             return cast("list[Row]", cursor.fetchall())
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -69,12 +69,8 @@ _TOMBSTONES = sql(select(_x.c.kind, _x.c.target_id, _x.c.reason).where(among_tex
 
 def add_signals(txn: Transaction, signals: Sequence[CheckedSignal]) -> SignalsResult:
     """Store signals and put them on their targets; those whose target is not there wait for it."""
-    targets = Targets(txn)
-    for kind in _KINDS:
-        targets.load(kind, (signal.target_id for signal in signals if signal.target == kind))
-    there = [targets.get(signal.target, signal.target_id) for signal in signals]
-    feedback_ids = [one.record.feedback_id or "" for one in signals if isinstance(one.record, Feedback)]
-    feedback = FeedbackRows(txn, feedback_ids)
+    targets, there = _load(txn, signals)
+    feedback = _known_feedback(txn, signals)
     _check(txn, signals, there, feedback)
     rewards, annotations = RewardRows(txn), AnnotationRows(txn)
     for kind in _KINDS:
@@ -104,6 +100,12 @@ def add_signals(txn: Transaction, signals: Sequence[CheckedSignal]) -> SignalsRe
     settle_touched(txn, touched)
     reached = sum(found is not None for found in there)
     return SignalsResult(changed, reached, list(dict.fromkeys(target_id for _, target_id in waits.named)))
+
+
+def check(txn: Transaction, signals: Sequence[CheckedSignal]) -> None:
+    """Raise what is the matter with the first signal that `add_signals` would refuse."""
+    there = _load(txn, signals)[1]
+    _check(txn, signals, there, _known_feedback(txn, signals))
 
 
 def apply_awaited(txn: Transaction, target: Target, ids: Iterable[str]) -> None:
@@ -146,6 +148,17 @@ def _deleted(txn: Transaction, ids: Iterable[str]) -> dict[tuple[str, str], str 
 def _was_deleted(kind: str, target_id: str, reason: str | None, path: str) -> GoneError:
     why = f" ({reason})" if reason else ""
     return GoneError(f"{kind} {target_id!r} was deleted{why}", path=path, hint="Use a new id")
+
+
+def _load(txn: Transaction, signals: Sequence[CheckedSignal]) -> tuple[Targets, list[Found | None]]:
+    targets = Targets(txn)
+    for kind in _KINDS:
+        targets.load(kind, (signal.target_id for signal in signals if signal.target == kind))
+    return targets, [targets.get(signal.target, signal.target_id) for signal in signals]
+
+
+def _known_feedback(txn: Transaction, signals: Sequence[CheckedSignal]) -> FeedbackRows:
+    return FeedbackRows(txn, [one.record.feedback_id or "" for one in signals if isinstance(one.record, Feedback)])
 
 
 def _check(

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 from sqlalchemy import (
     BigInteger,
     BindParameter,
@@ -33,6 +32,7 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
+from agentworld.pool.exact_text import stored_json
 from agentworld.pool.schema import Whole, metadata
 
 EngineName = Literal["sqlite", "postgres"]
@@ -205,7 +205,7 @@ def compiled(statement: Executable) -> Statement:
 
 def json_list(values: Any) -> str:
     """A list as the parameter of `integers` or `texts`."""
-    return msgspec.json.encode(values).decode()
+    return stored_json(values).decode()
 
 
 class _Listed(FunctionElement[Any]):

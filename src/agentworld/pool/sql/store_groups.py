@@ -7,7 +7,7 @@ from typing import Any, Literal
 from sqlalchemy import Select, or_, select
 
 from agentworld.errors import NotFoundError, QueryError
-from agentworld.pool import schema
+from agentworld.pool import group_rules, schema
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.results import Awaited, Page
 from agentworld.pool.sql import groups, standing
@@ -59,6 +59,7 @@ class GroupMethods(SqlStore):
         limit: int = 100,
     ) -> Page[Group]:
         """See Pool."""
+        group_rules.check_state(state)
         after = read_cursor(cursor, "oldest") or 0
         bound = {"after": after, "limit": check_limit(limit) + 1, "of_state": state, "of_channel": channel}
         used = ("after", "limit", *(["of_state"] if state else []), *(["of_channel"] if channel else []))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agentworld.pool.exact_text import sought
 from agentworld.pool.sql.connections import Row, SearchTimeoutError
 from agentworld.pool.sql.statements import EngineName, Statement
 
@@ -26,7 +27,7 @@ class SqliteConnection:
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
         text = statement.text("sqlite")
-        parameters = statement.bound("sqlite", parameters)
+        parameters = statement.bound("sqlite", parameters if statement.only_writes else sought(parameters))
         return self.raw.execute(text, parameters).fetchall()
 
     def counters(self) -> None:
