@@ -77,7 +77,7 @@ def test_a_lone_surrogate_or_a_broken_byte_fails_its_own_record_only(server):
 def test_a_record_that_nests_too_deeply_fails_alone(server, depth):
     deep = json.dumps({**STEP, "step_id": "s2", "labels": {"a": "DEEP"}}).replace('"DEEP"', "[" * depth + "]" * depth)
     # Brackets within texts do not count.
-    fine = json.dumps({**STEP, "step_id": "s3", "agent": '[{"\\' * 500})
+    fine = json.dumps({**STEP, "step_id": "s3", "metadata": {"text": '[{"\\' * 500}})
     records = ", ".join((json.dumps(STEP), deep, deep.replace("s2", "s4"), fine))
     body = '{"steps": [' + records + "]}"
     status, _, reply = server.send("POST", "/api/v1/steps", body.encode())
@@ -85,7 +85,7 @@ def test_a_record_that_nests_too_deeply_fails_alone(server, depth):
     assert outcomes(reply) == ["stored", "rejected", "rejected", "stored"]
     assert [result["step_id"] for result in reply["results"]] == ["s1", "s2", "s4", "s3"]
     assert "$.steps[1]" in reply["results"][1]["reason"]
-    assert server.get("/api/v1/steps/s3")[1]["agent"] == '[{"\\' * 500
+    assert server.get("/api/v1/steps/s3")[1]["metadata"]["text"] == '[{"\\' * 500
 
 
 def test_a_deep_record_beside_a_broken_one_fails_no_third(server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import secrets
 from typing import Any, TypeVar
@@ -13,7 +14,9 @@ import msgspec
 from agentworld.api.values import check_values
 from agentworld.client.wire import SubmittedStep, finish_step
 from agentworld.errors import InvalidRequestError
-from agentworld.pool.protocol import AppendResult
+from agentworld.pool.protocol import Rejected
+from agentworld.pool.rejections import kept_text
+from agentworld.pool.rules import printable
 from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step, exact_json
 
 T = TypeVar("T")
@@ -25,6 +28,7 @@ _NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOT
 
 
 _BROKEN = b"\xff"
+_CUT_OUT = b'"..."'  # what stands in a dead letter for what was nested too deeply
 _ESCAPED_BYTE = re.compile(rb"\\udc[89a-f]")
 
 
@@ -67,27 +71,35 @@ def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
         raise InvalidRequestError(f"This is not JSON: {error}", path=prefix) from None
     except RecursionError:
         raise InvalidRequestError(_TOO_DEEP, path=prefix) from None
+    except ValueError as error:  # A number of more digits than Python takes.
+        raise InvalidRequestError(f"This cannot be read: {error}", path=prefix) from None
     if isinstance(record, msgspec.Struct):
         check_values(record, prefix)
     return record
 
 
-def decode_steps(body: bytes) -> tuple[list[Step], list[AppendResult | None]]:
-    """The steps that can be read, and for each record sent None, or the result of one that cannot."""
+def decode_steps(body: bytes) -> list[Step | Rejected]:
+    """Each record sent as a step, or as one that cannot be read."""
     records, cut = _split_records(body)
-    steps: list[Step] = []
-    results: list[AppendResult | None] = []
+    steps: list[Step | Rejected] = []
     for index, record in enumerate(records):
         path = f"$.steps[{index}]"
         try:
             if cut is not None and cut in bytes(record):
                 raise InvalidRequestError(_TOO_DEEP, path=path)
             steps.append(finish_step(decode(bytes(record), SubmittedStep, path), path))
-            results.append(None)
         except InvalidRequestError as error:
             # One bad record does not fail its batch.
-            results.append(AppendResult(_sent_id(record), "rejected", reason=error.one_line()))
-    return steps, results
+            steps.append(_rejected(bytes(record), cut, error.one_line()))
+    return steps
+
+
+def _rejected(record: bytes, cut: bytes | None, reason: str) -> Rejected:
+    record = record.removeprefix(_BROKEN)
+    if cut is not None:
+        record = record.replace(cut, _CUT_OUT)
+    step_id, trajectory_id = _sent_ids(record)
+    return Rejected(reason, kept_text(record), step_id, trajectory_id)
 
 
 # By the name of the list: the record of one, of several, and what they become.
@@ -139,7 +151,7 @@ def _split_strictly(body: bytes) -> list[msgspec.Raw]:
         refusal = InvalidRequestError(f"This is not JSON: {error}", path="$")
         # A lone surrogate or a broken byte in one record: the lenient parser finds the records.
         try:
-            lenient = json.loads(body.decode("utf-8", "surrogateescape"))
+            lenient = json.loads(body.decode("utf-8", "surrogateescape"), parse_int=_whole_number)
         except ValueError:
             raise refusal from None
         broken = not _is_utf8(body)
@@ -148,6 +160,13 @@ def _split_strictly(body: bytes) -> list[msgspec.Raw]:
         dumped = [json.dumps(record).encode() for record in lenient["steps"]]
         # What a broken byte became must not be taken for a surrogate that was sent, so such a record is broken again.
         return [msgspec.Raw(_BROKEN + text if broken and _ESCAPED_BYTE.search(text) else text) for text in dumped]
+
+
+def _whole_number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return math.inf  # Too long for Python; no JSON has it, so it fails its own record.
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -183,12 +202,16 @@ def _keys(body: bytes) -> set[str]:
         return set()  # decoding it as a reward says what is wrong
 
 
-def _sent_id(record: msgspec.Raw) -> str:
+def _sent_ids(record: bytes) -> tuple[str, str]:
+    """The ids that a record names, as far as it can be read."""
     try:
-        sent = json.loads(bytes(record).removeprefix(_BROKEN))["step_id"]
-        return msgspec.json.decode(msgspec.json.encode(sent), type=str)
-    except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError):
-        return ""
+        sent = json.loads(record, parse_int=str)  # Python refuses to read very long numbers as such.
+    except (ValueError, RecursionError):
+        return "", ""
+    if not isinstance(sent, dict):
+        return "", ""
+    step_id, trajectory_id = (printable(sent.get(name) or "") for name in ("step_id", "trajectory_id"))
+    return step_id, trajectory_id
 
 
 def _split(error: msgspec.ValidationError, prefix: str) -> tuple[str, str]:

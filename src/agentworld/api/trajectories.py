@@ -13,6 +13,7 @@ from agentworld.api.access import agent_base_url, agent_key
 from agentworld.api.bodies import decode, decode_steps
 from agentworld.client.wire import API, Completion, StartedTrajectory, StepsReply, StepsRequest
 from agentworld.errors import InvalidRequestError
+from agentworld.pool.bounds import MAX_NAME
 from agentworld.pool.protocol import Page
 from agentworld.query import Explanation, Subject
 from agentworld.records import Exchange, NewTrajectory, Step, Trajectory
@@ -31,7 +32,7 @@ class TrajectoryRequest(NewTrajectory, kw_only=True, forbid_unknown_fields=True)
     group_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
     rollout_index: Annotated[int, msgspec.Meta(ge=0)] | None = None
     attempt: Annotated[int, msgspec.Meta(ge=0)] = 0
-    channel: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] = "train"
+    channel: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)] = "train"
 
 
 def parse_include(text: str | None) -> tuple[str, ...]:
@@ -114,9 +115,8 @@ def submit_steps(state: State, body: RawBody) -> StepsReply:
     """Submit steps of agents that call their model themselves. One result a step: a bad one does not fail the others,
     and one that is there already is not stored twice.
     """
-    steps, results = decode_steps(body)
-    stored = iter(state.pool.append_steps(steps) if steps else ())
-    return StepsReply([next(stored) if result is None else result for result in results])
+    steps = decode_steps(body)
+    return StepsReply(state.pool.append_steps(steps) if steps else [])
 
 
 @get(f"{API}/steps", sync_to_thread=True)

@@ -13,9 +13,9 @@ from agentworld.client import wire
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_values
-from agentworld.pool.intake import with_lists
 from agentworld.pool.protocol import Awaited, DeadLetter, GatewayState, Page, PoolStats, SignalsResult
 from agentworld.pool.signal_rules import PLACES
+from agentworld.pool.step_arrays import with_lists
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,

@@ -11,7 +11,7 @@ from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.events import follow
-from agentworld.pool.protocol import AppendResult, Pool, SignalsResult
+from agentworld.pool.protocol import AppendResult, Pool, Rejected, SignalsResult
 from agentworld.records import Annotation, Event, Exchange, Feedback, Reward, Step
 
 MAX_PAGE = 1000
@@ -27,7 +27,7 @@ class Store(Pool, abc.ABC):
         """See Pool."""
         return self.submit_exchange(exchange).result()
 
-    def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
+    def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
         """See Pool."""
         return self.submit_steps(steps).result()
 
@@ -66,7 +66,7 @@ class Store(Pool, abc.ABC):
         """See Pool."""
 
     @abc.abstractmethod
-    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
+    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
         """See Pool."""
 
 

@@ -13,13 +13,19 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from agentworld.errors import InvalidRequestError
+from agentworld.pool.plain_values import as_number, plain_json
 from agentworld.records import (
     Exchange,
+    FunctionCall,
+    MediaPart,
+    Message,
     NewTrajectory,
     Policy,
     Reward,
     Sampling,
     Step,
+    TextPart,
+    ToolCall,
     Usage,
     VersionSpan,
     check_depth,
@@ -27,12 +33,21 @@ from agentworld.records import (
 )
 
 _NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
+MAX_NAME = 256  # characters; two names of four bytes a character fit into the key of an index on every engine
 MAX_COUNT = 2**31 - 1
 MAX_INTEGER = 2**63 - 1
 # One record that was found good; a whole run mostly shares one.
 _last_sampling: list[Sampling | None] = [None]
 _SAMPLING_FLOATS = ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
+_STEP_NAMES = (
+    *("channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason"),
+    *("token_source", "fork_reason", "logprob_space"),
+)
+_STEP_OBJECTS = ("labels", "metadata")
+_message = msgspec.json.Decoder(Message)
+_TRAJECTORY_NUMBERS = ("group_size", "rollout_index", "attempt", "priority", "group_timeout")
 _STEP_COUNTS = ("choice_index", "prompt_length", "response_length")
+_SAMPLING_JSON = ("logit_bias", "tool_choice", "response_format")
 _SAMPLING_NUMBERS = ("top_k", "max_tokens", "min_tokens", "seed", "n")
 
 
@@ -64,14 +79,36 @@ def refusal(error: Exception, path: str = "") -> InvalidRequestError:
 
 
 def check_name(value: object, path: str) -> None:
-    """InvalidRequestError where a name, such as that of an agent or a model, holds U+0000 or a lone surrogate.
-
-    Contents may hold them. What is no text is left to the check of types.
+    """InvalidRequestError where a name, such as that of an agent, a model or a channel, is no text, is longer than
+    MAX_NAME characters, or holds U+0000 or a lone surrogate. Contents may.
     """
-    if isinstance(value, str) and (found := _NOT_IN_NAMES.search(value)) is not None:
+    if not isinstance(value, str):
+        raise wrong_type(value, "a text", path)
+    if len(value) > MAX_NAME:
+        raise InvalidRequestError(
+            f"a name of {len(value)} characters", path=path, hint=f"Use at most {MAX_NAME} characters"
+        )
+    if not value.isprintable() and (found := _NOT_IN_NAMES.search(value)) is not None:
         raise InvalidRequestError(
             f"a name cannot hold U+{ord(found.group()):04X}", path=path, hint="Leave the character out"
         )
+
+
+def check_names(record: object, names: Sequence[str], prefix: str = "") -> None:
+    """`check_name` of those of these fields of a record that are not None."""
+    for name in names:
+        if (value := getattr(record, name)) is not None:
+            check_name(value, prefix + name)
+
+
+def wrong_type(value: object, wanted: str, path: str) -> InvalidRequestError:
+    """The error of a value that is not what its field takes."""
+    return InvalidRequestError(f"this must be {wanted}, not {type(value).__name__}", path=path)
+
+
+def _check_kind(value: object, kind: type | tuple[type, ...], wanted: str, path: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise wrong_type(value, wanted, path)
 
 
 def _encode_checked(record: object, kind: type[object]) -> bytes:
@@ -103,79 +140,124 @@ def check_seconds(value: float | None, path: str) -> None:
 
 
 def check_policy_record(policy: Policy) -> None:
-    """Version and types of a policy that is published."""
-    check_policy_version(policy, "version")
+    """Names, version and types of a policy that is published."""
+    check_policy(policy, "")
     with storable():
         _encode_checked(policy, Policy)
 
 
-def check_policy_version(policy: Policy | None, path: str = "policy.version") -> None:
-    """Versions count from 0."""
-    if isinstance(policy, Policy):
-        check_integer(policy.version, path, highest=MAX_INTEGER)
+def check_policy(policy: Policy | None, prefix: str = "policy.") -> None:
+    """Names and version; versions count from 0."""
+    if policy is None:
+        return
+    if not isinstance(policy, Policy):
+        raise wrong_type(policy, "a Policy", prefix.rstrip(".") or "policy")
+    check_names(policy, ("model", "run"), prefix)
+    check_integer(policy.version, f"{prefix}version", highest=MAX_INTEGER)
 
 
 def check_step(step: Step) -> None:
-    """Numbers and depths of a step, but for those of its tools."""
+    """Types, names, numbers and depths of a step, but for its arrays, what is in its messages, and its tools."""
+    check_names(step, _STEP_NAMES)
     for name in _STEP_COUNTS:
         number = getattr(step, name)
         if number is not None:
             check_integer(number, name)
-    if isinstance(step.usage, Usage):
+    if step.usage is not None:
+        _check_kind(step.usage, Usage, "a Usage", "usage")
         check_integer(step.usage.prompt_tokens, "usage.prompt_tokens")
         check_integer(step.usage.completion_tokens, "usage.completion_tokens")
-    if step.policy is not None:
-        check_policy_version(step.policy)
+    check_policy(step.policy)
     if step.version_spans:
         _check_spans(step.version_spans)
     check_seconds(step.created_at, "created_at")
     check_seconds(step.latency_ms, "latency_ms")
-    if step.labels:
-        check_depth(step.labels, "labels")
-    if step.metadata:
-        check_depth(step.metadata, "metadata")
+    for name in _STEP_OBJECTS:
+        value = getattr(step, name)
+        if value or value.__class__ is not dict:
+            if not isinstance(value, dict):
+                raise wrong_type(value, "a dict", name)
+            plain_json(value, name)
+    if not isinstance(step.rewards, dict):
+        raise wrong_type(step.rewards, "a dict", "rewards")
+    for name in step.rewards:
+        check_name(name, "rewards")
     if step.sampling is not None:
         _check_sampling(step.sampling)
+    if step.prompt_messages is not None:
+        _check_kind(step.prompt_messages, (list, tuple), "a list of Message", "prompt_messages")
+        if step.prompt_messages and set(map(type, step.prompt_messages)) != {Message}:
+            wrong = next(number for number, one in enumerate(step.prompt_messages) if one.__class__ is not Message)
+            raise wrong_type(step.prompt_messages[wrong], "a Message", f"prompt_messages[{wrong}]")
+    _check_kind(step.response_message, Message, "a Message", "response_message")
+    _check_kind(step.tools, (list, tuple), "a list of dicts", "tools")
+
+
+def check_message(message: Message, spoken: bytes) -> None:
+    """Types of a message whose JSON is `spoken`; lists may stand in the place of tuples."""
+    if b"\\u" in spoken:
+        said = exact_json.decode(spoken, Message)
+    else:
+        said = _message.decode(spoken)
+    if said == message:
+        return
+    # What is no JSON text, such as bytes, is written as one; a list for a tuple and an odd character are no harm.
+    texts = [message.role, message.reasoning, message.tool_call_id, message.name]
+    if isinstance(message.content, (list, tuple)):
+        for part in message.content:
+            _check_kind(part, (TextPart, MediaPart), "a TextPart or MediaPart", "messages.content")
+            texts += [getattr(part, name) for name in part.__struct_fields__]
+    else:
+        texts.append(message.content)
+    for call in message.tool_calls:
+        _check_kind(call, ToolCall, "a ToolCall", "messages.tool_calls")
+        _check_kind(call.function, FunctionCall, "a FunctionCall", "messages.tool_calls.function")
+        texts += [call.id, call.type, call.function.name, call.function.arguments]
+    for text in texts:
+        _check_kind(text, str, "a text", "messages")
 
 
 def _check_spans(spans: Sequence[VersionSpan]) -> None:
+    _check_kind(spans, (list, tuple), "a tuple of VersionSpan", "version_spans")
     for number, span in enumerate(spans):
-        if isinstance(span, VersionSpan):
-            check_integer(span.start, f"version_spans[{number}].start")
-            check_integer(span.version, f"version_spans[{number}].version", highest=MAX_INTEGER)
+        if not isinstance(span, VersionSpan):
+            raise wrong_type(span, "a VersionSpan", f"version_spans[{number}]")
+        check_integer(span.start, f"version_spans[{number}].start")
+        check_integer(span.version, f"version_spans[{number}].version", highest=MAX_INTEGER)
 
 
 def check_exchange(kept: Exchange) -> bytes:
     """Numbers, depths and types of an exchange without its messages, tools and choices; returns its canonical JSON."""
     check_integer(kept.retry_count, "retry_count")
-    check_policy_version(kept.policy)
+    check_policy(kept.policy)
     for name in ("created_at", "latency_ms"):
         check_seconds(getattr(kept, name), name)
-    check_depth(kept.error, "error")
-    for name in ("model", "requested_model", "agent", "channel", "dialect", "body_digest"):
-        check_name(getattr(kept, name), name)
+    plain_json(kept.error, "error")
+    check_names(kept, ("model", "requested_model", "agent", "channel", "dialect", "body_digest"))
     _check_sampling(kept.sampling)
     with storable():
         return _encode_checked(kept, Exchange)
 
 
-def check_new_trajectory(new: NewTrajectory) -> None:
-    """Numbers, depths and types of the settings of a trajectory."""
+def checked_trajectory(new: NewTrajectory) -> NewTrajectory:
+    """The settings of a trajectory as every store holds them, with their numbers, depths and types checked."""
+    said = {name: as_number(getattr(new, name)) for name in _TRAJECTORY_NUMBERS}
+    new = msgspec.structs.replace(new, **said)
     check_integer(new.group_size, "group_size", lowest=1)
     check_integer(new.rollout_index, "rollout_index")
     check_integer(new.attempt, "attempt")
-    for name in ("agent", "channel", "user"):
-        check_name(getattr(new, name), name)
+    check_names(new, ("agent", "channel", "user"))
     if new.user == "":
         raise InvalidRequestError("user is empty", path="user", hint="Leave it out where it is nobody's")
     check_seconds(new.priority, "priority")
     check_seconds(new.group_timeout, "group_timeout")
     if isinstance(new.group_timeout, (int, float)) and new.group_timeout <= 0:
         raise InvalidRequestError("group_timeout must be over 0 seconds", path="group_timeout")
-    check_depth(new.task, "task")
-    check_depth(new.metadata, "metadata")
+    new.task, new.metadata = plain_json(new.task, "task"), plain_json(new.metadata, "metadata")
     with storable():
         _encode_checked(new, NewTrajectory)
+    new.priority = float(new.priority)
+    return new
 
 
 def check_reward_record(reward: Reward, path: str) -> None:
@@ -184,23 +266,24 @@ def check_reward_record(reward: Reward, path: str) -> None:
         raise InvalidRequestError("a reward must be a finite number", path=f"{path}.value", hint="Leave it out instead")
     check_seconds(reward.created_at, f"{path}.created_at")
     check_depth(reward.details, f"{path}.details")
-    for name in ("name", "source"):
-        check_name(getattr(reward, name), f"{path}.{name}")
+    check_names(reward, ("name", "source"), f"{path}.")
     with storable(f"{path}."):
         _encode_checked(reward, Reward)
 
 
 def _check_sampling(sampling: Sampling | None) -> None:
-    if sampling is _last_sampling[0] or not isinstance(sampling, Sampling):
+    if sampling is _last_sampling[0]:
         return
+    if not isinstance(sampling, Sampling):
+        raise wrong_type(sampling, "a Sampling", "sampling")
     for name in _SAMPLING_NUMBERS:
         check_integer(getattr(sampling, name), f"sampling.{name}", lowest=-MAX_INTEGER - 1, highest=MAX_INTEGER)
     for name in _SAMPLING_FLOATS:
         check_seconds(getattr(sampling, name), f"sampling.{name}")
-    if sampling.logit_bias:
-        check_depth(sampling.logit_bias, "sampling.logit_bias")
+    for name in _SAMPLING_JSON:
+        plain_json(getattr(sampling, name), f"sampling.{name}")
+    for number, text in enumerate(sampling.stop):
+        _check_kind(text, str, "a text", f"sampling.stop[{number}]")
     for number, token in enumerate(sampling.stop_token_ids):
         check_integer(token, f"sampling.stop_token_ids[{number}]", highest=MAX_INTEGER)
-    check_depth(sampling.tool_choice, "sampling.tool_choice")
-    check_depth(sampling.response_format, "sampling.response_format")
     _last_sampling[0] = sampling

@@ -31,6 +31,7 @@ from agentworld.pool.results import (
     GatewayState,
     Page,
     PoolStats,
+    Rejected,
     SignalsResult,
     sequence_page,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Page",
     "Pool",
     "PoolStats",
+    "Rejected",
     "SignalsResult",
     "sequence_page",
 ]
@@ -99,9 +101,7 @@ class Pool(Protocol):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Trajectory]:
-        """One page, by creation order. With `where`, one page looks at a bounded number of rows, so that it can be
-        short or empty and still have a next_cursor: go on until that is null.
-        """
+        """One page, by creation order. With `where` it can be short or empty, and still have a next_cursor to go on."""
 
     # --- steps ------------------------------------------------------------------------------------------------
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
@@ -113,13 +113,13 @@ class Pool(Protocol):
         an empty list.
         """
 
-    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
-        """Append steps; the future is done once they are durable. Trajectories that are not there are created."""
+    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
+        """Append steps, done once durable; a trajectory that is not there is created. What is bad is rejected alone."""
 
     def append_exchange(self, exchange: Exchange) -> list[AppendResult]:
         """`submit_exchange` and wait."""
 
-    def append_steps(self, steps: Sequence[Step]) -> list[AppendResult]:
+    def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
         """`submit_steps` and wait."""
 
     def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:

@@ -16,6 +16,7 @@ __all__ = [
     "GatewayState",
     "Page",
     "PoolStats",
+    "Rejected",
     "SignalsResult",
     "sequence_page",
 ]
@@ -72,6 +73,17 @@ class DeadLetter(msgspec.Struct, frozen=True):
     record: str
     at: float
     kind: str = "step"
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A record that cannot become a step, given to a pool in its place: it becomes a dead letter, and its result is
+    `rejected` with this reason. `record`: what was sent, as text; ids that it did not name are empty.
+    """
+
+    reason: str
+    record: str
+    step_id: str = ""
+    trajectory_id: str = ""
 
 
 class SignalsResult(msgspec.Struct, frozen=True):

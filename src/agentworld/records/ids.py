@@ -26,9 +26,10 @@ def new_id(prefix: str) -> str:
 
 def check_id(value: str, path: str) -> str:
     """`value` if it may stand in a path and a key: 1 to 128 letters, digits and . _ : @ ~ -."""
-    if not _SAFE_ID.fullmatch(value):
+    if not isinstance(value, str) or not _SAFE_ID.fullmatch(value):
+        shown = repr(value[:40]) if isinstance(value, str) else f"a value of type {type(value).__name__}"
         raise InvalidRequestError(
-            f"{value[:40]!r} cannot be an id",
+            f"{shown} cannot be an id",
             path=path,
             hint="Use 1 to 128 letters, digits and . _ : @ ~ - and begin with a letter or digit",
         )

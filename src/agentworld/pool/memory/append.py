@@ -11,12 +11,13 @@ import numpy as np
 from agentworld.errors import ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabulary_root
 from agentworld.pool import rules
-from agentworld.pool.bounds import check_exchange, encode, storable
-from agentworld.pool.intake import Prepared, choices_of, escaped_record, prepare
+from agentworld.pool.bounds import check_exchange, check_message, encode, storable
+from agentworld.pool.intake import Prepared, choices_of, prepare
 from agentworld.pool.memory.signals import apply_awaited, check_not_deleted
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.memory.trajectories import imply
-from agentworld.pool.protocol import AppendResult, DeadLetter
+from agentworld.pool.protocol import AppendResult, DeadLetter, Rejected
+from agentworld.pool.rejections import kept_text, rejection
 from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
 
 _ARRAYS = ("prompt", "response", "mask", "logprobs")
@@ -44,22 +45,27 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
     return append_steps(state, choices_of(exchange))
 
 
-def append_steps(state: State, steps: Sequence[Step]) -> list[AppendResult]:
+def append_steps(state: State, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
     """Each step, or its rejection."""
     results = []
     for step in steps:
+        if isinstance(step, Rejected):
+            results.append(_reject(state, step))
+            continue
         try:
             results.append(_append(state, prepare(step)))
         except GoneError as error:
-            results.append(_reject(state, step, error.one_line(), ""))  # Nothing of what was deleted is kept.
+            results.append(_reject(state, rejection(step, error.one_line()), gone=True))
         except (InvalidRequestError, ConflictError) as error:
-            results.append(_reject(state, step, error.one_line(), escaped_record(step)))
+            results.append(_reject(state, rejection(step, error.one_line())))
     return results
 
 
 def _append(state: State, prepared: Prepared) -> AppendResult:
     step = prepared.step
     with storable():
+        for message in (*(step.prompt_messages or ()), *((step.response_message,) if step.response_message else ())):
+            check_message(message, encode(message))
         stored = copied(msgspec.structs.replace(step, **_NO_ARRAYS))
     content = digest(
         prepared.rest,
@@ -122,11 +128,16 @@ def _supersede(state: State, step: Step) -> None:
         trajectory.sampled_tokens -= first.prepared.sampled
 
 
-def _reject(state: State, step: Step, reason: str, record: str) -> AppendResult:
-    step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
+def _reject(state: State, rejected: Rejected, gone: bool = False) -> AppendResult:
+    """The dead letter and the result; nothing of what was deleted on request is kept."""
+    step_id, trajectory_id = rules.printable(rejected.step_id), rules.printable(rejected.trajectory_id)
+    gone = gone or ("step", step_id) in state.tombstones or ("trajectory", trajectory_id) in state.tombstones
+    reason = kept_text(rejected.reason)
     state.last_dead += 1
-    number = state.last_dead
-    state.dead.append(DeadLetter(number, step_id, trajectory_id, reason, record, state.clock()))
+    letter = DeadLetter(
+        state.last_dead, step_id, trajectory_id, reason, "" if gone else kept_text(rejected.record), state.clock()
+    )
+    state.dead.append(letter)
     return AppendResult(step_id, "rejected", reason=reason)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
-from agentworld.pool.bounds import check_new_trajectory
+from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.intake import check_include
 from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
@@ -16,7 +16,8 @@ from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
 from agentworld.pool.memory.store_signals import SignalMethods
-from agentworld.pool.protocol import AppendResult, Page
+from agentworld.pool.plain_values import as_number
+from agentworld.pool.protocol import AppendResult, Page, Rejected
 from agentworld.records import (
     Exchange,
     NewTrajectory,
@@ -39,7 +40,7 @@ class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
         trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
-        check_new_trajectory(new)
+        new = checked_trajectory(new)
         with self._open():
             return copied(trajectories.create(self._state, trajectory_id, new))
 
@@ -48,7 +49,7 @@ class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
     ) -> Trajectory:
         """See Pool."""
         with self._open():
-            return copied(trajectories.complete(self._state, trajectory_id, status, reward))
+            return copied(trajectories.complete(self._state, trajectory_id, status, as_number(reward)))
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""
@@ -85,7 +86,7 @@ class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
         """See Pool."""
         return self._done(lambda: append_exchange(self._state, exchange))
 
-    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
+    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
         """See Pool."""
         return self._done(lambda: append_steps(self._state, steps))
 

@@ -11,10 +11,11 @@ from agentworld.errors import NotFoundError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray
 from agentworld.pool.exact_text import storable
-from agentworld.pool.intake import Prepared, restore_arrays
+from agentworld.pool.intake import Prepared
 from agentworld.pool.keeping.records import Tombstone
 from agentworld.pool.media.blob import Medium
 from agentworld.pool.protocol import DeadLetter
+from agentworld.pool.step_arrays import restore_arrays
 from agentworld.pool.values import step_value, trajectory_value
 from agentworld.query import Expression, Subject, bind, evaluate, parse, with_texts
 from agentworld.records import (

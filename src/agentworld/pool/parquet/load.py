@@ -25,6 +25,7 @@ from agentworld.pool.parquet.layout import (
     table_row,
 )
 from agentworld.pool.parquet.manifest import Imported, Manifest, read_manifest
+from agentworld.pool.rejections import rejection
 from agentworld.pool.sql import importing
 from agentworld.pool.sql.append import Appender, Intake, prepare_all
 from agentworld.pool.sql.transaction import Transaction
@@ -163,14 +164,15 @@ def _append(txn: Transaction, appender: Appender, rows: list[dict[str, Any]]) ->
                 before += 1
                 continue
             reason = f"another step is there under this id, in trajectory {known.trajectory_id!r}"
-            taken.append((Step(step_id=step_id, trajectory_id=trajectory_id), reason))
+            taken.append(rejection(Step(step_id=step_id, trajectory_id=trajectory_id), reason))
             continue
         try:
             step = msgspec.convert(record_values(row, "steps"), Step)
             for name in ARRAYS:
                 setattr(step, name, row[name])
         except (msgspec.MsgspecError, AgentWorldError) as error:
-            taken.append((Step(step_id=step_id, trajectory_id=trajectory_id), f"the row cannot be read: {error}"))
+            unread = Step(step_id=step_id, trajectory_id=trajectory_id)
+            taken.append(rejection(unread, f"the row cannot be read: {error}"))
             continue
         there[step_id] = importing.Known(b"", trajectory_id)  # A second row of this id is another step.
         # What signals made of it comes with them; the rest is set when it is there.

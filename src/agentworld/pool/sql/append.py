@@ -16,8 +16,9 @@ from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, rules
 from agentworld.pool.bounds import NOT_STORABLE, check_exchange, refusal
 from agentworld.pool.exact_text import stored_json
-from agentworld.pool.intake import ABORTED, Prepared, choices_of, escaped_record, prepare
-from agentworld.pool.protocol import AppendResult
+from agentworld.pool.intake import ABORTED, Prepared, choices_of, prepare
+from agentworld.pool.protocol import AppendResult, Rejected
+from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
@@ -46,18 +47,21 @@ class PreparedExchange:
         self.status = "error" if exchange.error is not None else "aborted" if aborted else "ok"
 
 
-Intake = Prepared | tuple[Step, str]
+Intake = Prepared | Rejected
 Payload = PreparedExchange | Sequence[Intake]
 
 
-def prepare_all(steps: Sequence[Step]) -> list[Intake]:
+def prepare_all(steps: Sequence[Step | Rejected]) -> list[Intake]:
     """Each step prepared, or with the reason why it is rejected."""
     taken: list[Intake] = []
     for step in steps:
+        if isinstance(step, Rejected):
+            taken.append(step)
+            continue
         try:
             taken.append(prepare(step))
         except InvalidRequestError as error:
-            taken.append((step, error.one_line()))
+            taken.append(rejection(step, error.one_line()))
     return taken
 
 
@@ -96,6 +100,7 @@ class _Batch:
         self._known: dict[str, tuple[bytes, int]] = {}
         self._exchanges: dict[str, bytes] = {}
         self._deleted: dict[str, str] = {}
+        self._deleted_of: set[str] = set()
         self._steps: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
         self._dead: list[dict[str, Any]] = []
@@ -112,6 +117,7 @@ class _Batch:
         named: set[str] = set()
         steps: set[str] = set()
         exchanges: set[str] = set()
+        refused: list[Rejected] = []
         for payload in payloads:
             taken = payload
             if isinstance(payload, PreparedExchange):
@@ -122,12 +128,19 @@ class _Batch:
                 if isinstance(one, Prepared):
                     named.add(one.step.trajectory_id)
                     steps.add(one.step.step_id)
+                elif isinstance(one, Rejected):
+                    refused.append(one)
         if named:
             self._tallies = load_tallies(self._txn, named)
         if steps:
             self._known = append_rows.known_steps(self._txn, steps)
-            if self._txn.counter(counters.TOMBSTONES) > 0:
-                self._deleted = append_rows.deleted_steps(self._txn, steps)
+        if (steps or refused) and self._txn.counter(counters.TOMBSTONES) > 0:
+            steps.update(rules.printable(one.step_id) for one in refused)
+            self._deleted = append_rows.deleted_steps(self._txn, steps)
+            if refused:
+                self._deleted_of = append_rows.deleted_trajectories(
+                    self._txn, {rules.printable(one.trajectory_id) for one in refused}
+                )
         if exchanges:
             self._exchanges = append_rows.known_exchanges(self._txn, exchanges)
 
@@ -163,13 +176,13 @@ class _Batch:
     def add(self, taken: Intake) -> AppendResult:
         """Plan one step; a fault that is the step's own rejects it alone."""
         if not isinstance(taken, Prepared):
-            return self._reject(taken[0], taken[1], escaped_record(taken[0]))
+            return self._reject(taken)
         try:
             return self._add(taken)
         except GoneError as error:
-            return self._reject(taken.step, error.one_line(), "")
+            return self._reject(rejection(taken.step, error.one_line()), gone=True)
         except (InvalidRequestError, ConflictError) as error:
-            return self._reject(taken.step, error.one_line(), escaped_record(taken.step))
+            return self._reject(rejection(taken.step, error.one_line()))
 
     def _add(self, prepared: Prepared) -> AppendResult:
         step, txn, forests = prepared.step, self._txn, self._forests
@@ -271,8 +284,11 @@ class _Batch:
             }
         )
 
-    def _reject(self, step: Step, reason: str, record: str) -> AppendResult:
-        step_id, trajectory_id = rules.printable(step.step_id), rules.printable(step.trajectory_id)
+    def _reject(self, rejected: Rejected, gone: bool = False) -> AppendResult:
+        """Plan the dead letter; nothing of what was deleted on request is kept."""
+        step_id, trajectory_id = rules.printable(rejected.step_id), rules.printable(rejected.trajectory_id)
+        gone = gone or step_id in self._deleted or trajectory_id in self._deleted_of
+        reason = kept_text(rejected.reason)
         self._dead.append(
             {
                 "pk": self._txn.next_pk("dead_letters"),
@@ -280,7 +296,7 @@ class _Batch:
                 "step_id": step_id,
                 "trajectory_id": trajectory_id,
                 "reason": reason,
-                "record": record,
+                "record": "" if gone else kept_text(rejected.record),
                 "at": self._txn.now,
             }
         )

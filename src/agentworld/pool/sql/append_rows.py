@@ -27,8 +27,10 @@ from agentworld.pool.sql.transaction import Transaction
 _s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones
 _KNOWN_STEPS = sql(select(_s.c.step_id, _s.c.content, _s.c.step_index).where(_s.c.step_id.in_(texts("ids"))))
 _KNOWN_EXCHANGES = sql(select(_x.c.exchange_id, _x.c.content).where(_x.c.exchange_id.in_(texts("ids"))))
-_DELETED_STEPS = sql(
-    select(_stones.c.target_id, _stones.c.reason).where(_stones.c.kind == "step", _stones.c.target_id.in_(texts("ids")))
+_DELETED = sql(
+    select(_stones.c.target_id, _stones.c.reason).where(
+        _stones.c.kind == parameter("kind"), _stones.c.target_id.in_(texts("ids"))
+    )
 )
 
 
@@ -58,8 +60,14 @@ def known_exchanges(txn: Transaction, exchange_ids: Iterable[str]) -> dict[str, 
 
 def deleted_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, str]:
     """Why steps were deleted on request."""
-    found = txn.execute(_DELETED_STEPS, {"ids": json_list(list(step_ids))})
+    found = txn.execute(_DELETED, {"kind": "step", "ids": json_list(list(step_ids))})
     return {row["target_id"]: row["reason"] or "" for row in found}
+
+
+def deleted_trajectories(txn: Transaction, ids: Iterable[str]) -> set[str]:
+    """Which of these trajectories were deleted on request."""
+    found = txn.execute(_DELETED, {"kind": "trajectory", "ids": json_list(list(ids))})
+    return {row["target_id"] for row in found}
 
 
 def was_deleted(step_id: str, reason: str) -> GoneError:

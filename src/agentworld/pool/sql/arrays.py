@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -90,10 +91,10 @@ def read_arrays(reader: Reader, keys: Sequence[int]) -> list[StepArrays]:
 
 def _arrays_of_trajectory(rows: Sequence[Row], blocks: _Blocks) -> Iterator[StepArrays]:
     sequences: dict[int, TokenArray] = {}
-    longest: list[_Sequence] = []
+    known = _Sequences(blocks)
     # The longest first: it nearly always begins with all the others.
     for row in sorted(rows, key=lambda row: row["id_count"], reverse=True):
-        sequences[row["pk"]] = _sequence(row, blocks, longest)
+        sequences[row["pk"]] = known.ids_of(row)
     for row in rows:
         yield StepArrays(
             step_id=row["step_id"],
@@ -105,49 +106,73 @@ def _arrays_of_trajectory(rows: Sequence[Row], blocks: _Blocks) -> Iterator[Step
         )
 
 
-class _Sequence:
-    """A sequence that was put together, and where each of its blocks ends."""
+class _Sequences:
+    """The sequences of one trajectory, put together; those that begin alike share their memory.
 
-    __slots__ = ("ends", "ids")
+    `through`: of each block, the first sequence that goes through it. `branches`: where others go on otherwise after a
+    block, what they go on with, sorted, so that one that begins with a tail is found however many there are.
+    """
 
-    def __init__(self, ids: TokenArray, ends: dict[int | None, int]) -> None:
-        self.ids, self.ends = ids, ends
+    def __init__(self, blocks: _Blocks) -> None:
+        self._blocks = blocks
+        self._through: dict[int | None, TokenArray] = {}
+        self._ends: dict[int | None, int] = {None: 0}
+        self._branches: dict[int | None, list[tuple[bytes, int, TokenArray]]] = {}
 
+    def ids_of(self, row: Row) -> TokenArray:
+        """The ids of one step; rows come with the longest first."""
+        block, count = row["block"], row["id_count"]
+        full = count - count % BLOCK_SIZE
+        tail = unpack_ids(row["tail"] or b"", count - full)
+        known = self._beginning(block, full, count, tail)
+        if known is not None:
+            return known
+        path: list[int] = []
+        at: int | None = block
+        while at is not None and at not in self._through:
+            if at not in self._blocks:
+                raise PoolError(
+                    f"block {at} of step {row['step_id']!r} is not there",
+                    hint="Run `agentworld pool check`, then restore",
+                )
+            path.append(at)
+            at = self._blocks[at][0]
+        path.reverse()
+        begin = self._ends[at]
+        packed = [self._blocks[key][1] for key in path]
+        parts = [self._through[at][:begin]] if begin else []
+        if len({len(one) for one in packed}) == 1:  # Nearly always; one conversion instead of one a block.
+            parts.append(unpack_ids(b"".join(packed), BLOCK_SIZE * len(packed)))
+        else:
+            parts += [unpack_ids(one, BLOCK_SIZE) for one in packed]
+        parts.append(tail)
+        ids = frozen(np.concatenate(parts))
+        self._add(ids, at, begin, path)
+        return ids
 
-def _sequence(row: Row, blocks: _Blocks, longest: list[_Sequence]) -> TokenArray:
-    """The ids of one step; those of `longest` are used where they begin alike, and the list grows where none does."""
-    block, count = row["block"], row["id_count"]
-    full = count - count % BLOCK_SIZE
-    tail = unpack_ids(row["tail"] or b"", count - full)
-    for known in longest:
-        if known.ends.get(block, -1) == full and np.array_equal(known.ids[full:count], tail):
-            return known.ids[:count]
-    path: list[int] = []
-    at: int | None = block
-    shared: _Sequence | None = None
-    while at is not None:
-        shared = next((known for known in longest if at in known.ends), None)
-        if shared is not None:
-            break
-        if at not in blocks:
-            raise PoolError(
-                f"block {at} of step {row['step_id']!r} is not there", hint="Run `agentworld pool check`, then restore"
-            )
-        path.append(at)
-        at = blocks[at][0]
-    path.reverse()
-    begin = shared.ends[at] if shared is not None else 0
-    packed = [blocks[key][1] for key in path]
-    parts = [shared.ids[:begin]] if shared is not None else []
-    if len({len(one) for one in packed}) == 1:  # Nearly always; one conversion instead of one a block.
-        parts.append(unpack_ids(b"".join(packed), BLOCK_SIZE * len(packed)))
-    else:
-        parts += [unpack_ids(one, BLOCK_SIZE) for one in packed]
-    parts.append(tail)
-    ids = frozen(np.concatenate(parts))
-    ends: dict[int | None, int] = {None: 0}
-    if shared is not None:
-        ends |= {key: end for key, end in shared.ends.items() if end <= begin}
-    ends |= {key: begin + BLOCK_SIZE * (number + 1) for number, key in enumerate(path)}
-    longest.append(_Sequence(ids, ends))
-    return ids
+    def _beginning(self, block: int | None, full: int, count: int, tail: TokenArray) -> TokenArray | None:
+        """The beginning of a known sequence that goes through `block` and on with `tail`."""
+        through = self._through.get(block)
+        if through is None:
+            return None
+        if np.array_equal(through[full:count], tail):
+            return through[:count]
+        branches = self._branches.get(block)
+        if not branches:
+            return None
+        data = tail.tobytes()
+        # What begins with the tail stands right after it.
+        place = bisect.bisect_left(branches, (data,))
+        if place < len(branches) and branches[place][0].startswith(data):
+            return branches[place][2][:count]
+        return None
+
+    def _add(self, ids: TokenArray, at: int | None, begin: int, path: Sequence[int]) -> None:
+        if at in self._through:
+            branches = self._branches.setdefault(at, [])
+            bisect.insort(branches, (ids[begin : begin + BLOCK_SIZE].tobytes(), len(branches), ids))
+        else:
+            self._through[at] = ids
+        for number, key in enumerate(path):
+            self._through[key] = ids
+            self._ends[key] = begin + BLOCK_SIZE * (number + 1)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from sqlalchemy import insert
 
 from agentworld.forest import BLOCK_SIZE, TokenArray, exact_digest, hash_blocks
 from agentworld.forest.tokens import vocabulary_root
 from agentworld.pool import schema
+from agentworld.pool.bounds import check_message
 from agentworld.pool.exact_text import read_json, stored_json, stored_spoken
 from agentworld.pool.media import media_uses_of
 from agentworld.pool.sql.bodies import BodyWriter, pack_alone
@@ -36,7 +36,6 @@ _ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk",
 _ADD_USE = sql(insert(schema.media_uses).values(node=parameter("node"), digest=parameter("digest")))
 GENERATION = "gc.generation"  # grows whenever content is deleted
 
-_message = msgspec.json.Decoder(Message)
 _NO_TOOLS = digest(b"null")
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _KNOWN_TOOL_SETS = 256
@@ -217,10 +216,7 @@ class ForestWriter:
         parent = best.keys[longest - 1] if best is not None else tools
         for message in messages[longest:]:
             spoken = exact_json.encode(message)
-            if b"\\u" in spoken:
-                exact_json.decode(spoken, Message)
-            else:
-                _message.decode(spoken)  # Structs that Python code built are not checked by themselves.
+            check_message(message, spoken)  # Structs that Python code built are not checked by themselves.
             parent = exact_digest(parent, spoken)
             keys.append(parent)
             bodies.append(stored_spoken(message, spoken))

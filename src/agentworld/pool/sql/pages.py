@@ -132,7 +132,9 @@ class _Range:
 
 
 class Search:
-    """One search over primary keys. `position`: the last one looked at; `scanned`: how many rows were."""
+    """One search over primary keys. `position`: the last one looked at; `scanned`: how many rows were, with those that
+    were deleted among them where it goes row by row.
+    """
 
     def __init__(
         self,
@@ -263,10 +265,13 @@ class Search:
         last = bounds["below"] - 1 if self._order == "oldest" else bounds["above"] + 1
         if len(found) == wanted:
             last = found[-1]
-        self.scanned += abs(last - first[0]) + 1
         self.go_on_after(last)
         if len(found) < wanted and not self.next_keys(1):
             self.exhausted = True
+            ends: Order = "newest" if self._order == "oldest" else "oldest"
+            between = {**self._bound, **bounds, "limit": 1}
+            last = self._keys(self._reader.execute(NEXT[self._subject, ends], between))[0]
+        self.scanned += abs(last - first[0]) + 1
         return found
 
     def _between(self, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from agentworld.errors import PoolError, QueryError
 from agentworld.forest import BLOCK_SIZE, TokenArray
 from agentworld.pool import schema
 from agentworld.pool.exact_text import read_json
-from agentworld.pool.intake import check_include, restore_arrays
+from agentworld.pool.intake import check_include
 from agentworld.pool.sql.bodies import Body, read_paths, unpack_alone
 from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
 from agentworld.pool.sql.packing import unpack_ids, unpack_logprobs, unpack_mask
@@ -25,6 +25,7 @@ from agentworld.pool.sql.rows import (
     step_from,
 )
 from agentworld.pool.sql.statements import Statement, integers, json_list, parameter, sql
+from agentworld.pool.step_arrays import restore_arrays
 from agentworld.records import Message, Step, Tool
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at

@@ -11,10 +11,11 @@ from sqlalchemy import select
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit
-from agentworld.pool.bounds import check_new_trajectory
+from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include
-from agentworld.pool.protocol import AppendResult, Page
+from agentworld.pool.plain_values import as_number
+from agentworld.pool.protocol import AppendResult, Page, Rejected
 from agentworld.pool.sql import trajectories
 from agentworld.pool.sql.append import Appender, PreparedExchange, prepare_all
 from agentworld.pool.sql.connections import Database
@@ -66,14 +67,14 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods, ParquetMethods, ReadMet
         trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
-        check_new_trajectory(new)
+        new = checked_trajectory(new)
         return self._writer.submit_together(trajectories.create_all, Creation(trajectory_id, new)).result()
 
     def complete_trajectory(
         self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
     ) -> Trajectory:
         """See Pool."""
-        asked = Completion(trajectory_id, status, reward)
+        asked = Completion(trajectory_id, status, as_number(reward))
         return self._writer.submit_together(trajectories.complete_all, asked).result()
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
@@ -112,7 +113,7 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods, ParquetMethods, ReadMet
             return failed
         return self._writer.submit_together(self._appender.append_all, prepared, len(prepared.steps) + 1)
 
-    def submit_steps(self, steps: Sequence[Step]) -> Future[list[AppendResult]]:
+    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
         """See Pool."""
         prepared = prepare_all(steps)
         return self._writer.submit_together(self._appender.append_all, prepared, len(prepared))
