@@ -118,6 +118,31 @@ def test_a_client_that_left_is_leased_nothing(server):
     assert server.get("/api/v1/stats")[1]["batches"] == {}
 
 
+def test_a_batch_leased_while_its_client_left_is_given_back(server):
+    fill(server, 1)
+    address = urlsplit(server.url)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    begun, left = threading.Event(), threading.Event()
+    lease = server.pool.lease
+
+    def leasing(spec, consumer):
+        begun.set()
+        assert left.wait(30)
+        return lease(spec, consumer)
+
+    server.pool.lease = leasing
+    connection.request("POST", "/api/v1/batches/lease", b'{"consumer": "c"}')
+    assert begun.wait(30)
+    connection.close()
+    for _ in range(3):  # By then the server has been told that the connection is closed.
+        server.get("/api/v1/stats")
+    left.set()
+    deadline = time.monotonic() + 20
+    while server.get("/api/v1/stats")[1]["batches"] != {"released": 1} and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert server.get("/api/v1/stats")[1]["batches"] == {"released": 1}
+
+
 def test_batches_are_listed_and_read_with_their_rewards(server):
     fill(server, 3)
     first, second = (server.post("/api/v1/batches/lease", {"consumer": name})[1] for name in ("c", "d"))
@@ -129,7 +154,8 @@ def test_batches_are_listed_and_read_with_their_rewards(server):
     record = server.get(f"/api/v1/batches/{first['batch_id']}")[1]
     assert record["units"] == [{"key": "t0", "rewards": {"t0": {"reward": 1.0}}}]
     assert server.get("/api/v1/batches/bat_gone")[0] == 404
-    assert server.get("/api/v1/batches?batch_state=lost")[0] == 400
+    status, refusal = server.get("/api/v1/batches?batch_state=lost")
+    assert (status, refusal["error"]["path"]) == (400, "batch_state")
 
 
 def test_poisoned_units_are_listed_and_requeued(server):

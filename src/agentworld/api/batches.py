@@ -26,6 +26,7 @@ from agentworld.client.wire import (
     ResumeRequest,
 )
 from agentworld.errors import InvalidRequestError
+from agentworld.pool.lease_rules import check_batch_state
 from agentworld.pool.protocol import Page, Pool
 from agentworld.records import Batch, BatchRecord, BatchSpec
 
@@ -44,29 +45,37 @@ async def lease(state: State, body: RawBody, request: Request[Any, Any, Any]) ->
     if not 0 <= sent.wait_seconds <= LONGEST_WAIT:
         raise InvalidRequestError(f"wait_seconds must be from 0 to {LONGEST_WAIT:g}", path="$.wait_seconds")
     spec = BatchSpec(**{name: getattr(sent, name) for name in BatchSpec.__struct_fields__})
-    content = await sync_to_thread(_leased, state.pool, spec, sent.consumer)
-    if content is None and sent.wait_seconds > 0:
-        content = await _wait(state, spec, sent, request)
-    if content is None:
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        leased = await _leased(state.pool, spec, sent.consumer, gone)
+        if leased is None and sent.wait_seconds > 0 and not gone.done():
+            leased = await _wait(state, spec, sent, gone)
+    finally:
+        gone.cancel()
+    if leased is None:
         return Response(None, status_code=204)
-    answer: Any = content
+    answer: Any = leased
     return Response(answer, status_code=200, media_type="application/json")
 
 
-def _leased(pool: Pool, spec: BatchSpec, consumer: str) -> bytes | None:
-    """A batch as JSON."""
-    batch = pool.lease(spec, consumer)
+async def _leased(pool: Pool, spec: BatchSpec, consumer: str, gone: asyncio.Future[None]) -> bytes | None:
+    """A batch as JSON. One that nobody will hear of is given back: else it would be lost until its time runs out."""
+    batch: Batch | None = await sync_to_thread(pool.lease, spec, consumer)
     if batch is None:
         return None
     try:
-        return msgspec.json.encode(batch)
+        content = await sync_to_thread(msgspec.json.encode, batch)
     except Exception:
-        # Nobody learns of this lease, so nobody could end it before its time runs out.
-        pool.release(batch.batch_id, batch.epoch)
+        await sync_to_thread(pool.release, batch.batch_id, batch.epoch)
         raise
+    await asyncio.sleep(0)  # So that it is known if the client has left meanwhile.
+    if gone.done():
+        await sync_to_thread(pool.release, batch.batch_id, batch.epoch)
+        return None
+    return content
 
 
-async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, request: Request[Any, Any, Any]) -> bytes | None:
+async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, gone: asyncio.Future[None]) -> bytes | None:
     """Try again whenever something was committed, until the time is up, the client leaves or the server closes."""
     pool: Pool = state.pool
     loop = asyncio.get_running_loop()
@@ -77,11 +86,12 @@ async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, request: Requ
         loop.call_soon_threadsafe(woken.set)
 
     stop = await sync_to_thread(pool.watch, wake)
-    ends = {asyncio.ensure_future(state.closing.wait()), asyncio.ensure_future(_gone(request))}
+    closing = asyncio.ensure_future(state.closing.wait())
+    ends = {closing, gone}
     try:
         while (left := until - loop.time()) > 0:
             woken.clear()  # Before the look: what is committed after it wakes anew.
-            content = await sync_to_thread(_leased, pool, spec, sent.consumer)
+            content = await _leased(pool, spec, sent.consumer, gone)
             if content is not None:
                 return content
             wakes = asyncio.ensure_future(woken.wait())
@@ -93,13 +103,12 @@ async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, request: Requ
                 return None
         return None
     finally:
-        for end in ends:
-            end.cancel()
+        closing.cancel()
         await sync_to_thread(stop)
 
 
 async def _gone(request: Request[Any, Any, Any]) -> None:
-    """Done once the client has left: a batch that it does not hear of would be lost until its time runs out."""
+    """Done once the client has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -139,6 +148,7 @@ def list_batches(
     limit: Limit = 100,
 ) -> Page[BatchRecord]:
     """Batches that were handed out, the newest first, without their units."""
+    check_batch_state(batch_state, "batch_state")
     page: Page[BatchRecord] = state.pool.list_batches(consumer=consumer, state=batch_state, cursor=cursor, limit=limit)
     return page
 

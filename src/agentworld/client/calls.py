@@ -13,6 +13,7 @@ from agentworld.client import wire
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_values
+from agentworld.pool.lease_rules import check_names
 from agentworld.pool.protocol import Awaited, DeadLetter, GatewayState, Page, PoolStats, SignalsResult
 from agentworld.pool.signal_rules import PLACES
 from agentworld.pool.step_arrays import with_lists
@@ -260,7 +261,7 @@ def poisoned(consumer: str) -> Call[wire.PoisonedReply]:
 
 def requeue(consumer: str, keys: Sequence[str]) -> Call[wire.RequeueReply]:
     """Hand poisoned units out again. Not retried: a second answer would say that there were none."""
-    body = wire.RequeueRequest(list(keys))
+    body = wire.RequeueRequest(check_names(keys, "keys"))
     return _post(f"/consumers/{_id(consumer)}/requeue", body, wire.RequeueReply, idempotent=False)
 
 
@@ -276,7 +277,9 @@ def extend(batch_id: str, epoch: int, seconds: float) -> Call[wire.Deadline]:
 
 def resume(consumer: str, applied: Sequence[str]) -> Call[wire.ResumeReply]:
     """Settle a consumer's leases after its restart."""
-    return _post(f"/consumers/{_id(consumer)}/resume", wire.ResumeRequest(list(applied)), wire.ResumeReply)
+    return _post(
+        f"/consumers/{_id(consumer)}/resume", wire.ResumeRequest(check_names(applied, "applied")), wire.ResumeReply
+    )
 
 
 def chat_body(

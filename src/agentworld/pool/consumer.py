@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agentworld.errors import ConfigError
+from agentworld.pool.lease_rules import check_names
 from agentworld.pool.shards import shard
 from agentworld.records import Batch, BatchItem, BatchSpec, Policy, Unit, check_id
 
@@ -137,7 +138,7 @@ class PoolConsumer:
 
     def resume(self, applied: Sequence[str]) -> dict[str, list[str]]:
         """After a restart: acknowledge the batches in the checkpoint, release the others. See Pool.resume."""
-        return self._source.resume(self.name, list(applied))
+        return self._source.resume(self.name, check_names(applied, "applied"))
 
     def lease(self, spec: BatchSpec) -> LeasedBatch | None:
         """One batch, or None while not enough units are available."""

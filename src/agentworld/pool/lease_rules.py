@@ -23,11 +23,12 @@ lease and every resume. A call with another epoch than the lease's own is refuse
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from agentworld.errors import InvalidRequestError, StaleLeaseError
-from agentworld.records import BatchSpec, Readiness
+from agentworld.query import parse
+from agentworld.records import BatchSpec, Readiness, check_id
 
 LeaseState = Literal["leased", "acked", "released", "expired"]
 LEASE_STATES: tuple[LeaseState, ...] = ("leased", "acked", "released", "expired")
@@ -67,10 +68,32 @@ def check_extend(batch_id: str, own_epoch: int, epoch: int, state: LeaseState, s
         raise _stale(batch_id, f"was {state}")
 
 
-def check_batch_state(state: str | None) -> None:
+def check_spec(spec: BatchSpec, consumer: str) -> tuple[BatchSpec, tuple[str, ...]]:
+    """The spec with its numbers filled in, and what each step must have; InvalidRequestError where it means nothing."""
+    if not isinstance(spec, BatchSpec):
+        raise InvalidRequestError(f"a {type(spec).__name__} is no BatchSpec", path="spec")
+    check_id(consumer, "consumer")
+    spec = spec.resolved()
+    if spec.where is not None:
+        parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+    return spec, requirements(spec)
+
+
+def check_names(names: Sequence[str], path: str) -> list[str]:
+    """The names, each once; InvalidRequestError where it is no list of texts, but one text, say."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidRequestError(f"{path} must be a list of texts, not a {type(names).__name__}", path=path)
+    found = list(dict.fromkeys(names))
+    for name in found:
+        if not isinstance(name, str):
+            raise InvalidRequestError(f"{path} must hold texts, not a {type(name).__name__}", path=path)
+    return found
+
+
+def check_batch_state(state: str | None, path: str = "state") -> None:
     """InvalidRequestError where there is no such state of a batch."""
     if state is not None and state not in LEASE_STATES:
-        raise InvalidRequestError(f"no batch is {state!r}", path="state", hint=f"Known: {', '.join(LEASE_STATES)}")
+        raise InvalidRequestError(f"no batch is {state!r}", path=path, hint=f"Known: {', '.join(LEASE_STATES)}")
 
 
 def empty_resumption() -> dict[str, list[str]]:

@@ -136,15 +136,18 @@ def shuffle_rounds(seed: int) -> tuple[tuple[int, int], ...]:
 
 def _fresh(members: tuple[Member, ...], spec: BatchSpec, current: Policies) -> Verdict:
     if spec.max_staleness is not None:
-        for member in members:
-            if not member.trained:
+        trained = [member for member in members if member.trained]
+        for member in trained:
+            if member.policy is None:
                 continue
-            behind = staleness(member.policy, current.get(member.policy.model) if member.policy else None)
+            behind = staleness(member.policy, current.get(member.policy.model))
             if behind is None or behind > spec.max_staleness:
                 if spec.stale == "wait":
                     return WAITS
                 what = "its policy is not of a run that speaks now" if behind is None else f"staleness {behind}"
                 return Verdict("stale", reason=f"{what}, at most {spec.max_staleness} was asked for")
+        if any(member.policy is None for member in trained):
+            return WAITS  # How stale it is nobody can say; a spec without max_staleness may take it.
     return Verdict("fits", members)
 
 

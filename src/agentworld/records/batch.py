@@ -8,11 +8,14 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from agentworld.errors import InvalidRequestError
+from agentworld.records.ids import check_id
 from agentworld.records.step import Policy, Step
 from agentworld.records.trajectory import Trajectory
 
 Unit = Literal["step", "trajectory", "group", "pair"]
 Order = Literal["fifo", "freshest", "random", "priority"]
+
+MOST_REQUIRED = 32  # different requirements of one spec
 
 # The unit that a method trains on, unless the spec names one.
 METHOD_UNITS: dict[str, Unit] = {
@@ -29,7 +32,8 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """One kind of batch.
 
     `groups` x `rollouts` for units of groups: that many groups of at least `rollouts` ready trajectories each. A group
-    is delivered once, with those that are ready then: with `rollouts` below its size, later ones are not delivered.
+    is delivered once, with those that are ready then: with `rollouts` below its size, later ones are not delivered. One
+    that closed with fewer waits, for a spec that asks for fewer.
     `size` for units of steps or trajectories. `min_size`: a smaller batch is handed out only down to this (default:
     the full number). `where` filters trajectories (units trajectory, group and pair) or steps. `lease_seconds`: how
     long the consumer has before the batch goes back.
@@ -37,10 +41,11 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     Unit `pair`: two trajectories, the preferred one first; from comparisons, and from groups (the best and the worst
     primary reward, where they differ by at least `pair_margin`). `order`: fifo, freshest, random (by `seed`), or
     priority (of trajectories; a group has its highest). `max_staleness`: units that are staler are, with `stale`
-    "drop", dropped for this consumer for good; with "wait" they stay, and the lease waits for fresh ones.
+    "drop", dropped for this consumer for good, as are those of another run than the one that speaks; with "wait" they
+    stay, and the lease waits for fresh ones. What has no policy cannot be judged: it waits under any `max_staleness`.
     `skip_equal`: name of a reward that says correctness; groups all of whose rollouts have it equal are dropped.
-    `require`: tokens, logprobs, messages, reward, annotation.NAME, label.NAME. `max_deliveries`: a unit that was handed
-    out so often and never acknowledged is poisoned, which means set aside and reported.
+    `require`: at most 32 of tokens, logprobs, messages, reward, annotation.NAME, label.NAME. `max_deliveries`:
+    a unit that was handed out so often and never acknowledged is poisoned, which means set aside and reported.
     """
 
     method: str = "sft"
@@ -63,6 +68,27 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     def resolved(self) -> BatchSpec:
         """The spec with its unit and numbers filled in and checked; raises InvalidRequestError."""
+        return self._checked()._resolved()
+
+    def _checked(self) -> BatchSpec:
+        """The spec with values of the right types: Python code may have given any."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        if isinstance(given["require"], list | tuple):
+            given["require"] = tuple(dict.fromkeys(map(str, given["require"])))
+        try:
+            spec = msgspec.convert(given, BatchSpec)
+        except msgspec.ValidationError as error:
+            what, _, where = str(error).partition(" - at `$.")
+            name = where.rstrip("`") or "spec"
+            raise InvalidRequestError(f"{name}: {what}", path=name) from None
+        check_id(spec.channel, "channel")
+        if len(spec.method) > 128 or not spec.method.isprintable():
+            raise InvalidRequestError("method must be at most 128 printable characters", path="method")
+        if len(spec.require) > MOST_REQUIRED:
+            raise InvalidRequestError(f"{len(spec.require)} requirements, at most {MOST_REQUIRED}", path="require")
+        return spec
+
+    def _resolved(self) -> BatchSpec:
         unit = self.unit or METHOD_UNITS.get(self.method)
         if unit is None:
             known = ", ".join(sorted(METHOD_UNITS))
@@ -103,8 +129,8 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
             raise InvalidRequestError(f"no order {self.order!r}", path="order", hint=f"Known: {_listed(Order)}")
         if not -(2**63) <= self.seed < 2**63:
             raise InvalidRequestError("seed must be a whole number of 64 bits", path="seed")
-        if self.max_staleness is not None and self.max_staleness < 0:
-            raise InvalidRequestError("max_staleness must be 0 or more", path="max_staleness")
+        if self.max_staleness is not None and not 0 <= self.max_staleness < 2**63:
+            raise InvalidRequestError("max_staleness must be a whole number of 0 or more", path="max_staleness")
         if self.stale not in ("drop", "wait"):
             raise InvalidRequestError(f"no way {self.stale!r} to treat stale units", path="stale", hint="drop or wait")
         if self.skip_equal is not None and unit != "group":

@@ -10,7 +10,7 @@ from agentworld.pool import rules
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.batch_items import batch_trajectory
 from agentworld.pool.intake import INCLUDABLE
-from agentworld.pool.lease_rules import check_batch_state, required_annotations, requirements
+from agentworld.pool.lease_rules import check_batch_state, check_names, check_spec, required_annotations
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.leases import Leases, Rewards
 from agentworld.pool.memory.state import copied
@@ -18,7 +18,6 @@ from agentworld.pool.memory.store_base import MemoryStore
 from agentworld.pool.memory.units import Candidate, Units
 from agentworld.pool.results import Page
 from agentworld.pool.unit_rules import Member
-from agentworld.query import parse
 from agentworld.records import (
     Batch,
     BatchItem,
@@ -43,11 +42,7 @@ class BatchMethods(MemoryStore):
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
         """See Pool."""
-        spec = spec.resolved()
-        needs = requirements(spec)
-        check_id(consumer, "consumer")
-        if spec.where is not None:
-            parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+        spec, needs = check_spec(spec, consumer)
         with self._open():
             self._leases.expire()
             groups.close_due(self._state)
@@ -97,8 +92,9 @@ class BatchMethods(MemoryStore):
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
         """See Pool."""
         check_id(consumer, "consumer")
+        named = check_names(applied, "applied")
         with self._open():
-            return self._leases.resume(consumer, applied)
+            return self._leases.resume(consumer, named)
 
     def poisoned(self, consumer: str) -> list[PoisonedUnit]:
         """See Pool."""
@@ -109,8 +105,9 @@ class BatchMethods(MemoryStore):
     def requeue(self, consumer: str, keys: Sequence[str]) -> int:
         """See Pool."""
         check_id(consumer, "consumer")
+        named = check_names(keys, "keys")
         with self._open():
-            return self._leases.requeue(consumer, keys)
+            return self._leases.requeue(consumer, named)
 
     def get_batch(self, batch_id: str) -> BatchRecord:
         """See Pool."""

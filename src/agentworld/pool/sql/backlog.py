@@ -119,7 +119,7 @@ def delivered(column: ColumnElement[Any], of: Any, unit: Any = None, key: Any = 
         .where(
             _d.c.consumer == (text_of("consumer") if of is None else of.c.consumer),
             _d.c.unit == (unit if of is None else of.c.unit),
-            _d.c.key == (key if of is None else of.c.key),
+            _d.c.key == (of.c.key if key is None else key),
             _d.c.channel == (text_of("channel") if of is None else of.c.channel),
         )
         .scalar_subquery()

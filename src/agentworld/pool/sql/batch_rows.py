@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import and_, case, insert, null, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
@@ -17,7 +17,7 @@ from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.items import TakenUnit
-from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import json_or_none
 from agentworld.pool.sql.signals import add_event
 from agentworld.pool.sql.statements import json_list, parameter, sql
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 _b, _d, _c, _u = schema.batches, schema.deliveries, schema.consumers, schema.batch_units
 _BATCH = ("batch_id", "consumer", "unit", "method", "epoch", "deadline")
 _FIND = sql(select(*_b.c).where(_b.c.batch_id == parameter("id")))
+_BY_IDS = sql(select(*_b.c).where(among_texts(_b.c.batch_id, "ids")))
+_BY_PKS = sql(select(*_b.c).where(among_integers(_b.c.pk, "rows")).order_by(_b.c.pk))
+_holder = backlog.delivered(case((_d.c.state == "leased", _d.c.batch), else_=null()), _b, key=_u.c.key)
+_HOLDERS = sql(
+    select(_holder.label("batch"))
+    .join_from(_u, _b, _b.c.pk == _u.c.batch)
+    .where(_u.c.batch == parameter("row"))
+    .distinct()
+)
 _EXPIRED = sql(
     select(*_b.c)
     .where(_b.c.state == "leased", _b.c.deadline <= parameter("now"))
@@ -91,6 +100,19 @@ _GIVE_BACK = sql(update(_d).where(*_of_batch, _held).values(state="available"))
 def find(txn: Transaction, batch_id: str) -> Row | None:
     """The batch's row."""
     return txn.one(_FIND, {"id": batch_id})
+
+
+def by_ids(txn: Transaction, batch_ids: Sequence[str]) -> dict[str, Row]:
+    """The rows of those batches that are there; ids are made of ASCII, others the engines may not hold."""
+    asked = [batch_id for batch_id in batch_ids if batch_id.isascii() and batch_id.isprintable()]
+    return {row["batch_id"]: row for row in txn.execute(_BY_IDS, {"ids": json_list(asked)})}
+
+
+def holders(txn: Transaction, row: Row) -> list[Row]:
+    """Other batches that hold units of this one now."""
+    found = txn.execute(_HOLDERS, {"row": row["pk"]})
+    others = [one["batch"] for one in found if one["batch"] not in (None, row["pk"])]
+    return txn.execute(_BY_PKS, {"rows": json_list(others)}) if others else []
 
 
 def expired(reader: Reader, now: float, limit: int) -> list[Row]:

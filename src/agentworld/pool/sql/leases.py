@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -20,9 +20,10 @@ from agentworld.pool import rules
 from agentworld.pool.lease_rules import (
     check_ack,
     check_extend,
+    check_names,
     check_release,
+    check_spec,
     empty_resumption,
-    requirements,
 )
 from agentworld.pool.sql import backlog, batch_rows, groups, standing
 from agentworld.pool.sql.backlog import READY
@@ -37,7 +38,6 @@ from agentworld.pool.sql.units import Plan, plan
 from agentworld.pool.sql.walk import Walk
 from agentworld.pool.sql.writer import Writer
 from agentworld.pool.unit_rules import Policies
-from agentworld.query import parse
 from agentworld.records import Batch, BatchSpec, check_id, new_id
 
 TAKE_ROWS = 1_024  # of a backlog that a lease looks at while it holds the pool's lock
@@ -46,6 +46,7 @@ TAKE_SECONDS = 0.01
 LOOK_ROWS = 100_000  # that it looks at in one go without the lock
 LOOK_SECONDS = 2.0
 _EXPIRED_AT_ONCE = 64
+_SETTLED_AT_ONCE = 128
 _MOST_HINTS = 1_024
 _MOST_LOOKS = 200  # of one lease, while others change what it looks at
 
@@ -83,11 +84,8 @@ class Leases:
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
         """See Pool."""
-        spec = spec.resolved()
-        check_id(consumer, "consumer")
-        wanted = plan(spec, consumer, requirements(spec))
-        if spec.where is not None:
-            parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+        spec, needs = check_spec(spec, consumer)
+        wanted = plan(spec, consumer, needs)
         knowledge = self._knowledge(wanted)
         self._begin(wanted, knowledge)
         turn = Attempt()
@@ -141,27 +139,21 @@ class Leases:
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
         """See Pool."""
         check_id(consumer, "consumer")
-        wanted = dict.fromkeys(applied)
-
-        def operation(txn: Transaction) -> dict[str, list[str]]:
-            result = empty_resumption()
-            batch_rows.next_epoch(txn, consumer)
-            # Released first: what an applied batch lost to a later one of this consumer is then free to acknowledge.
-            for row in batch_rows.held(txn, consumer):
-                if row["batch_id"] not in wanted:
-                    end_batch(txn, row, "released")
-                    result["released"].append(row["batch_id"])
-            for batch_id in wanted:
-                row_of = batch_rows.find(txn, batch_id)
-                if row_of is None or row_of["consumer"] != consumer:
-                    result["unknown"].append(batch_id)
-                    continue
-                if row_of["state"] != "acked":
-                    end_batch(txn, row_of, "acked")
-                result["acknowledged"].append(batch_id)
-            return result
-
-        return self._writer.submit(operation).result()
+        named = check_names(applied, "applied")
+        result = empty_resumption()
+        # Released first: what an applied batch lost to a later one of this consumer is then free to acknowledge. Each
+        # transaction is short, and what is not done when it breaks off, the same call does.
+        spared = set(named)
+        self._writer.submit(lambda txn: batch_rows.next_epoch(txn, consumer)).result()
+        while released := self._writer.submit(lambda txn: _release_held(txn, consumer, spared)).result():
+            result["released"] += released
+        left = named
+        while left:
+            settled, unknown = self._writer.submit(lambda txn: _acknowledge(txn, consumer, left, spared)).result()  # noqa: B023
+            result["acknowledged"] += settled
+            result["unknown"] += unknown
+            left = left[len(settled) + len(unknown) :]
+        return result
 
     def _knowledge(self, wanted: Plan) -> Knowledge:
         key = (wanted.scope.consumer, wanted.spec)
@@ -297,6 +289,48 @@ def _expire(txn: Transaction) -> bool:
 
 def _policies(reader: Reader, wanted: Plan) -> Policies:
     return current_policies(reader) if wanted.spec.max_staleness is not None else {}
+
+
+def _release_held(txn: Transaction, consumer: str, spared: Collection[str]) -> list[str]:
+    """Release batches of the consumer but the spared, for a short while; none once there is none left."""
+    until = time.perf_counter() + TAKE_SECONDS
+    released: list[str] = []
+    for row in batch_rows.held(txn, consumer):
+        if row["batch_id"] in spared:
+            continue
+        end_batch(txn, row, "released")
+        released.append(row["batch_id"])
+        if time.perf_counter() > until:
+            break
+    return released
+
+
+def _acknowledge(
+    txn: Transaction, consumer: str, named: list[str], spared: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Acknowledge the first of the batches, for a short while; returns these and those that are not there.
+
+    Another worker of the consumer may have leased their units anew since those that it held were released.
+    """
+    until = time.perf_counter() + TAKE_SECONDS
+    named = named[:_SETTLED_AT_ONCE]
+    rows = batch_rows.by_ids(txn, named)
+    settled: list[str] = []
+    unknown: list[str] = []
+    for batch_id in named:
+        row = rows.get(batch_id)
+        if row is None or row["consumer"] != consumer:
+            unknown.append(batch_id)
+            continue
+        if row["state"] != "acked":
+            for other in batch_rows.holders(txn, row):
+                if other["batch_id"] not in spared:
+                    end_batch(txn, other, "released")
+            end_batch(txn, row, "acked")
+        settled.append(batch_id)
+        if time.perf_counter() > until:
+            break
+    return settled, unknown
 
 
 def _find(txn: Transaction, batch_id: str) -> Row:

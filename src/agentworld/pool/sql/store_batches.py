@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agentworld.pool.lease_rules import check_names
 from agentworld.pool.results import Page
 from agentworld.pool.sql import batch_reads
 from agentworld.pool.sql.connections import Database
@@ -48,7 +49,8 @@ class BatchMethods(SqlStore):
     def requeue(self, consumer: str, keys: Sequence[str]) -> int:
         """See Pool."""
         check_id(consumer, "consumer")
-        return self._writer.submit(lambda txn: batch_reads.requeue(txn, consumer, keys)).result()
+        named = check_names(keys, "keys")
+        return self._writer.submit(lambda txn: batch_reads.requeue(txn, consumer, named)).result()
 
     def get_batch(self, batch_id: str) -> BatchRecord:
         """See Pool."""
