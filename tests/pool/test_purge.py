@@ -180,6 +180,24 @@ def test_no_file_of_a_postgres_server_holds_it():
             pool.close()
 
 
+def test_a_transaction_that_does_not_end_is_named_and_stalls_nobody(postgres_pool, monkeypatch):
+    from agentworld.pool.postgres import keeping
+
+    monkeypatch.setattr(keeping, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(keeping, "LOCK_TURNS", 2)
+    finished(postgres_pool, "a", reward=1.0)
+    finished(postgres_pool, "b", reward=1.0)
+    postgres_pool.delete_trajectories(["a"])
+    with psycopg.connect(**postgres_pool._database.address.parameters) as idle:
+        idle.execute("SELECT count(*) FROM steps").fetchone()
+        with pytest.raises(PoolError, match="steps cannot be rewritten") as error:
+            postgres_pool.purge()
+        assert "pg_stat_activity" in error.value.hint
+        assert postgres_pool.append_steps([step("c")])[0].outcome == "stored"
+    postgres_pool.purge()
+    assert postgres_pool.check() == []
+
+
 def test_a_user_who_may_ask_for_no_checkpoint_is_told_so(postgres):
     name = "purge_by_an_ordinary_user"
     url = postgres.create_database(name)

@@ -18,6 +18,7 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
     """
     from agentworld.pool.sql.transfer import check_free, finish, open_archive, partial_of
 
+    archive = Path(archive)
     url, _ = split_media(url)
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:

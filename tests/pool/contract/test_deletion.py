@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentworld.errors import GoneError, NotFoundError
+from agentworld.pool.media import media_digest
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import (
     Annotation,
@@ -252,6 +253,52 @@ def test_a_collection_ends_a_deletion_that_was_broken_off(request, stage):
         assert {key for event in pool.events() for key in event.data} <= {"outcome", "status", "trajectories", "steps"}
         assert pool.list_trajectories().items == []
         assert pool.check() == []
+
+
+@pytest.mark.parametrize("again", ["delete", "purge", "delete another"])
+@pytest.mark.parametrize("stage", ["_drop", "_scrub_events"])
+def test_what_a_deletion_left_when_it_was_broken_off_goes(request, again, stage):
+    """Whatever keeps the pool next finishes it: reward names in events, messages, and the media that they showed."""
+    for kind in ("sqlite_pool", "postgres_pool"):
+        pool = request.getfixturevalue(kind)
+        full(pool, "gone")
+        full(pool, "kept")
+
+        class Stop(Exception):
+            pass
+
+        def broken(*arguments, stop=Stop, **options):
+            raise stop
+
+        setattr(pool, stage, broken)
+        with pytest.raises(Stop):
+            pool.delete_trajectories(["gone"])
+        delattr(pool, stage)
+        if again == "delete":
+            assert pool.delete_trajectories(["gone"]).unknown == ["gone"]
+        elif again == "purge":
+            pool.purge()
+        else:
+            pool.delete_trajectories(["another"])
+        told = [event.data for event in pool.events() if event.trajectory_id == "gone"]
+        assert {key for data in told for key in data} <= {"outcome", "status"}
+        with pytest.raises(NotFoundError):
+            pool.get_media(media_digest(b"picture of gone").hex())
+        assert pool.get_media(media_digest(b"picture of kept").hex()).data == b"picture of kept"
+        assert pool.collect().message_nodes == 0
+        assert pool.check() == []
+
+
+def test_what_was_said_of_a_step_before_it_came_goes_from_events_too(pool):
+    pool.add_rewards([Reward(value=1.0, step_id="early", name="secret", source="secret")])
+    pool.append_steps([step("gone", step_id="early")])
+    pool.append_steps([step("kept", step_id="other")])
+    pool.add_rewards([Reward(value=1.0, step_id="other", name="open", source="open")])
+    assert "secret" in str([event.data for event in pool.events()])
+    pool.delete_trajectories(["gone"])
+    told = str([event.data for event in pool.events()])
+    assert "secret" not in told
+    assert "open" in told
 
 
 def test_a_long_trajectory_goes_in_parts(pool):

@@ -124,6 +124,117 @@ def test_running_leases_and_what_a_consumer_waits_for_stay(pool, clock, spec):
     assert pool.check() == []
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_rollouts_of_an_open_group_that_a_consumer_waits_for_stay(pool, clock, failed):
+    group(pool, "before", [0.0, 1.0])
+    batch = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=2), "policy")
+    pool.ack(batch.batch_id, batch.epoch)
+    open_group = {"group_id": "g", "group_size": 3, "group_failures": "zero"}
+    finished(pool, "first", reward=1.0, **open_group)
+    finished(pool, "second", status="failed" if failed else "finished", reward=None if failed else 0.5, **open_group)
+    clock.now += DAY
+    done = pool.collect(Retention(max_age=1.0))
+    assert (done.trajectories, done.kept_waiting) == (2, 2)
+    assert left(pool) == ["first", "second"]
+    finished(pool, "third", reward=0.0, **open_group)
+    batch = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=3), "policy")
+    assert [item.key for item in batch.items] == ["g"]
+    pool.ack(batch.batch_id, batch.epoch)
+    assert pool.collect(Retention(max_age=0.0)).trajectories == 3
+    assert pool.check() == []
+
+
+def test_an_open_group_that_no_consumer_waits_for_goes(pool, clock):
+    finished(pool, "other", reward=1.0)
+    batch = pool.lease(BatchSpec(method="sft", size=1), "policy")
+    pool.ack(batch.batch_id, batch.epoch)
+    finished(pool, "a", reward=1.0, status="failed", group_id="g", group_size=2)
+    clock.now += DAY
+    assert pool.collect(Retention(max_age=1.0)).trajectories == 2
+    assert pool.check() == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        BatchSpec(method="sft", size=2, lease_seconds=10.0),
+        BatchSpec(method="sft", unit="step", size=2, lease_seconds=10.0),
+        BatchSpec(method="grpo", groups=1, rollouts=2, lease_seconds=10.0),
+        BatchSpec(method="dpo", size=1, lease_seconds=10.0),
+    ],
+    ids=["trajectory", "step", "group", "pair"],
+)
+def test_a_lease_that_ran_out_still_holds_its_units(pool, clock, spec):
+    """A trainer may be away for longer than its lease; what it has not acknowledged is still to come to it."""
+    group(pool, "g", [0.0, 1.0])
+    batch = pool.lease(spec, "policy")
+    clock.now += DAY
+    done = pool.collect(Retention(max_age=1.0))
+    assert (done.trajectories, done.kept_leased, done.kept_waiting) == (0, 0, 2)
+    again = pool.lease(spec, "policy")
+    assert [item.key for item in again.items] == [item.key for item in batch.items]
+    clock.now += DAY
+    assert pool.collect(Retention(max_age=1.0), include_waiting=True).trajectories == 2
+    assert pool.lease(spec, "policy") is None
+    assert pool.check() == []
+
+
+def test_two_limits_name_a_trajectory_once(pool, clock):
+    for number in range(4):
+        finished(pool, f"t{number}", reward=1.0)
+    pool.pin("dataset", "d1", ["t0"])
+    clock.now += DAY
+    both = Retention(max_age=1.0, max_steps=3)
+    planned = pool.collect(both, dry_run=True)
+    assert (planned.trajectories, planned.steps, planned.kept_pinned) == (3, 3, 1)
+    done = pool.collect(both)
+    assert (done.trajectories, done.steps, done.kept_pinned) == (3, 3, 1)
+    assert pool.check() == []
+
+
+def test_what_is_leased_while_a_collection_looks_stays(request, clock):
+    """Between the look and the removal a consumer may come."""
+    for kind in ("sqlite_pool", "postgres_pool"):
+        pool = request.getfixturevalue(kind)
+        finished(pool, "a", reward=1.0)
+        finished(pool, "b", reward=1.0)
+        clock.now += DAY
+        from agentworld.pool.sql import keeping
+
+        look, batches = keeping.candidates, []
+
+        def then_lease(*arguments, pool=pool, look=look, batches=batches):
+            found = look(*arguments)
+            if not batches:
+                batches.append(pool.lease(BatchSpec(method="sft", size=1), "policy"))
+            return found
+
+        keeping.candidates = then_lease
+        try:
+            done = pool.collect(Retention(max_age=1.0), include_waiting=True)
+        finally:
+            keeping.candidates = look
+        assert (done.trajectories, done.kept_leased) == (1, 1)
+        assert left(pool) == [item.key for item in batches[0].items]
+        assert pool.check() == []
+
+
+def test_many_trajectories_go_in_one_transaction(request, clock):
+    for kind in ("sqlite_pool", "postgres_pool"):
+        pool = request.getfixturevalue(kind)
+        for number in range(120):
+            finished(pool, f"t{number}", reward=1.0, group_id=f"g{number // 3}", steps=1 + (number == 7) * 250)
+        clock.now += DAY
+        submitted = []
+        submit = pool._writer.submit
+        pool._writer.submit = lambda work, submit=submit, seen=submitted: seen.append(work) or submit(work)
+        assert pool.collect(Retention(max_age=1.0)).steps == 370
+        pool._writer.submit = submit
+        assert len(submitted) < 25
+        assert pool.stats().groups.get("open", 0) == 0
+        assert pool.check() == []
+
+
 def test_a_comparison_that_is_leased_holds_both_sides(pool, clock):
     for name in ("a", "b", "c"):
         finished(pool, name, reward=1.0)
@@ -215,6 +326,13 @@ def test_collecting_beside_writers_loses_nothing_of_theirs(pool, clock):
         Retention(max_steps=-1),
         Retention(max_bytes=2**70),
         Retention(max_age=1.0, channels=()),
+        Retention(max_age="x"),
+        Retention(max_age=True),
+        Retention(max_steps=1.5),
+        Retention(max_bytes=True),
+        Retention(max_policy_lag=False),
+        Retention(max_age=1.0, channels="train"),
+        Retention(max_age=1.0, channels=(1,)),
     ],
 )
 def test_what_makes_no_sense_is_refused(pool, retention):

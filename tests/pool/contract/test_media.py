@@ -116,6 +116,52 @@ def test_damage_in_the_folder_is_named(outside, folder):
     assert {(problem.kind, problem.key) for problem in pool.check()} == {("media", digest), ("media", gone)}
 
 
+def test_a_blob_that_is_missing_or_wrong_is_written_again(outside, folder):
+    pool, _ = outside
+    wrong, gone = pool.put_media(PICTURE, "image/png"), pool.put_media(b"gone", "image/png")
+    next(folder.rglob(wrong)).write_bytes(b"other")
+    next(folder.rglob(gone)).unlink()
+    assert pool.put_media(PICTURE, "image/png") == wrong
+    assert pool.put_media(b"gone", "image/png") == gone
+    assert pool.get_media(wrong).data == PICTURE
+    assert pool.get_media(gone).data == b"gone"
+    assert pool.check() == []
+
+
+def test_a_damaged_blob_in_the_table_is_written_again(sqlite_pool):
+    digest = sqlite_pool.put_media(PICTURE, "image/png")
+    with sqlite3.connect(sqlite_pool.path) as connection:
+        connection.execute("UPDATE media SET data = x'00'")
+    connection.close()
+    with pytest.raises(PoolError, match="damaged"):
+        sqlite_pool.get_media(digest)
+    assert sqlite_pool.put_media(PICTURE, "image/png") == digest
+    assert sqlite_pool.get_media(digest).data == PICTURE
+
+
+def test_nothing_goes_while_the_folder_is_not_known(outside, folder):
+    """A deletion that would leave the bytes behind is refused, with what to do."""
+    pool, url = outside
+    digest = pool.put_media(PICTURE, "image/png")
+    finished(pool, "a", reward=1.0, step_changes=showing(digest))
+    other = open_store(url)
+    try:
+        for what in (
+            lambda: other.delete_trajectories(["a"]),
+            lambda: other.delete_user("a"),
+            lambda: other.collect(),
+            lambda: other.purge(),
+        ):
+            with pytest.raises(ConfigError, match="not known here") as error:
+                what()
+            assert "?media=FOLDER" in error.value.hint
+        assert other.get_trajectory("a").step_count == 1
+        assert other.tombstones() == []
+    finally:
+        other.close()
+    assert files(folder) == [digest]
+
+
 def test_a_blob_without_a_row_is_collected(outside, folder):
     """What a crash between the blob and its row leaves behind."""
     pool, _ = outside

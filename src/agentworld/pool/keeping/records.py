@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -33,11 +34,21 @@ class Retention(msgspec.Struct, kw_only=True, frozen=True):
 
     def checked(self) -> Retention:
         """The same, where its numbers make sense; InvalidRequestError otherwise."""
-        if self.max_age is not None and (not is_finite(self.max_age) or self.max_age < 0):
+        if self.max_age is not None and (
+            isinstance(self.max_age, bool) or not is_finite(self.max_age) or self.max_age < 0
+        ):
             raise InvalidRequestError("max_age is a number of seconds from 0", path="max_age")
         for name in ("max_policy_lag", "max_steps", "max_bytes"):
-            check_integer(getattr(self, name), name, highest=MAX_INTEGER)
-        if self.channels is not None and not self.channels:
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise InvalidRequestError(f"{name} is a whole number, not {value!r}", path=name)
+            check_integer(value, name, highest=MAX_INTEGER)
+        channels: Any = self.channels
+        if channels is None:
+            return self
+        if isinstance(channels, str) or not all(isinstance(channel, str) for channel in channels):
+            raise InvalidRequestError("channels is a list of names", path="channels", hint="Write ('train',) for one")
+        if not channels:
             raise InvalidRequestError("channels is empty", path="channels", hint="Leave it out for all channels")
         return self
 

@@ -36,14 +36,19 @@ class MediaFolder:
     def write(self, digest: bytes, data: bytes) -> None:
         """Store a blob; again is no error."""
         with self._translated(digest):
-            path = self._path(digest)
-            if self._system.exists(path):
-                return
-            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if self._is_local():
-                _write_local(path, data)
-            else:
-                self._system.pipe_file(path, data)  # Object stores show a file once it is whole.
+            if not self._system.exists(self._path(digest)):
+                self._put(digest, data)
+
+    def mend(self, digest: bytes, data: bytes) -> None:
+        """Store a blob again where it is missing, or is not what it was."""
+        with self._translated(digest):
+            self._system.invalidate_cache()
+            try:
+                right = bytes(self._system.cat_file(self._path(digest))) == data
+            except FileNotFoundError:
+                right = False
+            if not right:
+                self._put(digest, data)
 
     def read(self, digest: bytes) -> bytes:
         """The bytes of a blob; NotFoundError where it is not there."""
@@ -68,6 +73,14 @@ class MediaFolder:
             with contextlib.suppress(ValueError):
                 if len(digest := bytes.fromhex(name)) == 16:
                     yield digest
+
+    def _put(self, digest: bytes, data: bytes) -> None:
+        path = self._path(digest)
+        self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if self._is_local():
+            _write_local(path, data)
+        else:
+            self._system.pipe_file(path, data)  # Object stores show a file once it is whole.
 
     def _path(self, digest: bytes) -> str:
         name = digest.hex()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentworld.pool import group_rules
 from agentworld.pool.keeping.events import kept_data
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.append import count_content
@@ -48,9 +49,11 @@ def recount_content(state: State) -> None:
 
 
 def scrub_events(state: State, trajectory_ids: set[str]) -> None:
-    """Leave of these trajectories' events what says nothing of what they held."""
+    """Leave of these trajectories' events, and of those on deleted steps, what says nothing of what they held."""
     for event in state.events:
-        if event.trajectory_id in trajectory_ids:
+        # Signals that came before their step need not have said whose it is.
+        of_step = event.trajectory_id is None and ("step", event.step_id) in state.tombstones
+        if event.trajectory_id in trajectory_ids or of_step:
             event.data = kept_data(event.data)
 
 
@@ -71,14 +74,19 @@ def is_leased(state: State, leases: Leases, there: Trajectory) -> bool:
 
 
 def is_waiting(state: State, leases: Leases, there: Trajectory) -> bool:
-    """Whether a consumer may still lease it."""
-    if there.readiness not in ("complete", "ready"):
-        return False
+    """Whether a consumer may still lease it: now, when a lease that ran out is taken back, or once its group closes."""
     units = _units_of(state, there)
-    asked = {(lease.consumer, lease.unit, lease.spec.channel) for lease in leases.batches.values()}
-    return any(
+    ran_out = (lease for lease in leases.batches.values() if lease.state != leases.state(lease))
+    if any((lease.unit, key) in units for lease in ran_out for key in lease.units):
+        return True
+    group = None if there.group_id is None else state.groups[there.group_id]
+    # An open group is served whole, with its failures too where it says so.
+    runs = group is not None and group.state == "open" and group_rules.is_bounded(group.size, group.timeout_at)
+    if runs and any(unit in ("group", "pair") and channel == there.channel for _, unit, channel in leases.asked):
+        return True
+    return there.readiness in ("complete", "ready") and any(
         leases.delivery(consumer, unit, key, channel).state == "available"
-        for consumer, unit, channel in asked
+        for consumer, unit, channel in leases.asked
         if channel == there.channel
         for kind, key in units
         if kind == unit

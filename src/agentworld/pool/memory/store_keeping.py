@@ -110,6 +110,7 @@ class KeepingMethods(StateMethods):
         with self._open():
             done = Collection(dry_run=dry_run)
             before = self._content()
+            shown = self._shown_media()
             for there in self._named(retention, done):
                 pinned = any(key[2] == there.trajectory_id for key in self._state.pins)
                 if pinned:
@@ -132,7 +133,10 @@ class KeepingMethods(StateMethods):
             done.token_blocks, done.message_nodes, done.tool_sets = (
                 old - new for old, new in zip(before, after, strict=True)
             )
-            for digest in self._loose_media():
+            # A blob goes with the last message that shows it; one that none has shown yet, after a day.
+            for digest in dict.fromkeys([*sorted(shown - self._shown_media()), *self._loose_media()]):
+                if digest not in self._state.media:
+                    continue
                 done.media += 1
                 done.media_bytes += len(self._state.media.pop(digest)[0].data)
             if done.trajectories or done.media:

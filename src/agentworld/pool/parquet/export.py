@@ -77,6 +77,7 @@ def write_export(
 ) -> Manifest:
     """See Pool.export_parquet; `pages`: list_trajectories of the pool."""
     arrow()
+    folder = Path(folder)
     if folder.exists():
         raise ConfigError(f"{folder} is there already", path="path", hint="Name a folder that is not there")
     if not folder.absolute().parent.is_dir():

@@ -39,6 +39,7 @@ _NAMES = ("trajectories", "steps", *ROWS)
 
 def read_export(writer: Writer, appender: Appender, folder: Path, *, progress: Progress = no_progress) -> Imported:
     """See Pool.import_parquet."""
+    folder = Path(folder)
     manifest = read_manifest(folder)
     files = {name: _Stream(folder, name) for name in _NAMES}
     groups = {row[OWNER]: table_row("groups", row) for row in files["groups"].all()}

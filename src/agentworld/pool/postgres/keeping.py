@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,6 +31,8 @@ from agentworld.pool.sql.transfer import (
     rows_of,
 )
 
+LOCK_SECONDS = 2.0  # that a purge keeps others waiting for a table which it does not get, and then leaves it to them
+LOCK_TURNS = 5
 _KINDS: tuple[tuple[type[Any], str], ...] = ((Text, "text"), (LargeBinary, "bytea"), (Float, "float8"))
 
 
@@ -43,10 +46,13 @@ class PostgresKeeping(KeepingMethods):
 
         What the server's log and its copies elsewhere (archived log, standbys) hold is the operator's: docs/pool.md.
         """
+        self._check_media()
+        self._finish_deletions(progress)
         with self._connected() as connection:
+            connection.command(f"SET lock_timeout = '{LOCK_SECONDS}s'")
             for number, table in enumerate(TABLES):
                 progress("rewrite", number, len(TABLES))
-                connection.command(f'VACUUM (FULL) "{self._database.schema}"."{table.name}"')
+                self._rewrite(connection, table)
             progress("rewrite", len(TABLES), len(TABLES))
             try:
                 # Two, as the log of before the first is let go of at the second.
@@ -60,8 +66,24 @@ class PostgresKeeping(KeepingMethods):
                     hint="Let an administrator run SELECT pg_switch_wal(); CHECKPOINT; twice",
                 ) from None
 
+    def _rewrite(self, connection: PostgresConnection, table: Table) -> None:
+        """While it waits for its lock, whatever else asks for the table waits too; so it waits a little, some times."""
+        for turn in range(LOCK_TURNS):
+            try:
+                connection.command(f'VACUUM (FULL) "{self._database.schema}"."{table.name}"')
+                return
+            except errors.LockNotAvailable:
+                if turn + 1 < LOCK_TURNS:
+                    time.sleep(LOCK_SECONDS)
+        raise PoolError(
+            f"{table.name} cannot be rewritten, since a transaction that reads it does not end; what was deleted is "
+            "still in the pool's files",
+            hint="End it (SELECT pid, state, query FROM pg_stat_activity shows it), and purge again",
+        )
+
     def backup(self, path: Path, *, progress: Progress = no_progress) -> None:
         """See Pool."""
+        path = Path(path)
         check_free(path)
         partial = partial_of(path)
         try:

@@ -1,33 +1,34 @@
 """Taking trajectories out of the pool with all that hangs on them, in bounded transactions.
 
-The first transaction makes a trajectory unservable and takes it out of every backlog, so that nobody is handed half of
-it; then its steps go, some in each transaction; the last takes the row. What was interrupted is gone on with, since
-the trajectory carries the mark DELETING. On request (`bury`) it also leaves a tombstone, and pins and leases do not
-hold it.
+The first transaction makes trajectories unservable and takes them out of every backlog, so that nobody is handed half
+of one; then their steps go, some in each transaction; the one that takes the last step of a trajectory takes its row.
+What was interrupted is gone on with, since the trajectory carries the mark DELETING. On request (`bury`) it also leaves
+a tombstone, and pins and leases do not hold it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from sqlalchemy import and_, delete, exists, insert, null, or_, select, tuple_, update
 
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, schema
-from agentworld.pool.keeping.events import kept_data
+from agentworld.pool.group_rules import Member
 from agentworld.pool.sql import groups
-from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.events import Events
 from agentworld.pool.sql.garbage import Loose
+from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import json_or_none
-from agentworld.pool.sql.signals import add_event
-from agentworld.pool.sql.statements import integers, json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.records import FeedbackKind
 
 DELETING = "deleted"  # the excluded_reason of a trajectory that is on its way out
 STEPS_AT_ONCE = 200
-EVENTS_AT_ONCE = 5_000
 
 _t, _s, _x = schema.trajectories, schema.steps, schema.exchanges
 _d, _bl, _bu, _ba = schema.deliveries, schema.backlog, schema.batch_units, schema.batches
@@ -44,17 +45,20 @@ _FIND = sql(
         _t.c.readiness,
         _t.c.channel,
         _t.c.excluded_reason,
-    ).where(_t.c.trajectory_id == parameter("id"))
+    )
+    .where(among_texts(_t.c.trajectory_id, "ids"))
+    .order_by(_t.c.pk)
 )
 _MARK = sql(
     update(_t)
-    .where(_t.c.pk == parameter("row"))
+    .where(among_integers(_t.c.pk, "rows"))
     .values(excluded_reason=DELETING, readiness="excluded", ready_seq=null(), usable_steps=0)
 )
 _STEPS = sql(
     select(
         _s.c.pk,
         _s.c.step_id,
+        _s.c.trajectory,
         _s.c.channel,
         _s.c.block,
         _s.c.prompt_node,
@@ -64,21 +68,24 @@ _STEPS = sql(
         _s.c.sampled,
         _s.c.excluded_reason.is_not(None).label("excluded"),
     )
-    .where(_s.c.trajectory == parameter("row"))
-    .order_by(_s.c.pk)
+    .where(among_integers(_s.c.trajectory, "rows"))
+    .order_by(_s.c.trajectory, _s.c.pk)
     .limit(parameter("limit"))
 )
-_STEP_IDS = sql(select(_s.c.step_id).where(_s.c.trajectory == parameter("row")))
-_DROP_STEPS = sql(delete(_s).where(_s.c.pk.in_(integers("rows"))))
+_STEP_IDS = sql(select(_s.c.step_id).where(among_integers(_s.c.trajectory, "rows")))
+_DROP_STEPS = sql(delete(_s).where(among_integers(_s.c.pk, "rows")))
 _EXCHANGES = sql(
-    select(_x.c.pk, _x.c.status).where(_x.c.trajectory == parameter("row")).order_by(_x.c.pk).limit(parameter("limit"))
+    select(_x.c.pk, _x.c.trajectory, _x.c.status)
+    .where(among_integers(_x.c.trajectory, "rows"))
+    .order_by(_x.c.trajectory, _x.c.pk)
+    .limit(parameter("limit"))
 )
-_DROP_EXCHANGES = sql(delete(_x).where(_x.c.pk.in_(integers("rows"))))
-_DROP_TRAJECTORY = sql(delete(_t).where(_t.c.pk == parameter("row")))
+_DROP_EXCHANGES = sql(delete(_x).where(among_integers(_x.c.pk, "rows")))
+_DROP_TRAJECTORIES = sql(delete(_t).where(among_integers(_t.c.pk, "rows")))
 
 
 def _on_targets(table: Any) -> Any:
-    return and_(table.c.target == parameter("of"), table.c.target_id.in_(texts("ids")))
+    return and_(table.c.target == parameter("of"), among_texts(table.c.target_id, "ids"))
 
 
 _DROP_REWARDS = sql(delete(_r).where(_on_targets(_r)).returning(_r.c.pk))
@@ -86,7 +93,7 @@ _DROP_ANNOTATIONS = sql(delete(_a).where(_on_targets(_a)).returning(_a.c.pk))
 _DROP_AWAITED = sql(delete(_aw).where(_on_targets(_aw)).returning(_aw.c.target))
 _DROP_FEEDBACK = sql(
     delete(_f)
-    .where(or_(_on_targets(_f), and_(_f.c.target == parameter("of"), _f.c.other_id.in_(texts("ids")))))
+    .where(or_(_on_targets(_f), and_(_f.c.target == parameter("of"), among_texts(_f.c.other_id, "ids"))))
     .returning(_f.c.kind, _f.c.feedback_id)
 )
 # Of signals that came before their step and named the trajectory; only those that still wait are looked through.
@@ -97,7 +104,7 @@ _WAITING = {
         .where(
             table.c.target == "step",
             table.c.target_id.in_(_never_came),
-            table.c.of_trajectory == parameter("id"),
+            among_texts(table.c.of_trajectory, "ids"),
         )
         .returning(table.c.target_id, (table.c.kind if table is _f else table.c.name).label("of_kind"))
     )
@@ -106,13 +113,13 @@ _WAITING = {
 _dead = schema.dead_letters
 _DROP_DEAD = sql(
     delete(_dead)
-    .where(or_(_dead.c.trajectory_id.in_(texts("trajectories")), _dead.c.step_id.in_(texts("steps"))))
+    .where(or_(among_texts(_dead.c.trajectory_id, "trajectories"), among_texts(_dead.c.step_id, "steps")))
     .returning(_dead.c.pk)
 )
 _consumer_names = select(schema.consumers.c.name)
 _DROP_DELIVERIES = sql(
     delete(_d)
-    .where(_d.c.consumer.in_(_consumer_names), _d.c.unit == parameter("of_unit"), _d.c.key.in_(texts("ids")))
+    .where(_d.c.consumer.in_(_consumer_names), _d.c.unit == parameter("of_unit"), among_texts(_d.c.key, "ids"))
     .returning(_d.c.state, _d.c.consumer)
 )
 _pos = schema.positions.c
@@ -120,14 +127,14 @@ _pos = schema.positions.c
 _backlogs = select(_pos.consumer, _pos.unit, _pos.channel).where(_pos.unit == parameter("of_unit"))
 _DROP_BACKLOG = sql(
     delete(_bl)
-    .where(tuple_(_bl.c.consumer, _bl.c.unit, _bl.c.channel).in_(_backlogs), _bl.c.key.in_(texts("ids")))
+    .where(tuple_(_bl.c.consumer, _bl.c.unit, _bl.c.channel).in_(_backlogs), among_texts(_bl.c.key, "ids"))
     .returning(_bl.c.consumer)
 )
 _batch_of_unit = exists().where(_ba.c.pk == _bu.c.batch, _ba.c.unit == parameter("of_unit"))
-_DROP_UNITS = sql(delete(_bu).where(_bu.c.key.in_(texts("ids")), _batch_of_unit))
+_DROP_UNITS = sql(delete(_bu).where(among_texts(_bu.c.key, "ids"), _batch_of_unit))
 _SNAPSHOTS = sql(
     select(_bu.c.batch, _bu.c.key, _bu.c.rewards).where(
-        _bu.c.key.in_(texts("ids")), _batch_of_unit, _bu.c.rewards.is_not(None)
+        among_texts(_bu.c.key, "ids"), _batch_of_unit, _bu.c.rewards.is_not(None)
     )
 )
 _SET_SNAPSHOT = sql(
@@ -136,129 +143,107 @@ _SET_SNAPSHOT = sql(
     .values(rewards=parameter("rewards"))
 )
 _DROP_PINS = sql(
-    delete(schema.pins).where(schema.pins.c.target == "trajectory", schema.pins.c.target_id == parameter("id"))
+    delete(schema.pins).where(schema.pins.c.target == "trajectory", among_texts(schema.pins.c.target_id, "ids"))
 )
-_DROP_GROUP = sql(delete(schema.groups).where(schema.groups.c.group_id == parameter("id")))
+_DROP_GROUPS = sql(delete(schema.groups).where(among_texts(schema.groups.c.group_id, "ids")))
 _tomb = schema.tombstones
-_KNOWN_TOMB = sql(
-    select(_tomb.c.pk, _tomb.c.reason).where(_tomb.c.kind == parameter("of_kind"), _tomb.c.target_id == parameter("id"))
+_KNOWN_TOMBS = sql(
+    select(_tomb.c.target_id, _tomb.c.reason).where(
+        _tomb.c.kind == parameter("of_kind"), among_texts(_tomb.c.target_id, "ids")
+    )
 )
 _BURY = sql(insert(_tomb).values({name: parameter(name) for name in ("pk", "kind", "target_id", "reason", "at")}))
-_e = schema.events
-_EVENTS = sql(
-    select(_e.c.pk, _e.c.data).where(
-        _e.c.pk > parameter("above"),
-        _e.c.pk <= parameter("upto"),
-        _e.c.trajectory_id.in_(texts("ids")),
-        _e.c.data.is_not(None),
-    )
-)
-_EVENTS_OF_DELETED = sql(
-    select(_e.c.pk, _e.c.data).where(
-        _e.c.pk > parameter("above"),
-        _e.c.pk <= parameter("upto"),
-        _e.c.data.is_not(None),
-        _e.c.trajectory_id.in_(select(_tomb.c.target_id).where(_tomb.c.kind == "trajectory")),
-    )
-)
-_SET_EVENT = sql(update(_e).where(_e.c.pk == parameter("row")).values(data=parameter("data")))
 
 
 class Removed(NamedTuple):
-    """What one transaction took: whether the trajectory was there and is now gone, and how many steps went."""
+    """What one transaction took. `there`: trajectories of which it took something; `gone`: those of which nothing is
+    left; `steps`: how many went.
+    """
 
-    there: bool
-    gone: bool
+    there: set[str]
+    gone: set[str]
     steps: int
 
 
-def bury(txn: Transaction, kind: str, target_id: str, reason: str | None) -> None:
-    """Leave a tombstone; one that is there stays as it is."""
-    if txn.one(_KNOWN_TOMB, {"of_kind": kind, "id": target_id}) is not None:
+def bury(txn: Transaction, kind: str, target_ids: Sequence[str], reasons: Sequence[str | None]) -> None:
+    """Leave tombstones; one that is there stays as it is."""
+    known = {row[0] for row in txn.execute(_KNOWN_TOMBS, {"of_kind": kind, "ids": json_list(target_ids)})}
+    new = {each: reason for each, reason in zip(target_ids, reasons, strict=True) if each not in known}
+    if not new:
         return
-    values = {"kind": kind, "target_id": target_id, "reason": reason, "at": txn.now}
-    txn.execute(_BURY, {"pk": txn.next_pk("tombstones"), **values})
-    txn.count(counters.TOMBSTONES)
+    first = txn.next_pk("tombstones", len(new))
+    rows = [
+        {"pk": first + number, "kind": kind, "target_id": each, "reason": reason, "at": txn.now}
+        for number, (each, reason) in enumerate(new.items())
+    ]
+    txn.many(_BURY, rows)
+    txn.count(counters.TOMBSTONES, len(rows))
 
 
-def remove(txn: Transaction, trajectory_id: str, loose: Loose) -> Removed:
-    """Take the next part of a trajectory, and add to `loose` what may have lost its last user.
+def remove(txn: Transaction, trajectory_ids: Sequence[str], loose: Loose) -> Removed:
+    """Take the next part of trajectories, and add to `loose` what may have lost its last user.
 
-    One with a tombstone goes on request: its steps get tombstones too, and an event tells of it.
+    Those with a tombstone go on request: their steps get tombstones too, and an event tells of each.
     """
-    row = txn.one(_FIND, {"id": trajectory_id})
-    tomb = None
+    ids = json_list(trajectory_ids)
+    rows = txn.execute(_FIND, {"ids": ids})
+    tombs: dict[str, str | None] = {}
     if txn.counter(counters.TOMBSTONES):
-        tomb = txn.one(_KNOWN_TOMB, {"of_kind": "trajectory", "id": trajectory_id})
-    if row is None:
-        there = _drop_signals(txn, "trajectory", [trajectory_id])
-        there += _drop_waiting(txn, trajectory_id) + _drop_dead(txn, [trajectory_id], [])
-        return Removed(there > 0, True, 0)
-    if row["excluded_reason"] != DELETING:
-        _hide(txn, row)
-    steps = txn.execute(_STEPS, {"row": row["pk"], "limit": STEPS_AT_ONCE})
+        found = txn.execute(_KNOWN_TOMBS, {"of_kind": "trajectory", "ids": ids})
+        tombs = {row["target_id"]: row["reason"] for row in found}
+    there = {row["trajectory_id"] for row in rows}
+    gone = set(trajectory_ids) - there
+    for trajectory_id in gone:
+        dropped = _drop_signals(txn, "trajectory", [trajectory_id]) + _drop_waiting(txn, [trajectory_id])
+        if dropped + _drop_dead(txn, [trajectory_id], []):
+            there.add(trajectory_id)
+    if not rows:
+        return Removed(there, gone, 0)
+    _hide(txn, [row for row in rows if row["excluded_reason"] != DELETING])
+    of = {row["pk"]: row for row in rows}
+    named = {"rows": json_list(list(of)), "limit": STEPS_AT_ONCE}
+    steps = txn.execute(_STEPS, named)
     _drop_steps(txn, steps, loose)
-    if tomb is not None:
-        _bury_steps(txn, [step["step_id"] for step in steps], tomb["reason"])
-    calls = txn.execute(_EXCHANGES, {"row": row["pk"], "limit": STEPS_AT_ONCE})
+    if tombs:
+        buried = [step for step in steps if of[step["trajectory"]]["trajectory_id"] in tombs]
+        reasons = [tombs[of[step["trajectory"]]["trajectory_id"]] for step in buried]
+        bury(txn, "step", [step["step_id"] for step in buried], reasons)
+    calls = txn.execute(_EXCHANGES, named)
     if calls:
         txn.execute(_DROP_EXCHANGES, {"rows": json_list([call["pk"] for call in calls])})
         txn.count(counters.EXCHANGES, -len(calls))
         txn.count(counters.EXCHANGES_FAILED, -sum(call["status"] == "error" for call in calls))
-    gone = len(steps) < STEPS_AT_ONCE and len(calls) < STEPS_AT_ONCE
-    if gone:
-        _finish(txn, row)
-        if tomb is not None:
-            add_event(txn, "trajectory.deleted", trajectory_id)
-    return Removed(True, gone, len(steps))
+    # Both came in the order of trajectories, so those before the last one that came are whole.
+    ends = [part[-1]["trajectory"] for part in (steps, calls) if len(part) == STEPS_AT_ONCE]
+    whole = [row for row in rows if all(row["pk"] < end for end in ends)]
+    _finish(txn, whole)
+    events = Events(txn)
+    for row in whole:
+        gone.add(row["trajectory_id"])
+        if row["trajectory_id"] in tombs:
+            events.add("trajectory.deleted", row["trajectory_id"])
+    events.write()
+    return Removed(there, gone, len(steps))
 
 
-def scrub_events(reader: Reader, trajectory_ids: Sequence[str] | None, above: int, upto: int) -> list[dict[str, Any]]:
-    """For the events of a range that tell of these trajectories (None: of all with a tombstone): the rows as they must
-    become.
-    """
-    bound: dict[str, Any] = {"above": above, "upto": upto}
-    if trajectory_ids is None:
-        found = reader.execute(_EVENTS_OF_DELETED, bound)
-    else:
-        found = reader.execute(_EVENTS, {**bound, "ids": json_list(trajectory_ids)})
-    changed = []
-    for row in found:
-        data = msgspec.json.decode(row["data"])
-        if (kept := kept_data(data)) != data:
-            changed.append({"row": row["pk"], "data": json_or_none(kept)})
-    return changed
-
-
-def write_scrubbed(txn: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Write what `scrub_events` gave."""
-    txn.many(_SET_EVENT, rows)
-
-
-def _hide(txn: Transaction, row: Row) -> None:
-    """Nobody is handed it, or holds it, from now on."""
-    txn.execute(_MARK, {"row": row["pk"]})
-    txn.count(counters.READINESS + row["readiness"], -1)
-    txn.count(counters.READINESS + "excluded")
-    txn.execute(_DROP_PINS, {"id": row["trajectory_id"]})
-    _drop_deliveries(txn, "trajectory", [row["trajectory_id"]])
-    if row["group_id"] is not None:
-        _drop_from_snapshots(txn, row)
-        before = groups.member_from(row)
-        groups.count(txn, before, before._replace(readiness="excluded", excluded_reason=DELETING))
-
-
-def _bury_steps(txn: Transaction, step_ids: Sequence[str], reason: str | None) -> None:
-    """So that a signal for one of them is refused, and does not wait for it."""
-    if not step_ids:
+def _hide(txn: Transaction, rows: Sequence[Row]) -> None:
+    """Nobody is handed them, or holds them, from now on."""
+    if not rows:
         return
-    first = txn.next_pk("tombstones", len(step_ids))
-    rows = [
-        {"pk": first + number, "kind": "step", "target_id": step_id, "reason": reason, "at": txn.now}
-        for number, step_id in enumerate(step_ids)
-    ]
-    txn.many(_BURY, rows)
-    txn.count(counters.TOMBSTONES, len(rows))
+    ids = [row["trajectory_id"] for row in rows]
+    txn.execute(_MARK, {"rows": json_list([row["pk"] for row in rows])})
+    for row in rows:
+        txn.count(counters.READINESS + row["readiness"], -1)
+        txn.count(counters.READINESS + "excluded")
+    txn.execute(_DROP_PINS, {"ids": json_list(ids)})
+    _drop_deliveries(txn, "trajectory", ids)
+    if grouped := [row for row in rows if row["group_id"] is not None]:
+        _drop_from_snapshots(txn, grouped)
+        groups.count_all(txn, [(groups.member_from(row), _hidden(row)) for row in grouped])
+
+
+def _hidden(row: Row) -> Member:
+    return groups.member_from(row)._replace(readiness="excluded", excluded_reason=DELETING)
 
 
 def _drop_steps(txn: Transaction, steps: Sequence[Row], loose: Loose) -> None:
@@ -281,30 +266,34 @@ def _drop_steps(txn: Transaction, steps: Sequence[Row], loose: Loose) -> None:
     txn.count(counters.TOKENS_SAMPLED, -sum(step["sampled"] for step in steps))
 
 
-def _finish(txn: Transaction, row: Row) -> None:
-    trajectory_id = row["trajectory_id"]
-    _drop_signals(txn, "trajectory", [trajectory_id])
-    _drop_waiting(txn, trajectory_id)
-    _drop_dead(txn, [trajectory_id], [])
-    txn.execute(_DROP_TRAJECTORY, {"row": row["pk"]})
-    txn.count(counters.TRAJECTORIES + row["status"], -1)
-    txn.count(counters.READINESS + "excluded", -1)
-    txn.count(counters.CHANNEL_TRAJECTORIES + row["channel"], -1)
-    if row["group_id"] is not None:
-        _leave_group(txn, row)
-
-
-def _leave_group(txn: Transaction, row: Row) -> None:
-    """One member less; without members the group goes too."""
-    member = groups.member_from(row)
-    groups.count(txn, member._replace(readiness="excluded", excluded_reason=DELETING), None)
-    group = groups.find(txn, row["group_id"])
-    if group is None or group.members:
+def _finish(txn: Transaction, rows: Sequence[Row]) -> None:
+    if not rows:
         return
-    txn.execute(_DROP_GROUP, {"id": group.group_id})
-    txn.count(counters.GROUPS + group.state, -1)
-    _drop_deliveries(txn, "group", [group.group_id])
-    _drop_deliveries(txn, "pair", ["group:" + group.group_id])
+    ids = [row["trajectory_id"] for row in rows]
+    _drop_signals(txn, "trajectory", ids)
+    _drop_waiting(txn, ids)
+    _drop_dead(txn, ids, [])
+    txn.execute(_DROP_TRAJECTORIES, {"rows": json_list([row["pk"] for row in rows])})
+    for row in rows:
+        txn.count(counters.TRAJECTORIES + row["status"], -1)
+        txn.count(counters.READINESS + "excluded", -1)
+        txn.count(counters.CHANNEL_TRAJECTORIES + row["channel"], -1)
+    if grouped := [row for row in rows if row["group_id"] is not None]:
+        _leave_groups(txn, grouped)
+
+
+def _leave_groups(txn: Transaction, rows: Sequence[Row]) -> None:
+    """Some members less; groups without members go too."""
+    groups.count_all(txn, [(_hidden(row), None) for row in rows])
+    empty = [group for group in groups.load(txn, (row["group_id"] for row in rows)).values() if not group.members]
+    if not empty:
+        return
+    ids = [group.group_id for group in empty]
+    txn.execute(_DROP_GROUPS, {"ids": json_list(ids)})
+    for group in empty:
+        txn.count(counters.GROUPS + group.state, -1)
+    _drop_deliveries(txn, "group", ids)
+    _drop_deliveries(txn, "pair", ["group:" + each for each in ids])
 
 
 def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
@@ -315,7 +304,8 @@ def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
     txn.count(counters.ANNOTATIONS, -annotations)
     awaited = len(txn.execute(_DROP_AWAITED, bound))
     txn.count(counters.AWAITED, -awaited)
-    feedback = txn.execute(_DROP_FEEDBACK, bound)
+    # No index finds the other side of a comparison, so feedback is looked through only where there is any.
+    feedback = txn.execute(_DROP_FEEDBACK, bound) if _has_feedback(txn) else []
     for row in feedback:
         txn.count(counters.FEEDBACK + row["kind"], -1)
     if pairs := ["comparison:" + row["feedback_id"] for row in feedback if row["kind"] == "comparison"]:
@@ -323,13 +313,17 @@ def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
     return rewards + annotations + awaited + len(feedback)
 
 
-def _drop_waiting(txn: Transaction, trajectory_id: str) -> int:
-    """Signals of the trajectory on steps that never came."""
+def _has_feedback(txn: Transaction) -> bool:
+    return any(txn.counter(counters.FEEDBACK + kind) for kind in get_args(FeedbackKind))
+
+
+def _drop_waiting(txn: Transaction, trajectory_ids: Sequence[str]) -> int:
+    """Signals of the trajectories on steps that never came."""
     if not txn.counter(counters.AWAITED):
         return 0
     steps: set[str] = set()
     for table, statement in _WAITING.items():
-        for row in txn.execute(statement, {"id": trajectory_id}):
+        for row in txn.execute(statement, {"ids": json_list(trajectory_ids)}):
             steps.add(row["target_id"])
             name = {"rewards": counters.REWARDS, "annotations": counters.ANNOTATIONS}.get(table)
             txn.count(name or counters.FEEDBACK + row["of_kind"], -1)
@@ -356,15 +350,17 @@ def _drop_deliveries(txn: Transaction, unit: str, ids: Sequence[str]) -> None:
     txn.execute(_DROP_UNITS, bound)
 
 
-def _drop_from_snapshots(txn: Transaction, row: Row) -> None:
-    """Rewards as they were at leases of the group, without those of the trajectory and its steps."""
+def _drop_from_snapshots(txn: Transaction, rows: Sequence[Row]) -> None:
+    """Rewards as they were at leases of the groups, without those of the trajectories and their steps."""
+    named = list(dict.fromkeys(row["group_id"] for row in rows))
     found = [
-        *txn.execute(_SNAPSHOTS, {"of_unit": "group", "ids": json_list([row["group_id"]])}),
-        *txn.execute(_SNAPSHOTS, {"of_unit": "pair", "ids": json_list(["group:" + row["group_id"]])}),
+        *txn.execute(_SNAPSHOTS, {"of_unit": "group", "ids": json_list(named)}),
+        *txn.execute(_SNAPSHOTS, {"of_unit": "pair", "ids": json_list(["group:" + each for each in named])}),
     ]
     if not found:
         return
-    ids = {row["trajectory_id"], *(step[0] for step in txn.execute(_STEP_IDS, {"row": row["pk"]}))}
+    steps = txn.execute(_STEP_IDS, {"rows": json_list([row["pk"] for row in rows])})
+    ids = {row["trajectory_id"] for row in rows} | {step[0] for step in steps}
     for unit in found:
         rewards = msgspec.json.decode(unit["rewards"])
         kept = {name: values for name, values in rewards.items() if name not in ids}

@@ -103,10 +103,10 @@ class Dropped:
     outside: list[bytes] = field(default_factory=list)
 
 
-def drop_loose(txn: Transaction, loose: Loose, dropped: Dropped, media_seconds: float) -> None:
+def drop_loose(txn: Transaction, loose: Loose, dropped: Dropped) -> None:
     """Delete of `loose` what nothing points at, and what only that held, until it is empty or SECONDS have passed.
 
-    `media_seconds`: how old a blob without a use must be.
+    A blob goes with the last message that shows it; one that no message has shown yet, once it is MEDIA_SECONDS old.
     """
     begin = time.perf_counter()
     before = (dropped.token_blocks, dropped.message_nodes, dropped.tool_sets)
@@ -123,7 +123,7 @@ def drop_loose(txn: Transaction, loose: Loose, dropped: Dropped, media_seconds: 
             dropped.tool_sets += gone
             txn.count(counters.TOOL_SETS, -gone)
         else:
-            _drop_media(txn, loose.media.pop(), dropped, txn.now - media_seconds)
+            _drop_media(txn, loose.media.pop(), dropped, txn.now - MEDIA_SECONDS)
     if before != (dropped.token_blocks, dropped.message_nodes, dropped.tool_sets):
         txn.count(GENERATION)
 
@@ -146,8 +146,11 @@ def _drop_nodes(txn: Transaction, loose: Loose, dropped: Dropped) -> None:
     if not found:
         return
     rows = json_list([row["pk"] for row in found])
-    loose.media.update(bytes(row[0]) for row in txn.execute(_DROP_USES, {"rows": rows}))
+    shown = {bytes(row[0]) for row in txn.execute(_DROP_USES, {"rows": rows})}
     txn.execute(_DROP_NODES, {"rows": rows})
+    # In this transaction: afterwards nothing would tell these blobs from those that still wait for their message.
+    for digest in sorted(shown):
+        _drop_media(txn, digest, dropped, txn.now)
     dropped.message_nodes += len(found)
     txn.count(counters.MESSAGE_NODES, -len(found))
     loose.nodes.update(row["parent"] for row in found if row["parent"] is not None)

@@ -140,9 +140,9 @@ def add_rows(txn: Transaction, name: str, trajectory_id: str, rows: Sequence[dic
     there = known_steps(txn, named) if named else {}
     new = []
     for values in rows:
-        if values.get("target") == "step" and values["target_id"] in there:
-            if there[values["target_id"]].trajectory_id != trajectory_id:
-                continue  # The step of this id is another one, and keeps what was said of it.
+        step = there.get(values["target_id"]) if values.get("target") == "step" else None
+        if step is not None and step.trajectory_id != trajectory_id:
+            continue  # The step of this id is another one, and keeps what was said of it.
         keys = {key: values[key] for key in _KEYS[name]}
         if txn.one(_KNOWN_ROW[name], keys) is None:
             new.append(dict(values))

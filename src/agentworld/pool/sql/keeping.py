@@ -11,8 +11,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Pin, Retention, Tombstone
-from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.deletion import DELETING
+from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records.step import DEFAULT_RUN
@@ -52,15 +53,25 @@ _LEFT_OVER = sql(
 )
 
 
-class Candidate(NamedTuple):
-    """A trajectory that retention names, and what holds it."""
+class Held(NamedTuple):
+    """What holds a trajectory."""
 
-    pk: int
     trajectory_id: str
-    steps: int
     pinned: bool
     leased: bool
     waiting: bool
+
+    def stays(self, include_waiting: bool) -> bool:
+        """Whether retention may not take it."""
+        return self.pinned or self.leased or (self.waiting and not include_waiting)
+
+
+class Candidate(NamedTuple):
+    """A trajectory that retention names."""
+
+    pk: int
+    steps: int
+    held: Held
 
 
 def pin(txn: Transaction, owner_kind: str, owner: str, trajectory_ids: Sequence[str]) -> tuple[int, list[str]]:
@@ -120,17 +131,17 @@ def candidates(
         bound["lag"] = retention.max_policy_lag
     if retention.channels is not None:
         bound["channels"] = json_list(retention.channels)
-    return [
-        Candidate(
-            row["pk"],
-            row["trajectory_id"],
-            row["step_count"],
-            bool(row["pinned"]),
-            bool(row["leased"]),
-            bool(row["waiting"]),
-        )
-        for row in reader.execute(statement, bound)
-    ]
+    return [Candidate(row["pk"], row["step_count"], _held_from(row)) for row in reader.execute(statement, bound)]
+
+
+def held(txn: Transaction, trajectory_ids: Sequence[str]) -> list[Held]:
+    """What holds those of the trajectories that are there, as nobody can change it before the transaction ends."""
+    bound = {"ids": json_list(trajectory_ids), "now": txn.now}
+    return [_held_from(row) for row in txn.execute(_held_sql(), bound)]
+
+
+def _held_from(row: Row) -> Held:
+    return Held(row["trajectory_id"], bool(row["pinned"]), bool(row["leased"]), bool(row["waiting"]))
 
 
 @functools.cache
@@ -165,16 +176,27 @@ def _candidates_sql(by_age: bool, by_lag: bool, anything: bool, by_channel: bool
     return compiled(
         select(
             _t.c.pk,
-            _t.c.trajectory_id,
             _t.c.step_count,
-            _pinned().label("pinned"),
-            _leased().label("leased"),
-            _waiting().label("waiting"),
+            *_holds(),
         )
         .where(*conditions)
         .order_by(_t.c.pk)
         .limit(parameter("limit"))
     )
+
+
+@functools.cache
+def _held_sql() -> Statement:
+    return compiled(select(*_holds()).where(among_texts(_t.c.trajectory_id, "ids")))
+
+
+def _holds() -> list[ColumnElement[Any]]:
+    return [
+        _t.c.trajectory_id,
+        _pinned().label("pinned"),
+        _in_batches(_ba.c.deadline > parameter("now")).label("leased"),
+        _waiting().label("waiting"),
+    ]
 
 
 def _lag() -> ColumnElement[Any]:
@@ -190,9 +212,11 @@ def _pinned() -> ColumnElement[bool]:
     return exists().where(_pins.c.target == "trajectory", _pins.c.target_id == _t.c.trajectory_id)
 
 
-def _leased() -> ColumnElement[bool]:
-    """Whether a running lease holds the trajectory, one of its steps, its group, or a pair that it is of."""
-    running = and_(_ba.c.pk == _bu.c.batch, _ba.c.state == "leased", _ba.c.deadline > parameter("now"))
+def _in_batches(when: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a batch that nobody has ended, and of which `when` is true, holds the trajectory, one of its steps, its
+    group, or a pair that it is of.
+    """
+    running = and_(_ba.c.pk == _bu.c.batch, _ba.c.state == "leased", when)
     steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk).correlate(_t)
     return or_(
         exists().where(_bu.c.key == _t.c.trajectory_id, running, _ba.c.unit == "trajectory"),
@@ -215,7 +239,9 @@ def _comparisons(steps: Any) -> Any:
 
 
 def _waiting() -> ColumnElement[bool]:
-    """Whether a consumer may still lease it: from its backlog, or as it has not come so far."""
+    """Whether a consumer may still lease it: from its backlog, when a lease that ran out is taken back, as it has not
+    come so far, or once its group closes.
+    """
     steps = select(_s.c.step_id).where(_s.c.trajectory == _t.c.pk).correlate(_t)
     of_backlog = (_pos.c.consumer == _bl.c.consumer, _pos.c.unit == _bl.c.unit, _pos.c.channel == _bl.c.channel)
 
@@ -223,7 +249,16 @@ def _waiting() -> ColumnElement[bool]:
         return exists().where(*of_backlog, _bl.c.unit == unit, key)
 
     group_seq = select(_g.c.ready_seq).where(_g.c.group_id == _t.c.group_id).correlate(_t).scalar_subquery()
-    return or_(
+    # An open group is served whole, with its failures too where it says so.
+    group_runs = exists().where(
+        _g.c.group_id == _t.c.group_id,
+        _g.c.state == "open",
+        or_(_g.c.size.is_not(None), _g.c.timeout_at.is_not(None)),
+        _pos.c.unit.in_(["group", "pair"]),
+        _pos.c.channel == _t.c.channel,
+    )
+    served = _t.c.readiness.in_(["complete", "ready"])
+    comes = or_(
         backlog("trajectory", _bl.c.key == _t.c.trajectory_id),
         backlog("group", _bl.c.key == _t.c.group_id),
         backlog("step", _bl.c.key.in_(steps)),
@@ -237,3 +272,4 @@ def _waiting() -> ColumnElement[bool]:
             ),
         ),
     )
+    return or_(and_(served, comes), group_runs, _in_batches(_ba.c.deadline <= parameter("now")))

@@ -6,10 +6,10 @@ broken off is gone on with by the next collection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import counters, schema
@@ -25,24 +25,26 @@ from agentworld.pool.keeping.records import (
     no_progress,
 )
 from agentworld.pool.keeping.rules import check_deletion, check_owner, check_user
-from agentworld.pool.sql import garbage, keeping
-from agentworld.pool.sql.deletion import EVENTS_AT_ONCE, Removed, bury, remove, scrub_events, write_scrubbed
+from agentworld.pool.sql import garbage, keeping, scrubbing
+from agentworld.pool.sql.deletion import Removed, bury, remove
+from agentworld.pool.sql.events import add_event
 from agentworld.pool.sql.garbage import Dropped, Loose
-from agentworld.pool.sql.signals import add_event
 from agentworld.pool.sql.sizes import content_bytes
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_media import MediaMethods
 from agentworld.pool.sql.transaction import Transaction
 
 _AT_ONCE = 200  # trajectories that one look at retention finds
+_TOGETHER = 50  # trajectories that one transaction begins to remove
 _COUNTER = sql(select(schema.counters.c.value).where(schema.counters.c.name == parameter("name")))
-_LAST_EVENT = sql(select(func.coalesce(func.max(schema.events.c.pk), 0)))
 
 
 class _Part(NamedTuple):
+    """What one transaction took, and of what it was to take, what was held when it came to it."""
+
     removed: Removed
     loose: Loose
-    dropped: Dropped
+    held: list[keeping.Held]
 
 
 class KeepingMethods(MediaMethods):
@@ -82,35 +84,48 @@ class KeepingMethods(MediaMethods):
     ) -> Deletion:
         """See Pool."""
         check_deletion(trajectory_ids, reason)
+        self._check_media()
         deletion = Deletion()
-        for number, trajectory_id in enumerate(dict.fromkeys(trajectory_ids)):
-            progress("delete", number, len(trajectory_ids))
-            self._delete(trajectory_id, reason, deletion)
-        self._scrub_events([each for each in trajectory_ids if each not in deletion.unknown], progress)
-        progress("delete", len(trajectory_ids), len(trajectory_ids))
+        named = list(dict.fromkeys(trajectory_ids))
+        number = self._writer.submit(scrubbing.begin).result()
+        for begin in range(0, len(named), _TOGETHER):
+            progress("delete", begin, len(named))
+            self._delete(named[begin : begin + _TOGETHER], reason, deletion)
+        self._scrub_events(named, progress)
+        self._end(number, progress)
+        progress("delete", len(named), len(named))
         return deletion
 
     def delete_user(self, user: str, reason: str | None = None, *, progress: Progress = no_progress) -> Deletion:
         """See Pool."""
         check_deletion([], reason)
         check_user(user)
+        self._check_media()
         deletion = Deletion()
         gone: list[str] = []
         with self._database.reading() as reader:
             if not keeping.trajectories_of_user(reader, user, 1):
-                return Deletion(unknown=[user])
-        # First, so that nothing new of the user comes in between.
-        self._writer.submit(lambda txn: bury(txn, "user", user, reason)).result()
+                deletion.unknown.append(user)
+        if deletion.unknown:
+            self._finish_deletions(progress)
+            return deletion
+
+        def begin(txn: Transaction) -> int:
+            # First, so that nothing new of the user comes in between.
+            bury(txn, "user", [user], [reason])
+            return scrubbing.begin(txn)
+
+        number = self._writer.submit(begin).result()
         while True:
             with self._database.reading() as reader:
-                found = keeping.trajectories_of_user(reader, user, _AT_ONCE)
+                found = keeping.trajectories_of_user(reader, user, _TOGETHER)
             if not found:
                 break
-            for trajectory_id in found:
-                self._delete(trajectory_id, reason, deletion)
-                gone.append(trajectory_id)
-                progress("delete", len(gone), None)
+            self._delete(found, reason, deletion)
+            gone += found
+            progress("delete", len(gone), None)
         self._scrub_events(gone, progress)
+        self._end(number, progress)
         return deletion
 
     def tombstones(self, after: int = 0, limit: int = 100) -> list[Tombstone]:
@@ -131,9 +146,9 @@ class KeepingMethods(MediaMethods):
         retention = (retention or Retention()).checked()
         done = Collection(dry_run=dry_run)
         if not dry_run:
+            self._check_media()
             self._finish_removals(done)
-            if self._count(counters.TOMBSTONES):
-                self._scrub_events(None, progress)
+            self._finish_deletions(progress)
         if retention.limits_anything:
             self._retain(retention, include_waiting, done, progress)
         self._sweep(done, progress)
@@ -154,98 +169,144 @@ class KeepingMethods(MediaMethods):
         return []
 
     # --- the work ---------------------------------------------------------------------------------------------
-    def _delete(self, trajectory_id: str, reason: str | None, deletion: Deletion) -> None:
+    def _delete(self, trajectory_ids: Sequence[str], reason: str | None, deletion: Deletion) -> None:
+        there: set[str] = set()
+        pending = list(trajectory_ids)
         first = True
-        there = False
-        while True:
+        while pending:
 
-            def operation(txn: Transaction, first: bool = first) -> _Part:
+            def operation(txn: Transaction, first: bool = first, pending: list[str] = pending) -> _Part:
                 if first:
                     # Before anything goes, so that nothing comes in between.
-                    bury(txn, "trajectory", trajectory_id, reason)
-                return _remove_part(txn, trajectory_id)
+                    bury(txn, "trajectory", pending, [reason] * len(pending))
+                return _remove_part(txn, pending)
 
             part = self._writer.submit(operation).result()
             first = False
-            there = there or part.removed.there
-            self._drop(part.loose, part.dropped, media_seconds=0.0)
+            there |= part.removed.there
             deletion.steps += part.removed.steps
-            _add(deletion, part.dropped)
-            if part.removed.gone:
-                break
-        if there:
-            deletion.trajectories += 1
-        else:
-            deletion.unknown.append(trajectory_id)
+            _add(deletion, self._drop(part.loose))
+            pending = [each for each in pending if each not in part.removed.gone]
+        deletion.trajectories += len(there)
+        deletion.unknown += [each for each in trajectory_ids if each not in there]
 
-    def _drop(self, loose: Loose, dropped: Dropped, media_seconds: float) -> None:
+    def _drop(self, loose: Loose) -> Dropped:
+        dropped = Dropped()
         while loose:
-            self._writer.submit(lambda txn: garbage.drop_loose(txn, loose, dropped, media_seconds)).result()
+            self._writer.submit(lambda txn: garbage.drop_loose(txn, loose, dropped)).result()
         self._remove_blobs(dropped.outside)
+        return dropped
 
     def _scrub_events(self, trajectory_ids: Sequence[str] | None, progress: Progress) -> None:
         """Take out of events what deleted trajectories held; None: of all that were ever deleted."""
         if trajectory_ids is not None and not trajectory_ids:
             return
         with self._database.reading() as reader:
-            last = reader.execute(_LAST_EVENT)[0][0]
-        for above in range(0, last, EVENTS_AT_ONCE):
+            last = scrubbing.last_event(reader)
+        for above in range(0, last, scrubbing.EVENTS_AT_ONCE):
+            upto = above + scrubbing.EVENTS_AT_ONCE
             with self._database.reading() as reader:
-                changed = scrub_events(reader, trajectory_ids, above, above + EVENTS_AT_ONCE)
+                changed = scrubbing.scrub_events(reader, trajectory_ids, above, upto)
             for begin in range(0, len(changed), _AT_ONCE):
                 part = changed[begin : begin + _AT_ONCE]
-                self._writer.submit(lambda txn, part=part: write_scrubbed(txn, part)).result()  # type: ignore[misc]
-            progress("events", min(above + EVENTS_AT_ONCE, last), last)
+                self._writer.submit(lambda txn, part=part: scrubbing.write_scrubbed(txn, part)).result()  # type: ignore[misc]
+            progress("events", min(upto, last), last)
+
+    def _end(self, number: int, progress: Progress) -> None:
+        """A deletion has come to its end; where an earlier one was broken off, that is ended too."""
+
+        def operation(txn: Transaction) -> bool:
+            if scrubbing.is_next(txn, number):
+                scrubbing.end(txn, number)
+                return True
+            return False
+
+        if not self._writer.submit(operation).result():
+            self._finish_deletions(progress)
+
+    def _finish_deletions(self, progress: Progress) -> None:
+        """End deletions that were broken off: whatever they left is looked for in the whole pool."""
+        begun = self._count(scrubbing.ASKED)
+        if begun <= self._count(scrubbing.SCRUBBED):
+            return
+        found = Collection()
+        self._finish_removals(found)
+        self._scrub_events(None, progress)
+        self._sweep(found, progress)
+        self._writer.submit(lambda txn: scrubbing.end(txn, begun)).result()
 
     def _finish_removals(self, done: Collection) -> None:
         while True:
             with self._database.reading() as reader:
-                found = keeping.left_over(reader, _AT_ONCE)
-            for trajectory_id in found:
-                self._remove(trajectory_id, done)
-            if len(found) < _AT_ONCE:
+                found = keeping.left_over(reader, _TOGETHER)
+            self._remove(found, done, lambda txn, pending: [])
+            if len(found) < _TOGETHER:
                 return
 
-    def _remove(self, trajectory_id: str, done: Collection) -> None:
-        while True:
-            part = self._writer.submit(lambda txn: _remove_part(txn, trajectory_id)).result()
-            self._drop(part.loose, part.dropped, garbage.MEDIA_SECONDS)
+    def _remove(
+        self,
+        trajectory_ids: Sequence[str],
+        done: Collection,
+        holds: Callable[[Transaction, Sequence[str]], list[keeping.Held]],
+    ) -> None:
+        """Remove trajectories, but those that `holds` names when it comes to it."""
+        pending = list(trajectory_ids)
+        first = True
+        while pending:
+
+            def operation(txn: Transaction, first: bool = first, pending: list[str] = pending) -> _Part:
+                held = holds(txn, pending) if first else []
+                names = {each.trajectory_id for each in held}
+                free = [each for each in pending if each not in names]
+                return _remove_part(txn, free)._replace(held=held)
+
+            part = self._writer.submit(operation).result()
+            first = False
+            for held in part.held:
+                _count_kept(done, held)
             done.steps += part.removed.steps
-            _add(done, part.dropped)
-            if part.removed.gone:
-                break
-        done.trajectories += 1
+            done.trajectories += len(part.removed.gone)
+            _add(done, self._drop(part.loose))
+            left = part.removed.gone | {each.trajectory_id for each in part.held}
+            pending = [each for each in pending if each not in left]
 
     def _retain(self, retention: Retention, include_waiting: bool, done: Collection, progress: Progress) -> None:
         over = self._over_size(retention)
         above = 0
+
+        def holds(txn: Transaction, pending: Sequence[str]) -> list[keeping.Held]:
+            return [held for held in keeping.held(txn, pending) if held.stays(include_waiting)]
+
         while True:
-            # Sizes name the oldest of all, so they go first; then the other limits look from the begin again.
+            # Sizes name the oldest of all, so they go first; the other limits look on behind these.
             anything = over is not None and over > done.steps
             with self._database.reading() as reader:
                 found = keeping.candidates(reader, retention, anything, above, _AT_ONCE, self._clock())
             if not found:
-                if over is None:
+                if not anything:
                     return
-                over, above = None, 0
+                over = None
                 continue
+            chosen: list[str] = []
+            steps = done.steps
             for candidate in found:
-                above = candidate.pk
-                if anything and over is not None and done.steps >= over:
-                    over, above = None, 0
+                if anything and over is not None and steps >= over:
+                    over = None
                     break
-                if candidate.pinned:
-                    done.kept_pinned += 1
-                elif candidate.leased:
-                    done.kept_leased += 1
-                elif candidate.waiting and not include_waiting:
-                    done.kept_waiting += 1
-                elif done.dry_run:
-                    done.trajectories += 1
-                    done.steps += candidate.steps
-                else:
-                    self._remove(candidate.trajectory_id, done)
-                progress("retention", done.trajectories, None)
+                above = candidate.pk
+                if candidate.held.stays(include_waiting):
+                    _count_kept(done, candidate.held)
+                    continue
+                chosen.append(candidate.held.trajectory_id)
+                steps += candidate.steps
+            if done.dry_run:
+                done.trajectories += len(chosen)
+                done.steps = steps
+            else:
+                for begin in range(0, len(chosen), _TOGETHER):
+                    self._remove(chosen[begin : begin + _TOGETHER], done, holds)
+                    progress("retention", done.trajectories, None)
+            progress("retention", done.trajectories, None)
 
     def _over_size(self, retention: Retention) -> int | None:
         """How many steps must go so that the pool is within its sizes; None where it is."""
@@ -278,19 +339,27 @@ class KeepingMethods(MediaMethods):
                 if done.dry_run:
                     _count(done, kind, len(found))
                 else:
-                    loose, dropped = Loose(), Dropped()
+                    loose = Loose()
                     getattr(loose, kind).update(bytes(row) if kind == "media" else row for row in found)
-                    self._drop(loose, dropped, garbage.MEDIA_SECONDS)
-                    _add(done, dropped)
+                    _add(done, self._drop(loose))
                 upto = above
                 progress("garbage: " + kind, total - upto, total)
         if not done.dry_run:
             self._remove_blobs(self._stray_blobs())
 
 
-def _remove_part(txn: Transaction, trajectory_id: str) -> _Part:
-    loose, dropped = Loose(), Dropped()
-    return _Part(remove(txn, trajectory_id, loose), loose, dropped)
+def _remove_part(txn: Transaction, trajectory_ids: Sequence[str]) -> _Part:
+    loose = Loose()
+    return _Part(remove(txn, trajectory_ids, loose), loose, [])
+
+
+def _count_kept(total: Collection, held: keeping.Held) -> None:
+    if held.pinned:
+        total.kept_pinned += 1
+    elif held.leased:
+        total.kept_leased += 1
+    else:
+        total.kept_waiting += 1
 
 
 def _add(total: Collection | Deletion, dropped: Dropped) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
-from agentworld.errors import AgentWorldError, NotFoundError, PoolError
+from agentworld.errors import AgentWorldError, ConfigError, NotFoundError, PoolError
 from agentworld.pool import counters, schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.media import Medium, check_medium, media_digest, read_digest
@@ -25,6 +25,7 @@ _OUTSIDE = sql(
     .order_by(_m.c.pk)
     .limit(parameter("limit"))
 )
+_MEND = sql(update(_m).where(_m.c.digest == parameter("digest")).values(data=parameter("data")))
 _ADD = sql(insert(_m).values({column.name: parameter(column.name) for column in _m.c}))
 
 
@@ -38,11 +39,16 @@ class MediaMethods(SqlStore):
         check_medium(data, media_type)
         digest = media_digest(data)
         with self._database.reading() as reader:
-            known = bool(reader.execute(_KNOWN, {"digest": digest}))
+            known = reader.execute(_FIND, {"digest": digest})
         if not known:
             if self.media is not None:
                 self.media.write(digest, data)
             self._writer.submit(lambda txn: self._add(txn, digest, data, media_type)).result()
+        elif (kept := known[0]["data"]) is None:
+            if self.media is not None:
+                self.media.mend(digest, data)
+        elif bytes(kept) != data:
+            self._writer.submit(lambda txn: txn.execute(_MEND, {"digest": digest, "data": data})).result()
         return digest.hex()
 
     def get_media(self, digest: str) -> Medium:
@@ -73,6 +79,18 @@ class MediaMethods(SqlStore):
         txn.execute(_ADD, values)
         txn.count(counters.MEDIA)
         txn.count(counters.MEDIA_BYTES, len(data))
+
+    def _check_media(self) -> None:
+        """ConfigError where blobs of the pool lie in a folder that is not known here: what goes would leave them."""
+        if self.media is not None:
+            return
+        with self._database.reading() as reader:
+            if reader.execute(_OUTSIDE, {"above": 0, "limit": 1}):
+                raise ConfigError(
+                    "media of this pool lie in a folder which is not known here, so they could not be removed",
+                    path="pool",
+                    hint="Add ?media=FOLDER to the pool's URL, as it was when they were stored",
+                )
 
     def _read_blob(self, digest: bytes) -> bytes:
         if self.media is None:

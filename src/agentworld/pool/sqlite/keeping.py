@@ -30,6 +30,8 @@ class SqliteKeeping(KeepingMethods):
         if isinstance(database, ReadOnlyDatabase):
             database.open_writer().transaction()  # Raises what to do.
             return
+        self._check_media()
+        self._finish_deletions(progress)
         progress("rewrite", 0, 2)
         # A lock of its own: that of the database belongs to the writing thread.
         lock = FileLock(database.lock.path)
@@ -49,6 +51,7 @@ class SqliteKeeping(KeepingMethods):
 
     def backup(self, path: Path, *, progress: Progress = no_progress) -> None:
         """See Pool."""
+        path = Path(path)
         check_free(path)
         partial = partial_of(path)
         try:
