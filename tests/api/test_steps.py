@@ -62,6 +62,48 @@ def test_one_bad_record_does_not_fail_its_batch(server):
     assert len(server.get("/api/v1/steps")[1]["items"]) == 1
 
 
+BAD_RECORDS = {
+    "unknown field": b'{"step_id": "bad", "trajectory_id": "t1", "promt_ids": [1]}',
+    "float ids": b'{"step_id": "bad", "trajectory_id": "t1", "prompt_ids": [1.0]}',
+    "text ids": b'{"step_id": "bad", "trajectory_id": "t1", "prompt_ids": ["1"]}',
+    "too large a number": b'{"step_id": "bad", "trajectory_id": "t1", "metadata": {"a": 1e999}}',
+    "long number": b'{"step_id": "bad", "trajectory_id": "t1", "metadata": {"a": %s}}' % (b"9" * 5000),
+    "not a number": b'{"step_id": "bad", "trajectory_id": "t1", "metadata": {"a": NaN}}',
+    "broken byte": b'{"step_id": "bad", "trajectory_id": "t1", "metadata": {"a": "\xff"}}',
+    "deep": b'{"step_id": "bad", "trajectory_id": "t1", "metadata": {"a": %s}}' % (b"[" * 5000 + b"]" * 5000),
+    "long name": b'{"step_id": "bad", "trajectory_id": "t1", "channel": "%s"}' % (b"c" * 20_000),
+    "long record": b'{"step_id": "bad", "trajectory_id": "t1", "promt": "%s"}' % (b"x" * 100_000),
+}
+
+
+@pytest.mark.parametrize("record", BAD_RECORDS.values(), ids=BAD_RECORDS)
+def test_a_record_that_cannot_be_read_is_a_dead_letter(server, record):
+    status, _, reply = server.send(
+        "POST", "/api/v1/steps", b'{"steps": [%s, %s]}' % (record, json.dumps(STEP).encode())
+    )
+    assert (status, outcomes(reply)) == (200, ["rejected", "stored"])
+    assert reply["results"][0]["step_id"] == "bad"
+    [letter] = server.get("/api/v1/dead-letters")[1]["items"]
+    assert (letter["step_id"], letter["trajectory_id"]) == ("bad", "t1")
+    assert letter["reason"] == reply["results"][0]["reason"]
+    assert "bad" in letter["record"]
+    assert len(letter["record"]) <= 65_536
+
+
+def test_records_that_name_no_id_are_dead_letters_too(server):
+    for number, record in enumerate(("null", "7", "[]", '{"step_id": {"a": 1}, "trajectory_id": null, "x": 1}')):
+        status, _, reply = server.send("POST", "/api/v1/steps", b'{"steps": [%s]}' % record.encode())
+        assert (status, outcomes(reply)) == (200, ["rejected"])
+        letters = server.get("/api/v1/dead-letters")[1]["items"]
+        assert (len(letters), letters[-1]["record"], letters[-1]["trajectory_id"]) == (number + 1, record, "")
+
+
+def test_a_number_too_long_beside_one_that_json_has_not_fails_no_third(server):
+    records = (BAD_RECORDS["long number"], BAD_RECORDS["not a number"], json.dumps(STEP).encode())
+    status, _, reply = server.send("POST", "/api/v1/steps", b'{"steps": [%s, %s, %s]}' % records)
+    assert (status, outcomes(reply)) == (200, ["rejected", "rejected", "stored"])
+
+
 def test_a_lone_surrogate_or_a_broken_byte_fails_its_own_record_only(server):
     broken = json.dumps({**STEP, "step_id": "s2", "agent": "AGENT"}).encode()
     for poison in (b"\\ud800", b"\xff\xfe"):

@@ -59,3 +59,11 @@ async def test_several_workers_are_warned_of() -> None:
         async with running("ok"):
             pass
         assert "anonymous_conversations_split" not in [entry["event"] for entry in logs]
+
+
+async def test_a_name_that_no_pool_takes_is_refused_before_the_engine_is_asked() -> None:
+    async with running("ok") as gateway:
+        said = {"messages": [{"role": "user", "content": "x"}], "model": "m" * 257}
+        status, body, _ = await gateway.chat(said, "/t/t1")
+        assert (status, body["error"]["param"]) == (400, "model")
+        assert gateway.engine.requests == []

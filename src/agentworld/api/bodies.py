@@ -205,7 +205,8 @@ def _keys(body: bytes) -> set[str]:
 def _sent_ids(record: bytes) -> tuple[str, str]:
     """The ids that a record names, as far as it can be read."""
     try:
-        sent = json.loads(record, parse_int=str)  # Python refuses to read very long numbers as such.
+        # Python refuses to read very long numbers as such.
+        sent = json.loads(record.decode("utf-8", "replace"), parse_int=str)
     except (ValueError, RecursionError):
         return "", ""
     if not isinstance(sent, dict):

@@ -16,6 +16,7 @@ from agentworld.gateway.identity import Identity, PrefixIndex
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
+from agentworld.pool.bounds import check_name
 from agentworld.records import LogprobSpace, TokenSource, digest, new_id
 
 _SPACES: dict[str, LogprobSpace] = {"builtin": "processed"}
@@ -45,6 +46,8 @@ class Admission:
 
     async def admit(self, request: Request, identity: Identity, body: bytes) -> Admitted:
         """The call; raises what the caller has to be told."""
+        if request.model:
+            check_name(request.model, "model")
         model = self._models.find(request.model)
         state = await self._state.admit()
         body_digest = digest(request.dialect.encode(), body).hex()

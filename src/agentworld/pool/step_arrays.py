@@ -77,15 +77,15 @@ def logprobs_taken(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -
     if logprobs is None:
         return None
     narrow = False
-    if isinstance(logprobs, np.ndarray) and logprobs.dtype != object:
-        narrow = logprobs.dtype == np.float32
-        numbers = logprobs.dtype.kind in "fiu"
-    else:
-        # numpy would read texts as numbers, and true as 1.
-        numbers = all(map(_is_number_or_null, set(map(type, logprobs))))
-    if not numbers:
-        raise InvalidRequestError(_NOT_NUMBERS, path="response_logprobs")
     try:
+        if isinstance(logprobs, np.ndarray) and logprobs.dtype != object:
+            narrow = logprobs.dtype == np.float32
+            numbers = logprobs.dtype.kind in "fiu"
+        else:
+            # numpy would read texts as numbers, and true as 1.
+            numbers = all(map(_is_number_or_null, set(map(type, logprobs))))
+        if not numbers:
+            raise TypeError
         array = np.asarray(logprobs, dtype=np.float32 if narrow else np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequestError(_NOT_NUMBERS, path="response_logprobs") from None

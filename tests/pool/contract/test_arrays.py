@@ -121,3 +121,24 @@ def test_no_transaction_is_open_while_the_caller_works(pool):
     pool.delete_trajectories(["a", "b"])
     assert len(list(reading)) <= 1
     assert list(pool.sequences()) == []
+
+
+def test_short_sequences_are_not_compared_with_all_others(sqlite_pool, monkeypatch):
+    sent = [step("t", step_id=f"n{number}", prompt_ids=[1, 2], response_ids=[number]) for number in range(300)]
+    sent += [step("t", step_id=f"e{number}", prompt_ids=[1, 2], response_ids=[number]) for number in range(0, 300, 3)]
+    for one in sent:
+        one.response_logprobs = [-0.5]
+    sqlite_pool.append_steps(sent)
+    compared = []
+    equal = np.array_equal
+    monkeypatch.setattr(arrays.np, "array_equal", lambda *two: compared.append(1) or equal(*two))
+    found = list(sqlite_pool.sequences())
+    monkeypatch.undo()
+    by_id = {one.step_id: one for one in sent}
+    for one in found:
+        same(one, by_id[one.step_id])
+    assert len(found) == len(sent)
+    assert len(compared) <= len(sent)
+    # What was there already is not held twice.
+    bases = {one.step_id: one.ids for one in found}
+    assert all(np.shares_memory(bases[f"e{number}"], bases[f"n{number}"]) for number in range(0, 300, 3))

@@ -268,3 +268,13 @@ def test_a_page_size_that_is_none_is_refused(pool):
     for limit in (0, 1001):
         with pytest.raises(InvalidRequestError):
             pool.list_steps(where="late", limit=limit)
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_a_page_says_how_many_rows_it_looked_at(pool, order):
+    if pool.url.startswith("memory"):
+        pytest.skip("The store in memory looks at every row.")
+    pool.append_steps([step("t", step_id=name) for name in ("a", "b", "c")])
+    for where, found in (("late", []), ("not late", ["a", "b", "c"])):
+        page = pool.list_steps(where=where, order=order)
+        assert (sorted(ids(page)), page.next_cursor, page.scanned) == (found, None, 3)
