@@ -82,7 +82,8 @@ def event_kinds(folder: Path) -> set[str]:
             if not isinstance(node, ast.Call):
                 continue
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if called not in ("add_event", "_event"):
+            of_events = called == "add" and ast.unparse(node.func) == "events.add"
+            if called not in ("add_event", "_event") and not of_events:
                 continue
             given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "kind")]
             for part in (piece for argument in given for piece in ast.walk(argument)):

@@ -15,14 +15,16 @@ import msgspec
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray, pack_values
-from agentworld.pool.bounds import check_seconds, is_finite, storable
-from agentworld.records import Annotation, Feedback, Message, Reward, check_depth, check_id, exact_json, new_id
+from agentworld.pool.bounds import MAX_NAME, check_seconds, is_finite, storable
+from agentworld.pool.plain_values import as_number, plain_json
+from agentworld.pool.results import SignalsResult
+from agentworld.records import Annotation, Feedback, Message, Reward, check_id, exact_json, new_id
 
 Target = Literal["step", "trajectory"]
 SignalKind = Literal["reward", "feedback", "annotation"]
 Signal = Reward | Feedback | Annotation
-MAX_NAME = 256
 MAX_SIGNALS = 1000  # in one call, which is one transaction that others wait for
+PART_BYTES = 2 * 1024 * 1024  # of arrays in one transaction
 MAX_STEPS = 1000  # in one question
 # Where a list of each kind stands in messages.
 PLACES: dict[type[Signal], str] = {Reward: "rewards", Feedback: "feedback", Annotation: "annotations"}
@@ -45,7 +47,38 @@ def check_signals(signals: Sequence[Signal]) -> list[CheckedSignal]:
     """Every signal checked; InvalidRequestError names the first that is malformed, and where."""
     if len(signals) > MAX_SIGNALS:
         raise InvalidRequestError(f"{len(signals)} signals in one call", hint=f"Send at most {MAX_SIGNALS} at once")
-    return [_checked(signal, f"{PLACES[type(signal)]}[{number}]") for number, signal in enumerate(signals)]
+    for number, signal in enumerate(signals):
+        if type(signal) not in PLACES:
+            raise InvalidRequestError(
+                f"this must be a Reward, Feedback or Annotation, not {type(signal).__name__}", path=f"signals[{number}]"
+            )
+    return [_checked(_plain(signal), f"{PLACES[type(signal)]}[{number}]") for number, signal in enumerate(signals)]
+
+
+def in_parts(signals: list[CheckedSignal]) -> list[list[CheckedSignal]]:
+    """The signals in order, parted where arrays make one transaction too long for those who wait for it."""
+    parts: list[list[CheckedSignal]] = [[]]
+    room = PART_BYTES
+    for signal in signals:
+        size = len(signal.array.data) if signal.array is not None else 0
+        if size > room and parts[-1]:
+            parts.append([])
+            room = PART_BYTES
+        parts[-1].append(signal)
+        room -= size
+    return parts
+
+
+def joined(results: Sequence[SignalsResult]) -> SignalsResult:
+    """What became of all parts."""
+    waiting = dict.fromkeys(target_id for result in results for target_id in result.waiting)
+    return SignalsResult(sum(one.changed for one in results), sum(one.set for one in results), list(waiting))
+
+
+def check_kind(kind: object) -> None:
+    """InvalidRequestError where there is no such kind of feedback; None stands for all."""
+    if kind not in (None, *_FAULTS):
+        raise InvalidRequestError(f"no feedback is {kind!r}", path="kind", hint=f"Known: {', '.join(_FAULTS)}")
 
 
 def check_name(value: object, path: str) -> None:
@@ -105,6 +138,14 @@ def other_feedback(feedback_id: str, path: str) -> ConflictError:
     )
 
 
+def _plain(signal: Signal) -> Signal:
+    """The signal, of the caller's no more, with numbers of Python's own."""
+    said: dict[str, Any] = {"created_at": as_number(signal.created_at)}
+    if isinstance(signal, Reward):
+        said["value"] = as_number(signal.value)
+    return msgspec.structs.replace(signal, **said)
+
+
 def _checked(signal: Signal, path: str) -> CheckedSignal:
     if signal.trajectory_id is None and signal.step_id is None:
         noun = {"rewards": "a reward", "annotations": "an annotation"}.get(PLACES[type(signal)], "feedback")
@@ -119,6 +160,7 @@ def _checked(signal: Signal, path: str) -> CheckedSignal:
     check_name(signal.source, f"{path}.source")
     check_seconds(signal.created_at, f"{path}.created_at")
     if isinstance(signal, Reward):
+        signal.details = plain_json(signal.details, f"{path}.details")
         rules.check_reward(signal, path)
         check_name(signal.name, f"{path}.name")
         return CheckedSignal("reward", target, target_id, signal, path)
@@ -134,7 +176,7 @@ def _checked(signal: Signal, path: str) -> CheckedSignal:
 
 
 def _checked_feedback(sent: Feedback, target_id: str, path: str) -> Feedback:
-    check_depth(sent.value, f"{path}.value")
+    sent.value = plain_json(sent.value, f"{path}.value")
     with storable(f"{path}."):
         exact_json.decode(exact_json.encode(sent), Feedback)
     if sent.feedback_id is not None:

@@ -186,15 +186,8 @@ def test_a_limit_out_of_bounds_is_refused(pool, limit):
             read(limit=limit)
 
 
-@pytest.mark.parametrize("text", ["\ud800"])
-def test_broken_text_in_a_search_is_refused_by_files(sqlite_pool, text):
-    for call in (
-        lambda: sqlite_pool.get_step(text),
-        lambda: sqlite_pool.list_steps(channel=text),
-        lambda: sqlite_pool.complete_trajectory(text, "finished"),
-        lambda: sqlite_pool.lease(BatchSpec(size=1, channel=text), "c"),
-        lambda: sqlite_pool.ack(text, 1),
-    ):
-        with pytest.raises(InvalidRequestError):
-            call()
-    assert sqlite_pool.list_steps().items == []
+@pytest.mark.parametrize("text", ["\ud800", "a\0"])
+def test_a_channel_that_no_name_can_be_is_not_leased_from(pool, text):
+    with pytest.raises(InvalidRequestError) as refused:
+        pool.lease(BatchSpec(size=1, channel=text), "c")
+    assert refused.value.path == "channel"

@@ -10,12 +10,13 @@ import msgspec
 from agentworld.errors import NotFoundError, QueryError
 from agentworld.pool.annotation_arrays import PackedArray, unpack_values
 from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
+from agentworld.pool.group_rules import check_state
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.signals import add_signals
 from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_base import MemoryStore
 from agentworld.pool.results import Awaited, DeadLetter, Page, SignalsResult
-from agentworld.pool.signal_rules import Signal, check_one_target, check_signals, check_step_ids
+from agentworld.pool.signal_rules import Signal, check_kind, check_one_target, check_signals, check_step_ids
 from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Group
 
 
@@ -39,6 +40,7 @@ class SignalMethods(MemoryStore):
     ) -> Page[Feedback]:
         """See Pool."""
         wanted = check_one_target(trajectory_id, step_id)
+        check_kind(kind)
         after = read_cursor(cursor, "oldest") or 0
         check_limit(limit)
         with self._open():
@@ -105,6 +107,7 @@ class SignalMethods(MemoryStore):
         limit: int = 100,
     ) -> Page[Group]:
         """See Pool."""
+        check_state(state)
         after = read_cursor(cursor, "oldest") or 0
         check_limit(limit)
         with self._open():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from sqlalchemy import select
@@ -9,7 +10,15 @@ from sqlalchemy import select
 from agentworld.pool import schema
 from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
 from agentworld.pool.results import DeadLetter, Page, SignalsResult
-from agentworld.pool.signal_rules import Signal, check_one_target, check_signals, check_step_ids
+from agentworld.pool.signal_rules import (
+    Signal,
+    check_kind,
+    check_one_target,
+    check_signals,
+    check_step_ids,
+    in_parts,
+    joined,
+)
 from agentworld.pool.sql import feedback, signals
 from agentworld.pool.sql.annotations import read_annotations
 from agentworld.pool.sql.rows import event_data
@@ -27,8 +36,12 @@ class SignalMethods(GroupMethods):
 
     def add_signals(self, sent: Sequence[Signal]) -> SignalsResult:
         """See Pool."""
-        checked = check_signals(sent)
-        return self._writer.submit(lambda txn: signals.add_signals(txn, checked)).result()
+        parts = in_parts(check_signals(sent))
+        if len(parts) > 1:
+            together = [signal for part in parts for signal in part]
+            self._writer.submit(lambda txn: signals.check(txn, together)).result()
+        # Each is asked for once the one before is written, so that other processes have their turn in between.
+        return joined([self._writer.submit(functools.partial(signals.add_signals, signals=p)).result() for p in parts])
 
     def list_feedback(
         self,
@@ -41,6 +54,7 @@ class SignalMethods(GroupMethods):
     ) -> Page[Feedback]:
         """See Pool."""
         target = check_one_target(trajectory_id, step_id)
+        check_kind(kind)
         after = read_cursor(cursor, "oldest") or 0
         with self._database.reading() as connection:
             rows = feedback.list_rows(connection, target, kind, after, check_limit(limit) + 1)
