@@ -3,9 +3,11 @@
 import pytest
 from sqlalchemy import select
 
+from agentworld.bench.filling import fill
 from agentworld.pool import schema
 from agentworld.pool.sql import items, units
 from agentworld.pool.sql.lookups import among_integers, among_texts
+from agentworld.pool.sql.pages import explain_page
 from agentworld.pool.sql.statements import Explained, json_list, parameter, sql
 
 _s, _t = schema.steps.c, schema.trajectories.c
@@ -29,3 +31,16 @@ def test_sqlite_reads_no_table_for_a_list_of_keys(sqlite_pool, name):
         ]
     assert any(line.startswith(f"SEARCH {table}") for line in plan), plan
     assert not any(line.startswith(("SCAN steps", "SCAN trajectories")) for line in plan), plan
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["trajectory_id == 't300'", "group_id == 'g7' and step_index < 9", "user == 'u77'", "status == 'failed'"],
+)
+def test_postgres_reads_no_table_of_which_it_knows_nothing(postgres_pool, where):
+    """As after a bulk load: no statistics say how few steps a trajectory has."""
+    fill(postgres_pool, 20_000, seed=3)
+    with postgres_pool._database.reading() as reader:
+        plan = explain_page(reader, "steps", where, 0.0)
+    assert any("steps_by_trajectory" in line for line in plan), plan
+    assert not any("Seq Scan on steps" in line for line in plan), plan

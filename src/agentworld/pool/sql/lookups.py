@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from sqlalchemy import Boolean, ColumnElement, Text, bindparam, case
+from sqlalchemy import Boolean, ColumnElement, Select, Text, bindparam, case
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -41,6 +41,32 @@ def among_integers(column: ColumnElement[Any], name: str) -> ColumnElement[bool]
 def among_texts(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Whether the column is one of the texts of a JSON list parameter: a look-up for each of them."""
     return _IsOneOf(column, name, "TEXT")
+
+
+class _IsAmongRows(FunctionElement[bool]):
+    inherit_cache = False
+    type = Boolean()
+
+    def self_group(self, against: OperatorType | None = None) -> Self:
+        """See _IsOneOf."""
+        return self
+
+
+def among_rows(column: ColumnElement[Any], keys: Select[Any]) -> ColumnElement[bool]:
+    """Whether the column is one of the keys that are selected: these first, then a look-up for each of them."""
+    return _IsAmongRows(column, keys.correlate(None).scalar_subquery())
+
+
+@compiles(_IsAmongRows, "sqlite")
+def _rows_on_sqlite(element: _IsAmongRows, compiler: SQLCompiler, **options: Any) -> str:
+    column, selected = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} IN {selected}"
+
+
+@compiles(_IsAmongRows, "postgresql")
+def _rows_on_postgres(element: _IsAmongRows, compiler: SQLCompiler, **options: Any) -> str:
+    column, selected = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = ANY(ARRAY{selected})"
 
 
 @compiles(_IsOneOf, "sqlite")

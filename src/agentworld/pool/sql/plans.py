@@ -14,8 +14,9 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Select, Subquery, and_, func, not_, or_, select, union_all
 
 from agentworld.pool import schema
+from agentworld.pool.sql.lookups import among_integers, among_rows, unindexed
 from agentworld.pool.sql.rows import select_steps, select_trajectories
-from agentworld.pool.sql.statements import NO_INDEX, Statement, compiled, integers, parameter, sql
+from agentworld.pool.sql.statements import NO_INDEX, Statement, compiled, parameter, sql
 from agentworld.pool.sql.where import condition
 from agentworld.query import (
     Comparison,
@@ -88,18 +89,20 @@ class Access:
     @functools.cached_property
     def ordered(self) -> Statement:
         """The next `limit` straight from an index that is `in_order`."""
-        selects = [
-            select(self._pk)
-            .where(branch, self._pk > parameter("above"), self._pk < parameter("below"))
-            .order_by(_sorted_by(self._pk, self._order))
-            .limit(parameter("limit"))
-            for branch in self._branches
-        ]
+        selects = [self._next(branch) for branch in self._branches]
         if len(selects) == 1:
             return compiled(selects[0])
         # Branches have no row in common.
         merged = union_all(*(select(each.subquery().c.pk) for each in selects)).subquery()
         return compiled(select(merged.c.pk).order_by(_sorted_by(merged.c.pk, self._order)).limit(parameter("limit")))
+
+    def _next(self, branch: ColumnElement[bool]) -> Select[Any]:
+        between = and_(self._pk > parameter("above"), self._pk < parameter("below"))
+        key = self._pk
+        if getattr(branch, "left", None) is _s.c.trajectory:
+            # A trajectory is short beside the pool. Where PostgreSQL does not know, it walks all steps in order.
+            between, key = unindexed(between), self._pk + 0
+        return select(self._pk).where(branch, between).order_by(_sorted_by(key, self._order)).limit(parameter("limit"))
 
     def _capped(self) -> Subquery:
         return select(self._pk).where(*self._asked).limit(parameter("cap")).subquery()
@@ -122,7 +125,7 @@ class PagePlan:
     @functools.cached_property
     def chosen(self) -> Statement:
         """The matches among the named `rows`."""
-        return compiled(self._matching.where(self._pk.in_(integers("rows"))))
+        return compiled(self._matching.where(among_integers(self._pk, "rows")))
 
 
 NEXT: dict[tuple[Subject, Order], Statement] = {}
@@ -132,7 +135,7 @@ for _subject, _table, _selected in (("steps", _s, select_steps()), ("trajectorie
         _next = select(_table.c.pk).where(_table.c.pk > parameter("above"), _table.c.pk < parameter("below"))
         NEXT[_subject, _order] = sql(_next.order_by(_sorted).limit(parameter("limit")))  # type: ignore[index]
     ROWS[_subject] = sql(  # type: ignore[index]
-        _selected.where(_table.c.pk.in_(integers("rows"))).with_hint(_table, NO_INDEX, "sqlite")
+        _selected.where(among_integers(_table.c.pk, "rows")).with_hint(_table, NO_INDEX, "sqlite")
     )
 
 
@@ -178,7 +181,7 @@ def _accesses(subject: Subject, order: Order, parts: Sequence[Expression], singl
         asked = [condition(part, subject) for part in several]
         if subject == "steps" and names & _OF_TRAJECTORY:
             if names <= _OF_TRAJECTORY:
-                asked = [_s.c.trajectory.in_(select(_t.c.pk).where(*asked))]
+                asked = [among_rows(_s.c.trajectory, select(_t.c.pk).where(*asked))]
             elif names & _JOINED <= _OF_TRAJECTORY:
                 asked = [_of_steps_alone(part) for part in several]
             else:
@@ -201,7 +204,7 @@ def _of_steps_alone(expression: Expression) -> ColumnElement[bool]:
         case _:
             found = condition(expression, "steps")
             through = expression.field.field.name in _OF_TRAJECTORY
-            return _s.c.trajectory.in_(select(_t.c.pk).where(found)) if through else found
+            return among_rows(_s.c.trajectory, select(_t.c.pk).where(found)) if through else found
 
 
 def _branches(part: Expression, subject: Subject) -> tuple[ColumnElement[bool], ...]:
@@ -239,7 +242,7 @@ def _filter(subject: Subject, name: str) -> tuple[ColumnElement[bool], tuple[Col
     if name == "trajectory_id":
         one: ColumnElement[bool] = _s.c.trajectory == owner.scalar_subquery()
         return one, (one,)
-    return _s.c.trajectory.in_(owner), ()
+    return among_rows(_s.c.trajectory, owner), ()
 
 
 def _matching(subject: Subject, asked: Sequence[ColumnElement[bool]], joined: bool) -> Select[Any]:
