@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Member, Policies, Verdict
 
 FITS: Known = "fits"
+_LARGE_PAGE = 512
 _PAGE: dict[str, int] = {"step": 256, "trajectory": 256, "group": 32, "pair": 32}
 
 
@@ -64,6 +66,8 @@ class Walk:
         self._current = current
         self._believes = not isinstance(reader, Transaction)
         self._until = time.perf_counter() + seconds
+        # Where time does not count, few statements do.
+        self._limit = _LARGE_PAGE if math.isinf(seconds) else _PAGE[plan.scope.unit]
         self._seen: set[int] = set()
         self._at: Place | None = None
 
@@ -79,7 +83,7 @@ class Walk:
 
     def go(self, rows: int) -> None:
         """Look at up to `rows` units more."""
-        limit = _PAGE[self._plan.scope.unit]
+        limit = self._limit
         while rows > 0 and not self.is_enough and not (self._seen and self.is_late):
             missing = self._plan.spec.count - len(self.fitting)
             entries = self._knowledge.next_due(min(rows, limit, max(16, missing + 4)), self._seen)
