@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import re
 from collections.abc import Iterator, Sequence
 
@@ -38,11 +39,13 @@ MAX_COUNT = 2**31 - 1
 MAX_INTEGER = 2**63 - 1
 # One record that was found good; a whole run mostly shares one.
 _last_sampling: list[Sampling | None] = [None]
+_last_policy: list[Policy | None] = [None]
 _SAMPLING_FLOATS = ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
-_STEP_NAMES = (
-    *("channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason"),
-    *("token_source", "fork_reason", "logprob_space"),
-)
+_STEP_NAMES = ("channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason")
+_names_of = operator.attrgetter(*_STEP_NAMES)
+# Names that were found good; steps share few.
+_KNOWN_NAMES = 1024
+_known_names: set[str] = set()
 _STEP_OBJECTS = ("labels", "metadata")
 _message = msgspec.json.Decoder(Message)
 _TRAJECTORY_NUMBERS = ("group_size", "rollout_index", "attempt", "priority", "group_timeout")
@@ -158,16 +161,24 @@ def check_policy(policy: Policy | None, prefix: str = "policy.") -> None:
 
 def check_step(step: Step) -> None:
     """Types, names, numbers and depths of a step, but for its arrays, what is in its messages, and its tools."""
-    check_names(step, _STEP_NAMES)
+    for value in _names_of(step):
+        if value is not None and not (value.__class__ is str and value in _known_names):
+            check_names(step, _STEP_NAMES)
+            if len(_known_names) >= _KNOWN_NAMES:
+                _known_names.clear()
+            _known_names.add(value)
     for name in _STEP_COUNTS:
         number = getattr(step, name)
         if number is not None:
             check_integer(number, name)
     if step.usage is not None:
-        _check_kind(step.usage, Usage, "a Usage", "usage")
+        if not isinstance(step.usage, Usage):
+            raise wrong_type(step.usage, "a Usage", "usage")
         check_integer(step.usage.prompt_tokens, "usage.prompt_tokens")
         check_integer(step.usage.completion_tokens, "usage.completion_tokens")
-    check_policy(step.policy)
+    if step.policy is not None and step.policy is not _last_policy[0]:
+        check_policy(step.policy)
+        _last_policy[0] = step.policy
     if step.version_spans:
         _check_spans(step.version_spans)
     check_seconds(step.created_at, "created_at")
@@ -181,7 +192,8 @@ def check_step(step: Step) -> None:
     if not isinstance(step.rewards, dict):
         raise wrong_type(step.rewards, "a dict", "rewards")
     for name in step.rewards:
-        check_name(name, "rewards")
+        if name not in _known_names:
+            check_name(name, "rewards")
     if step.sampling is not None:
         _check_sampling(step.sampling)
     if step.prompt_messages is not None:
@@ -189,8 +201,10 @@ def check_step(step: Step) -> None:
         if step.prompt_messages and set(map(type, step.prompt_messages)) != {Message}:
             wrong = next(number for number, one in enumerate(step.prompt_messages) if one.__class__ is not Message)
             raise wrong_type(step.prompt_messages[wrong], "a Message", f"prompt_messages[{wrong}]")
-    _check_kind(step.response_message, Message, "a Message", "response_message")
-    _check_kind(step.tools, (list, tuple), "a list of dicts", "tools")
+    if step.response_message is not None and step.response_message.__class__ is not Message:
+        raise wrong_type(step.response_message, "a Message", "response_message")
+    if step.tools is not None:
+        _check_kind(step.tools, (list, tuple), "a list of dicts", "tools")
 
 
 def check_message(message: Message, spoken: bytes) -> None:

@@ -4,10 +4,13 @@ import logging
 
 import numpy as np
 import pytest
+from sqlalchemy import insert
 
 from agentworld.errors import InvalidRequestError
+from agentworld.pool import schema
 from agentworld.pool.bounds import MAX_NAME
 from agentworld.pool.protocol import Rejected
+from agentworld.pool.sql.statements import parameter, sql
 from agentworld.records import (
     Exchange,
     FunctionCall,
@@ -210,3 +213,15 @@ def test_no_fault_is_logged_for_what_a_caller_sent(pool, caplog):
     with caplog.at_level(logging.WARNING, "agentworld.pool"):
         pool.append_steps([None, step("t", metadata={"a": 10**5000}), step("t", channel=LONG)])
     assert caplog.records == []
+
+
+def test_a_value_too_long_for_an_index_fails_its_own_call_only(postgres_pool):
+    add = sql(insert(schema.consumers).values(name=parameter("name"), epoch=parameter("epoch")))
+    futures = [
+        postgres_pool.submit_steps([step("t", step_id="a")]),
+        postgres_pool._writer.submit(lambda txn: txn.execute(add, {"name": LONG, "epoch": 0})),
+        postgres_pool.submit_steps([step("t", step_id="b")]),
+    ]
+    with pytest.raises(InvalidRequestError, match="cannot be stored"):
+        futures[1].result()
+    assert [futures[number].result()[0].outcome for number in (0, 2)] == ["stored", "stored"]

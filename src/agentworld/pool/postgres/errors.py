@@ -6,7 +6,8 @@ import psycopg
 
 from agentworld.errors import AgentWorldError, InvalidRequestError, PoolError, PoolFullError
 
-_VALUES = (psycopg.DataError, OverflowError, UnicodeEncodeError)
+# The last: what is too long for the key of an index.
+_VALUES = (psycopg.DataError, OverflowError, UnicodeEncodeError, psycopg.errors.ProgramLimitExceeded)
 _DISK_FULL = ("53100",)
 _TOO_MANY = ("53300",)
 _NOT_ALLOWED = ("42501",)
