@@ -22,6 +22,7 @@ BLOCK_SIZE = 128
 TokenArray = npt.NDArray[np.uint32]
 _blake2b = hashlib.blake2b
 _UINT32 = np.dtype("<u4")
+_WIDTH = BLOCK_SIZE * 4  # bytes of a block
 
 
 class Block(NamedTuple):
@@ -57,7 +58,7 @@ def vocabulary_root(vocabulary: str | None) -> bytes:
 def token_array(ids: Sequence[int] | TokenArray) -> TokenArray:
     """`ids` as uint32; InvalidRequestError where one is not an id (below 0 or 2**32 and over, or no integer)."""
     if isinstance(ids, np.ndarray) and ids.dtype == _UINT32 and ids.ndim == 1:
-        return ids
+        return ids if ids.flags.c_contiguous else np.ascontiguousarray(ids)
     try:
         wide = np.asarray(ids)
     except (OverflowError, ValueError):
@@ -108,10 +109,9 @@ def plan_tokens(
 
 def hash_blocks(parent: bytes, data: bytes) -> list[bytes]:
     """The digests of the full blocks of `data` (ids as little-endian uint32) that follow the block or root `parent`."""
-    width = BLOCK_SIZE * 4
     digests = []
-    for begin in range(0, len(data) - width + 1, width):
-        parent = _blake2b(parent + data[begin : begin + width], digest_size=DIGEST_SIZE).digest()
+    for begin in range(0, len(data) - _WIDTH + 1, _WIDTH):
+        parent = _blake2b(parent + data[begin : begin + _WIDTH], digest_size=DIGEST_SIZE).digest()
         digests.append(parent)
     return digests
 

@@ -93,7 +93,7 @@ def logprobs_taken(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -
         return np.zeros(0, dtype=np.float32)
     if array.ndim != 1:
         raise InvalidRequestError("response_logprobs must be a list of numbers", path="response_logprobs")
-    if narrow and bool(np.isfinite(array).all()):
+    if narrow and bool(np.logical_and.reduce(np.isfinite(array))):
         return array.astype("<f4", copy=False)
     # A double beyond float32 would turn infinite in the cast.
     return np.where(np.abs(array) <= np.finfo(np.float32).max, array, np.nan).astype(np.float32)

@@ -91,6 +91,11 @@ class WritingConnection(PostgresConnection):
             for row in rows:
                 copy.write_row([row[name] for name in names])
 
+    def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
+        """See Connection."""
+        names = statement.names
+        self.many(statement, [dict(zip(names, row, strict=True)) for row in rows])
+
     def command(self, *texts: str) -> psycopg.Cursor[PostgresRow]:
         """Send statements without parameters together, after what waits; the cursor is at the last result."""
         if not any(isinstance(item, _Write) for item in self._queue):

@@ -101,13 +101,13 @@ class _Batch:
         self._exchanges: dict[str, bytes] = {}
         self._deleted: dict[str, str] = {}
         self._deleted_of: set[str] = set()
-        self._steps: list[dict[str, Any]] = []
-        self._events: list[dict[str, Any]] = []
+        self._steps: list[list[Any]] = []  # as append_rows.step_row makes them
+        self._events: list[tuple[Any, ...]] = []
         self._dead: list[dict[str, Any]] = []
         self._new_exchanges: list[dict[str, Any]] = []
         self._rewards: list[tuple[str, Reward]] = []
         self._superseded: list[Superseded] = []
-        self._tails: list[tuple[dict[str, Any], bytes]] = []
+        self._tails: list[tuple[list[Any], bytes]] = []
         self._ids = self._ids_in_tails = self._sampled = self._excluded = 0
         self._in_channel: dict[str, int] = {}
 
@@ -211,19 +211,9 @@ class _Batch:
         excluded = rules.joined_reasons(reasons) if reasons else None
         channel = rules.step_channel(step.channel, tally.channel)
         pk, index = txn.next_pk("steps"), tally.step_count
-        row = append_rows.step_row(prepared)
-        row.update(
-            pk=pk,
-            content=content,
-            trajectory=tally.pk,
-            channel=channel,
-            step_index=index,
-            **append_rows.call_columns(prepared, present, tally),
-            mask=mask,
-            logprobs=logprobs,
-            excluded_reason=excluded,
-            late=int(late),
-            created_at=step.created_at or txn.now,
+        call, present = append_rows.call_columns(prepared, present, tally)
+        row = append_rows.step_row(
+            prepared, pk, content, tally, channel, call, present, mask, logprobs, excluded, late, txn.now
         )
         self._keep_content(row, prepared, tokens, tools, messages)
         self._steps.append(row)
@@ -243,7 +233,7 @@ class _Batch:
 
     def _keep_content(
         self,
-        row: dict[str, Any],
+        row: list[Any],
         prepared: Prepared,
         tokens: TokenTrace | None,
         tools: ToolTrace,
@@ -252,15 +242,17 @@ class _Batch:
         """Put ids and messages into the forests; rows that are not numbered yet are named by digest until `write`."""
         step, forests = prepared.step, self._forests
         if tokens is not None:
-            row["block"] = forests.keep_tokens(step.trajectory_id, tokens)
-            row["id_count"] = tokens.length
+            row[append_rows.BLOCK] = forests.keep_tokens(step.trajectory_id, tokens)
+            row[append_rows.ID_COUNT] = tokens.length
             self._tails.append((row, tokens.tail))
             self._ids += tokens.length
             self._ids_in_tails += tokens.length % BLOCK_SIZE
-        row["tools"] = forests.keep_tools(tools, step.tools)
-        prompt, last = forests.keep_messages(step.trajectory_id, messages)
-        row["prompt_node"] = prompt
-        row["reply_node"] = last if step.response_message is not None else None
+        if tools.body is not None:
+            row[append_rows.TOOLS] = forests.keep_tools(tools, step.tools)
+        if messages.messages:
+            prompt, last = forests.keep_messages(step.trajectory_id, messages)
+            row[append_rows.PROMPT_NODE] = prompt
+            row[append_rows.REPLY_NODE] = last if step.response_message is not None else None
 
     def _tally(self, trajectory_id: str, group_id: str | None, channel: str, agent: str | None) -> Tally:
         """The trajectory, implied where it is not there."""
@@ -272,17 +264,8 @@ class _Batch:
         return known
 
     def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str | None) -> None:
-        pk = self._txn.next_pk("events")
-        self._events.append(
-            {
-                "pk": pk,
-                "kind": kind,
-                "at": self._txn.now,
-                "trajectory_id": trajectory_id,
-                "step_id": step_id,
-                "data": data,
-            }
-        )
+        txn = self._txn
+        self._events.append((txn.next_pk("events"), kind, txn.now, trajectory_id, step_id, data))
 
     def _reject(self, rejected: Rejected, gone: bool = False) -> AppendResult:
         """Plan the dead letter; nothing of what was deleted on request is kept."""
@@ -309,19 +292,25 @@ class _Batch:
         forests.finish(txn)
         packed = pack_tails([tail for _, tail in self._tails])
         for (row, _), data in zip(self._tails, packed, strict=True):
-            row["tail"] = data
-        probable = [row for row in self._steps if row["logprobs"]]
+            row[append_rows.TAIL] = data
+        probable = [row for row in self._steps if row[append_rows.LOGPROBS]]
         if probable:
-            for row, data in zip(probable, pack_logprobs([row["logprobs"] for row in probable]), strict=True):
-                row["logprobs"] = data
+            packed = pack_logprobs([row[append_rows.LOGPROBS] for row in probable])
+            for row, data in zip(probable, packed, strict=True):
+                row[append_rows.LOGPROBS] = data
+        places = (
+            (append_rows.BLOCK, forests.block),
+            (append_rows.TOOLS, forests.tool_set),
+            (append_rows.PROMPT_NODE, forests.node),
+            (append_rows.REPLY_NODE, forests.node),
+        )
         for row in self._steps:
-            row["block"] = forests.block(row["block"])
-            row["tools"] = forests.tool_set(row["tools"])
-            row["prompt_node"] = forests.node(row["prompt_node"])
-            row["reply_node"] = forests.node(row["reply_node"])
-        txn.many(append_rows.INSERT_STEP, self._steps)
+            for place, number in places:
+                if isinstance(row[place], bytes):
+                    row[place] = number(row[place])
+        txn.many_in_order(append_rows.INSERT_STEP, self._steps)
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
-        txn.many(append_rows.INSERT_EVENT, self._events)
+        txn.many_in_order(append_rows.INSERT_EVENT, self._events)
         txn.many(append_rows.INSERT_DEAD, self._dead)
         save_tallies(txn, self._changed.values())
         self._count()
@@ -329,7 +318,7 @@ class _Batch:
         if self._superseded:
             supersede(txn, self._superseded)
         if self._steps and txn.counter(counters.AWAITED) > 0:
-            apply_awaited(txn, "step", [row["step_id"] for row in self._steps])
+            apply_awaited(txn, "step", [row[append_rows.STEP_ID] for row in self._steps])
 
     def _count(self) -> None:
         counted = {

@@ -40,6 +40,12 @@ def _insert(table: Any, *without: str) -> Statement:
     )
 
 
+STEP_COLUMNS = [column.name for column in _s.c if column.name != "annotations"]
+# Where the row of a step holds what is known only once the forests have numbered and packed it.
+STEP_ID = STEP_COLUMNS.index("step_id")
+BLOCK, TAIL, ID_COUNT = (STEP_COLUMNS.index(name) for name in ("block", "tail", "id_count"))
+LOGPROBS, TOOLS = STEP_COLUMNS.index("logprobs"), STEP_COLUMNS.index("tools")
+PROMPT_NODE, REPLY_NODE = STEP_COLUMNS.index("prompt_node"), STEP_COLUMNS.index("reply_node")
 INSERT_STEP = _insert(_s, "annotations")
 INSERT_EXCHANGE = _insert(_x)
 INSERT_EVENT = _insert(schema.events)
@@ -85,44 +91,74 @@ def present_bits(prepared: Prepared) -> int:
     )
 
 
-def step_row(prepared: Prepared) -> dict[str, Any]:
-    """The columns that hold a value of the step as it is; the others, those of contents among them, are None."""
-    step = prepared.step
+def step_row(
+    prepared: Prepared,
+    pk: int,
+    content: bytes,
+    tally: Tally,
+    channel: str,
+    call: str | None,
+    present: int,
+    mask: bytes | None,
+    logprobs: bytes | None,
+    excluded: str | None,
+    late: bool,
+    now: float,
+) -> list[Any]:
+    """The values of INSERT_STEP in order; those of contents, which are numbered later, are as of a step without."""
+    step, rewards = prepared.step, prepared.rewards
     policy = step.policy
-    return {
-        "step_id": step.step_id,
-        "exchange_id": step.exchange_id,
-        "choice_index": step.choice_index,
-        "parent_step_id": step.parent_step_id,
-        "supersedes": step.supersedes,
-        "fork_reason": step.fork_reason,
-        "agent": step.agent,
-        "model": step.model,
-        "requested_model": step.requested_model,
-        "policy_model": policy.model if policy else None,
-        "policy_run": policy.run if policy else None,
-        "policy_version": policy.version if policy else None,
-        "dialect": step.dialect,
-        "token_source": step.token_source,
-        "vocabulary": step.vocabulary,
-        "finish_reason": step.finish_reason,
-        "prompt_length": prepared.prompt_length,
-        "response_length": prepared.response_length,
-        "block": None,
-        "tail": None,
-        "id_count": 0,
-        "logprob_space": step.logprob_space,
-        "reward": prepared.rewards.get(rules.PRIMARY),
-        "rewards": json_or_none(prepared.rewards),
-        "labels": json_or_none(step.labels),
-        "metadata": json_or_none(step.metadata),
-        "latency_ms": step.latency_ms,
-        "sampled": prepared.sampled,
-    }
+    return [
+        pk,
+        step.step_id,
+        content,
+        tally.pk,
+        step.exchange_id,
+        step.choice_index,
+        channel,
+        tally.step_count,
+        step.parent_step_id,
+        step.supersedes,
+        step.fork_reason,
+        step.agent,
+        step.model,
+        step.requested_model,
+        None if policy is None else policy.model,
+        None if policy is None else policy.run,
+        None if policy is None else policy.version,
+        step.dialect,
+        step.token_source,
+        step.vocabulary,
+        step.finish_reason,
+        prepared.prompt_length,
+        prepared.response_length,
+        present,
+        None,  # block
+        None,  # tail
+        0,  # id_count
+        mask,
+        logprobs,
+        step.logprob_space,
+        None,  # tools
+        None,  # prompt_node
+        None,  # reply_node
+        rewards.get(rules.PRIMARY),
+        json_or_none(rewards),
+        json_or_none(step.labels),
+        json_or_none(step.metadata),
+        call,
+        excluded,
+        int(late),
+        step.created_at or now,
+        step.latency_ms,
+        prepared.sampled,
+    ]
 
 
-def call_columns(prepared: Prepared, present: int, tally: Tally) -> dict[str, Any]:
-    """The columns that say how the step was sampled; what its trajectory or its lengths say is not said again."""
+def call_columns(prepared: Prepared, present: int, tally: Tally) -> tuple[str | None, int]:
+    """The columns `call` and `present`, which say how the step was sampled; what its trajectory or its lengths say is
+    not said again.
+    """
     step = prepared.step
     sampling, usage = step.sampling, step.usage
     if sampling is not None:
@@ -139,4 +175,4 @@ def call_columns(prepared: Prepared, present: int, tally: Tally) -> dict[str, An
     call = None
     if sampling is not None or usage is not None or step.version_spans:
         call = stored_json(Call(sampling, usage, step.version_spans)).decode()
-    return {"call": call, "present": present}
+    return call, present

@@ -42,6 +42,9 @@ class Connection(Reader, Protocol):
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run one statement for each of the rows, in order, in as few round trips as the engine allows."""
 
+    def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
+        """As `many`, with the values of each row in the order of `statement.names`."""
+
     def savepoint(self, name: str) -> None:
         """Begin what `undo` can undo."""
 

@@ -7,9 +7,10 @@ inserted together. A rollback drops what it undid from the caches, so that nothi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from sqlalchemy import insert
 
@@ -45,14 +46,14 @@ _BLOCK_BYTES = BLOCK_SIZE * 4
 def _uses(new: Sequence[NewPiece]) -> list[dict[str, object]]:
     """Which blobs new messages show."""
     return [
-        {"node": piece.row, "digest": found}
-        for piece in new
-        if b'"type":"media"' in piece.data
-        for found in media_uses_of(read_json(piece.data, Message))
+        {"node": row, "digest": found}
+        for row, _, _, _, body in new
+        if b'"type":"media"' in body
+        for found in media_uses_of(read_json(body, Message))
     ]
 
 
-class TokenTrace(NamedTuple):
+class TokenTrace(msgspec.Struct, frozen=True, gc=False):
     """Where a sequence would go.
 
     `first`: number of its blocks that `tip` has; `data`: its ids after those, as uint32; `tail`: those after the last
@@ -70,7 +71,7 @@ class TokenTrace(NamedTuple):
     content: bytes
 
 
-class MessageTrace(NamedTuple):
+class MessageTrace(msgspec.Struct, frozen=True, gc=False):
     """Where a conversation would go. `keys` and `bodies` are those of its messages after the `shared` ones of `tip`."""
 
     tip: MessageTip | None
@@ -83,7 +84,13 @@ class MessageTrace(NamedTuple):
     content: bytes
 
 
-class ToolTrace(NamedTuple):
+@functools.lru_cache(maxsize=256)
+def _unspoken(tools: bytes) -> MessageTrace:
+    """That of a step without messages."""
+    return MessageTrace(None, 0, tools, [], [], [], 0, conversation_content(tools, b"", None))
+
+
+class ToolTrace(msgspec.Struct, frozen=True, gc=False):
     """A tool set: its digest and its JSON; no JSON where there are no tools."""
 
     digest: bytes
@@ -159,7 +166,7 @@ class ForestWriter:
             self._new_blocks.add(parent, trace.digests, pieces)
         if old is not None and trace.shared == old.length:
             tip = old
-            tip.append(np.frombuffer(trace.data, dtype="<u4")[tip.length - first * BLOCK_SIZE :])
+            tip.append(trace.data[4 * tip.length - first * _BLOCK_BYTES :])
             tip.digests += trace.digests
             self._token_tips.grew(trajectory_id, tip, tip.weigh())
         else:
@@ -168,7 +175,7 @@ class ForestWriter:
                 tip.append(old.first(first * BLOCK_SIZE))
                 tip.digests += old.digests[:first]
                 tip.rows += old.rows[:first]
-            tip.append(np.frombuffer(trace.data, dtype="<u4"))
+            tip.append(trace.data)
             tip.digests += trace.digests
             tip.weigh()
             self._token_tips.put(trajectory_id, tip)
@@ -204,7 +211,7 @@ class ForestWriter:
     ) -> MessageTrace:
         """The path of a prompt's messages and the reply under the digest of its tools."""
         if prompt is None and reply is None:
-            return MessageTrace(None, 0, tools, [], [], [], 0, conversation_content(tools, b"", None))
+            return _unspoken(tools)
         messages = [*(prompt or ()), reply] if reply is not None else list(prompt or ())
         best, longest = None, 0
         for tip in reversed(self._message_tips.get(trajectory_id)):
@@ -265,29 +272,25 @@ class ForestWriter:
     def finish(self, txn: Transaction) -> None:
         """Look up what may be there, insert what is new; from now on `block`, `node` and `tool_set` know every row."""
         if new := self._new_blocks.resolve(txn):
-            packed = pack_blocks([piece.data for piece in new])
-            rows = [
-                {"pk": piece.row, "digest": piece.digest, "parent": piece.parent, "ids": ids}
-                for piece, ids in zip(new, packed, strict=True)
-            ]
-            txn.many(_ADD_BLOCK, rows)
+            packed = pack_blocks([piece[4] for piece in new])
+            rows = [(*piece[:3], ids) for piece, ids in zip(new, packed, strict=True)]
+            txn.many_in_order(_ADD_BLOCK, rows)
             txn.count("blocks", len(rows))
         if new := self._new_nodes.resolve(txn):
-            rows = []
-            for piece in new:
-                coding, data = self._bodies.pack(piece.row, piece.parent, piece.data)
-                columns = (piece.row, piece.digest, piece.parent, piece.depth, data, coding)
-                rows.append(dict(zip(_NODE_COLUMNS, columns, strict=True)))
-            txn.many(_ADD_NODE, rows)
-            txn.count("message_nodes", len(rows))
+            nodes = []
+            for row, own, parent, depth, body in new:
+                coding, data = self._bodies.pack(row, parent, body)
+                nodes.append((row, own, parent, depth, data, coding))
+            txn.many_in_order(_ADD_NODE, nodes)
+            txn.count("message_nodes", len(nodes))
             txn.many(_ADD_USE, _uses(new))
         if self._new_tools.chains:
-            rows = []
-            for piece in self._new_tools.resolve(txn):
-                coding, data = pack_alone(piece.data)
-                rows.append({"pk": piece.row, "digest": piece.digest, "body": data, "coding": coding})
-            txn.many(_ADD_TOOLS, rows)
-            txn.count("tool_sets", len(rows))
+            sets = []
+            for row, own, _, _, body in self._new_tools.resolve(txn):
+                coding, data = pack_alone(body)
+                sets.append((row, own, data, coding))
+            txn.many_in_order(_ADD_TOOLS, sets)
+            txn.count("tool_sets", len(sets))
             if len(self._tool_rows) >= _KNOWN_TOOL_SETS:
                 self._tool_rows.clear()
             self._tool_rows.update(self._new_tools.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Table, and_, or_, select
 
@@ -16,14 +16,8 @@ _FEW, _MANY = 16, 128  # nodes named in one query
 _NOTHING = (b"", -1)  # No node has such a digest; fills up a query.
 
 
-class NewPiece(NamedTuple):
-    """A node to insert."""
-
-    row: int
-    digest: bytes
-    parent: int | None
-    depth: int
-    data: bytes
+# A node to insert: its row, its digest, its parent's row, its depth, its content. A plain tuple, as there are many.
+NewPiece = tuple[int, bytes, int | None, int, bytes]
 
 
 class Pieces:
@@ -50,12 +44,13 @@ class Pieces:
         if not self.chains:
             return []
         self._look_up(txn)
-        missing = [(digest, node) for digest, node in self._nodes.items() if digest not in self.rows]
+        rows = self.rows
+        missing = [(digest, node) for digest, node in self._nodes.items() if digest not in rows]
         row = txn.next_pk(self._name, len(missing)) if missing else 0
-        new = []
+        new: list[NewPiece] = []
         for digest, (parent, depth, data) in missing:
-            self.rows[digest] = row
-            new.append(NewPiece(row, digest, self.row(parent), depth, data))
+            rows[digest] = row
+            new.append((row, digest, rows[parent] if isinstance(parent, bytes) else parent, depth, data))
             row += 1
         return new
 

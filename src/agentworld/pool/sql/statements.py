@@ -107,10 +107,15 @@ class Statement:
         return {**held, **parameters} if held else parameters
 
     @functools.cached_property
+    def names(self) -> list[str]:
+        """Its parameters in the order in which they stand in it; each stands there once in a plain INSERT."""
+        return _NAMED.findall(self.text("sqlite"))
+
+    @functools.cached_property
     def positional(self) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
         """As SQLite binds many rows fastest: `?` for each parameter, and what makes a row of a mapping."""
         text = self.text("sqlite")
-        names = _NAMED.findall(text)
+        names = self.names
         several = operator.itemgetter(*names)  # Gives a tuple, but for one name.
         return _NAMED.sub("?", text), several if len(names) > 1 else lambda row: (several(row),)
 

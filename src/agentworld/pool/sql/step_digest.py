@@ -7,19 +7,21 @@ that a pool of the first schema took have the first part alone.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from agentworld.records import digest
 from agentworld.records.ids import framed, framed_digest
 
 SAID_BYTES = 16
+_LENGTH = struct.Struct(">Q").pack  # how `framed` writes the length before each part
 _STORED_BYTES = 8
 
 
 def step_digest(rest: bytes, stored: Sequence[bytes]) -> bytes:
     """`rest`: the JSON of all that is neither array nor message; `stored`: see stored_parts."""
     parts = framed(*stored)
-    return framed_digest(framed(rest) + parts) + framed_digest(parts)[:_STORED_BYTES]
+    return framed_digest(_LENGTH(len(rest)) + rest + parts) + framed_digest(parts)[:_STORED_BYTES]
 
 
 def stored_digest(stored: Sequence[bytes]) -> bytes:
@@ -50,7 +52,7 @@ def same_content(known: bytes, sent: bytes) -> bool:
 
 def sequence_content(last: bytes, tail: bytes) -> bytes:
     """The digest of a sequence: that of its last full block (or of its vocabulary) and its tail as uint32."""
-    return digest(last, tail)
+    return framed_digest(_LENGTH(len(last)) + last + _LENGTH(len(tail)) + tail)  # As digest(last, tail) is.
 
 
 def conversation_content(tools: bytes, last: bytes, prompt_length: int | None) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import operator
+from collections.abc import Iterable
 
 from sqlalchemy import func, select, update
 
@@ -104,11 +104,8 @@ def load_tallies(txn: Transaction, trajectory_ids: Iterable[str]) -> dict[str, T
 
 def save_tallies(txn: Transaction, tallies: Iterable[Tally]) -> None:
     """Write what was counted."""
-    names = (*_POLICY, *_COUNTED)
-    rows: list[Mapping[str, Any]] = [
-        {"row": tally.pk, **{name: getattr(tally, name) for name in names}} for tally in tallies
-    ]
-    txn.many(_SAVE, rows)
+    in_order = operator.attrgetter(*("pk" if name == "row" else name for name in _SAVE.names))
+    txn.many_in_order(_SAVE, [in_order(tally) for tally in tallies])
 
 
 def recount_usable(txn: Transaction, trajectory: int) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from agentworld.forest import TokenArray
 from agentworld.records import Message
 
-_NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _BRANCHES = 4  # sequences kept per trajectory, so that interleaved sub-agents do not push each other out
 
 
@@ -23,9 +22,9 @@ V = TypeVar("V", bound=_Sized)
 
 
 class TokenTip:
-    """One sequence: its ids in a buffer that has room, its full blocks' digests, and their rows as far as known."""
+    """One sequence: its ids as uint32 in bytes, its full blocks' digests, and their rows as far as known."""
 
-    __slots__ = ("_buffer", "digests", "length", "root", "rows", "size")
+    __slots__ = ("_data", "digests", "length", "root", "rows", "size")
 
     def __init__(self, root: bytes) -> None:
         self.root = root
@@ -33,33 +32,31 @@ class TokenTip:
         self.digests: list[bytes] = []
         self.rows: list[int] = []
         self.size = 0
-        self._buffer: TokenArray = _NO_IDS
+        self._data = bytearray()  # Grows in place, with room to spare.
 
-    def append(self, ids: TokenArray) -> None:
+    def append(self, ids: bytes) -> None:
         """Add ids at the end."""
-        end = self.length + len(ids)
-        if end > len(self._buffer):
-            # Twice as long each time, as growing copies what is there.
-            grown = np.empty(2 * end, dtype="<u4")
-            grown[: self.length] = self._buffer[: self.length]
-            self._buffer = grown
-        self._buffer[self.length : end] = ids
-        self.length = end
+        self._data += ids
+        self.length += len(ids) // 4
 
-    def first(self, length: int) -> TokenArray:
-        """The first ids, until the next `append`."""
-        return self._buffer[:length]
+    def first(self, length: int) -> bytes:
+        """The first ids."""
+        return bytes(self._data[: 4 * length])
 
     def shared(self, prompt: TokenArray, response: TokenArray) -> int:
         """How many ids the sequence prompt + response has in common with this one from the start."""
-        own = self._buffer[: self.length]
+        length = self.length
+        # Nearly every prompt is the whole sequence before it and more, and bytes compare faster than numbers.
+        if len(prompt) >= length and self._data.startswith(prompt[:length]):  # type: ignore[arg-type]  # A buffer.
+            return length
+        own = np.frombuffer(self._data, dtype="<u4")
         found = _common(prompt, own)
         return found if found < len(prompt) else found + _common(response, own[found:])
 
     def weigh(self) -> int:
         """Estimate the bytes anew; returns by how many they grew."""
         before = self.size
-        self.size = self._buffer.nbytes + 96 * len(self.digests) + 256
+        self.size = len(self._data) + 96 * len(self.digests) + 256
         return self.size - before
 
 

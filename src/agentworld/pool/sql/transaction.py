@@ -53,6 +53,11 @@ class Transaction:
         if rows:
             self.connection.many(statement, rows)
 
+    def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
+        """As `many`, with the values of each row in the order of `statement.names`."""
+        if rows:
+            self.connection.many_in_order(statement, rows)
+
     def count(self, name: str, change: int = 1) -> None:
         """Add to a counter."""
         self._counts[name] = self._counts.get(name, 0) + change

@@ -38,6 +38,10 @@ class SqliteConnection:
         text, values = statement.positional
         self.raw.executemany(text, [values(row) for row in rows])
 
+    def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
+        """See Connection."""
+        self.raw.executemany(statement.positional[0], rows)
+
     def savepoint(self, name: str) -> None:
         """See Connection."""
         self.raw.execute(f"SAVEPOINT {name}")
