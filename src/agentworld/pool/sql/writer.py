@@ -23,13 +23,15 @@ from agentworld.pool.sql.transaction import Transaction
 T = TypeVar("T")
 P = TypeVar("P")
 MAX_OPERATIONS = 256
-TOGETHER = 128
 MAX_PENDING = 20_000
 # Of work, after which a transaction takes no further operation, so that other processes wait briefly. Where this one
 # waited longer than FAIR_WAIT for its turn there are many, and each takes less.
 GROUP_SECONDS = 0.02
 FAIR_WAIT = 0.04
 LEAST_GROUP_SECONDS = 0.002
+# Records that are written together: what fits into the transaction's time by what the latest ones took.
+LEAST_TOGETHER, MOST_TOGETHER = 16, 512
+_FIRST_SECONDS = 0.0002  # of a record, before any was written
 
 _log = logging.getLogger("agentworld.pool")
 # Writes the payloads of operations that came together; one outcome for each, in order, an exception where it failed.
@@ -73,6 +75,7 @@ class Writer:
         self._guard = threading.Lock()
         self._closed = False
         self._ended = False
+        self._seconds_each = _FIRST_SECONDS
         self._session: WriteSession = database.open_writer()
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
@@ -84,8 +87,7 @@ class Writer:
     def submit_together(self, together: Together[P, T], payload: P, weight: int = 1) -> Future[T]:
         """Write `payload` in the next transaction, with others that were submitted with the same function.
 
-        `weight`: how many records it holds; about TOGETHER of them are written before the transaction's time is looked
-        at again.
+        `weight`: how many records it holds; about as many are written together as the transaction has time for.
         """
         return self._put(_Pending(None, Future[T](), together, payload, weight))
 
@@ -165,6 +167,7 @@ class Writer:
         """Run operations until the group's time is up; returns how many."""
         begin = time.perf_counter()
         seconds = max(LEAST_GROUP_SECONDS, GROUP_SECONDS * min(1.0, FAIR_WAIT / max(self._session.waited, 1e-6)))
+        most = max(LEAST_TOGETHER, min(MOST_TOGETHER, int(seconds / self._seconds_each)))
         done = 0
         while done < len(waiting):
             first = waiting[done]
@@ -174,10 +177,13 @@ class Writer:
                 done += 1
             else:
                 until, weight = done + 1, first.weight
-                while until < len(waiting) and waiting[until].together == first.together and weight < TOGETHER:
+                while until < len(waiting) and waiting[until].together == first.together and weight < most:
                     weight += waiting[until].weight
                     until += 1
+                started = time.perf_counter()
                 self._run_together(transaction, waiting[done:until])
+                took = (time.perf_counter() - started) / max(weight, 1)
+                self._seconds_each += (max(took, 1e-6) - self._seconds_each) / 4
                 done = until
             if time.perf_counter() - begin > seconds:
                 break
