@@ -49,6 +49,8 @@ def test_several_servers_and_other_spellings_of_the_scheme():
     "url",
     [
         "postgresql://u:secret@h:port/d",
+        "postgresql://u:p@secret@h/d",
+        "postgresql://u:p@secret/x@h/d",
         "postgresql://u:secret@h/d?schema=a&schema=b",
         "postgresql://u:secret@h/d?schema=a-b",
         "postgresql://u:secret@h/d?schema=pg_mine",

@@ -170,6 +170,8 @@ def test_no_file_of_a_postgres_server_holds_it():
 
         try:
             fill(pool)
+            with psycopg.connect(**pool._database.address.parameters, autocommit=True) as connection:
+                connection.execute("ANALYZE")
             server.execute("CHECKPOINT")
             assert holding(files(), NEEDLES), "the scan finds what is there"
             pool.delete_trajectories(["gone"], "asked")
@@ -178,6 +180,18 @@ def test_no_file_of_a_postgres_server_holds_it():
             assert pool.check() == []
         finally:
             pool.close()
+
+
+def test_the_planners_statistics_hold_no_content(postgres_pool):
+    fill(postgres_pool)
+    with psycopg.connect(**postgres_pool._database.address.parameters, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+        sampled = connection.execute(
+            "SELECT tablename, attname, concat(most_common_vals::text, histogram_bounds::text) FROM pg_stats "
+            "WHERE schemaname = 'public'"
+        ).fetchall()
+    assert ("trajectories", "status") in {row[:2] for row in sampled}
+    assert [row for row in sampled if MARKER in row[2]] == []
 
 
 def test_a_transaction_that_does_not_end_is_named_and_stalls_nobody(postgres_pool, monkeypatch):

@@ -62,7 +62,11 @@ def gc(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Then rewrite the pool, so that no file of it holds what is gone.")
+        bool,
+        typer.Option(
+            "--purge",
+            help="Then rewrite the pool: no file of it holds what is gone. Writers wait, on SQLite 30 s at most.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -89,7 +93,11 @@ def delete(
     user: Annotated[str | None, typer.Option("--user", help="Everything of this user instead.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Kept in the tombstone.")] = None,
     purge: Annotated[
-        bool, typer.Option("--purge/--no-purge", help="Rewrite the pool, so that no file of it holds what is gone.")
+        bool,
+        typer.Option(
+            "--purge/--no-purge",
+            help="Rewrite the pool, so that no file of it holds what is gone. Writers wait, on SQLite 30 s at most.",
+        ),
     ] = True,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
@@ -186,12 +194,11 @@ def _verify(url: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """The URL without its secrets."""
-    if not url.startswith("postgres"):
-        return url
-    from agentworld.pool.postgres.address import read_address
+    """The URL without its secrets; of where media lie it says nothing, as a restored pool holds them."""
+    from agentworld.pool.media.address import split_media
+    from agentworld.pool.urls import shown_url
 
-    return read_address(url).url
+    return shown_url(split_media(url)[0])
 
 
 def _tell(done: Any, as_json: bool) -> None:

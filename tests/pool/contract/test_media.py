@@ -187,6 +187,14 @@ def test_a_backup_holds_the_folders_media(outside, tmp_path):
         archive.close()
 
 
+@pytest.mark.parametrize("folder", ["nosuch://key:s3cret@bucket/x", "s3://key:s3cret/with/more@bucket/x"])
+def test_no_message_shows_the_keys_of_a_media_folder(tmp_path, folder):
+    with pytest.raises(ConfigError) as caught:
+        open_store(f"sqlite:///{tmp_path}/pool.db?media={folder}")
+    assert "s3cret" not in caught.value.one_line()
+    assert "bucket/x" in caught.value.one_line()
+
+
 def test_a_folder_that_cannot_be_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="media folder"):
         open_store(f"sqlite:///{tmp_path}/pool.db?media=nosuch://x")

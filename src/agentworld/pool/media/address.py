@@ -7,6 +7,20 @@ from urllib.parse import unquote
 _OPTION = "media="
 
 
+def shown_folder(url: str) -> str:
+    """The URL of a media folder without what stands before an @: keys and passwords."""
+    scheme, mark, rest = url.partition("://")
+    return scheme + mark + rest.rpartition("@")[2] if mark else url
+
+
+def without_secrets(text: str, url: str) -> str:
+    """A message about a media folder that may repeat its URL, without the URL's secrets."""
+    secret = url.partition("://")[2].rpartition("@")[0]
+    for part in (secret, *secret.split(":")):
+        text = text.replace(part, "***") if part else text
+    return text
+
+
 def split_media(url: str) -> tuple[str, str | None]:
     """The URL without its `media` option, and what that says; None where there is none."""
     base, mark, query = url.partition("?")

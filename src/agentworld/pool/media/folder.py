@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentworld.errors import ConfigError, NotFoundError, PoolError
+from agentworld.pool.media.address import shown_folder, without_secrets
 
 _PARTS = 2  # folders of two digits each above a file, so that none grows without bound
 
@@ -20,7 +21,8 @@ class MediaFolder:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self._given = url
+        self.url = shown_folder(url)
         try:
             import fsspec
         except ImportError:
@@ -31,7 +33,8 @@ class MediaFolder:
             self._system, self._root = fsspec.core.url_to_fs(url)
             self._system.makedirs(self._root, exist_ok=True)
         except Exception as error:  # fsspec and its drivers raise whatever their libraries do.
-            raise ConfigError(f"the media folder {url!r} cannot be used: {error}", path="pool") from None
+            reason = without_secrets(str(error), url)
+            raise ConfigError(f"the media folder {self.url!r} cannot be used: {reason}", path="pool") from None
 
     def write(self, digest: bytes, data: bytes) -> None:
         """Store a blob; again is no error."""
@@ -98,7 +101,8 @@ class MediaFolder:
         except FileNotFoundError:
             raise NotFoundError(f"the medium {digest.hex()} is not in {self.url}", path="digest") from None
         except OSError as error:
-            raise PoolError(f"the media folder {self.url} failed: {error}", hint="Check it and try again") from error
+            reason = without_secrets(str(error), self._given)
+            raise PoolError(f"the media folder {self.url} failed: {reason}", hint="Check it and try again") from None
 
 
 def _write_local(path: str, data: bytes) -> None:

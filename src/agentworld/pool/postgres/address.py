@@ -72,6 +72,13 @@ def read_address(url: str) -> Address:
             path="pool",
             hint="Write postgresql://user:password@host:5432/database, with %40 for @ and %2F for / in a password",
         ) from None
+    if any("@" in str(each) for each in (parsed.host, parsed.database, parameters.get("host"))):
+        # A password with an @ that is not escaped: what comes after it would be taken for the host, and shown.
+        raise ConfigError(
+            "the pool's URL has an @ in the name of its host or database",
+            path="pool",
+            hint="Write %40 for each @ in a user or password",
+        )
     return Address(
         url=_shown(parsed).render_as_string(),
         parameters=parameters,

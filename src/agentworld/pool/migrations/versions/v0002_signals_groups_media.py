@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from agentworld.pool.migrations.filling_0002 import fill
+from agentworld.pool.migrations.statistics_0002 import sample_no_content
 from agentworld.pool.schema import Text, Whole
 
 revision = "0002"
@@ -23,6 +24,7 @@ def upgrade() -> None:
     _rekey_rewards()
     fill()
     _rekey_deliveries()
+    sample_no_content()
 
 
 def _create_tables() -> None:
