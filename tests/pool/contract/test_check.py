@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import BatchSpec, MediaPart, Message
+from agentworld.records import Annotation, BatchSpec, Feedback, MediaPart, Message
 from tests.pool.samples import finished, group
 
 IDS = list(range(300))
@@ -28,6 +28,9 @@ def filled(request):
     finished(pool, "b", reward=1.0, step_changes={"prompt_messages": [SHOWN, SHOWN]})
     group(pool, "g", [0.0, 1.0])
     pool.put_media(b"picture", "image/png")
+    pool.add_feedback([Feedback(kind="label", name="q", value=1, trajectory_id="b")])
+    pool.add_annotations([Annotation(name="v", values=[1.0, 2.0], trajectory_id="b")])
+    pool.pin("dataset", "d", ["a"])
     assert pool.lease(BatchSpec(method="sft", size=1), "policy") is not None
     assert pool.check() == []
     return pool
@@ -110,7 +113,35 @@ FIRST = "(SELECT min(pk) FROM {})"
             "hash",
             "steps",
         ),
+        # Sequences that consumers go by.
+        ("UPDATE counters SET value = 1 WHERE name = 'pk.ready_seq'", "sequence", "trajectories"),
+        ("UPDATE trajectories SET ready_seq = NULL WHERE trajectory_id = 'a'", "sequence", "trajectories"),
+        ("UPDATE trajectories SET ready_seq = 999 WHERE trajectory_id = 'a'", "sequence", "trajectories"),
+        ("UPDATE groups SET ready_seq = NULL", "sequence", "groups"),
+        ("UPDATE positions SET ready_seq = 999", "sequence", "positions"),
+        ("UPDATE counters SET value = 0 WHERE name = 'pk.steps'", "sequence", "steps"),
+        ("DELETE FROM events WHERE pk = (SELECT max(pk) FROM events)", "sequence", "events"),
+        # Words.
+        ("UPDATE deliveries SET state = 'gone'", "reference", "deliveries"),
+        ("UPDATE backlog SET unit = 'trajectories'", "reference", "backlog"),
+        ("UPDATE positions SET unit = 'trajectories'", "reference", "positions"),
+        # Signals.
+        ("UPDATE rewards SET value = 7 WHERE target = 'trajectory'", "count", "trajectories"),
+        ("UPDATE trajectories SET reward = 7 WHERE trajectory_id = 'a'", "count", "trajectories"),
+        ("UPDATE trajectories SET labels = '{}' WHERE trajectory_id = 'b'", "count", "trajectories"),
+        ("UPDATE steps SET rewards = '{\"reward\":2.0}' WHERE step_index = 2", "count", "steps"),
+        ("UPDATE rewards SET target_id = 'nobody' WHERE pk = 1", "reference", "rewards"),
+        ("UPDATE feedback SET target_id = 'nobody'", "reference", "feedback"),
+        ("UPDATE annotations SET target_id = 'nobody'", "reference", "annotations"),
+        ("UPDATE pins SET target_id = 'nobody'", "reference", "pins"),
+        ("UPDATE annotations SET shape = '[7]'", "hash", "annotations"),
+        ("UPDATE annotations SET dtype = 'text'", "hash", "annotations"),
+        # JSON.
+        ("UPDATE steps SET metadata = 'no' WHERE step_index = 2", "hash", "steps"),
+        ("UPDATE trajectories SET task = '{' WHERE trajectory_id = 'a'", "hash", "trajectories"),
+        ("UPDATE events SET data = '{' WHERE pk = 2", "hash", "events"),
         # Media.
+        ("DELETE FROM media_uses", "reference", "media_uses"),
         ("UPDATE media SET size = 1", "media", "media"),
     ],
 )

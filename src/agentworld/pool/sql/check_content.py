@@ -14,7 +14,7 @@ from agentworld.forest import BLOCK_SIZE, exact_key, vocabulary_root
 from agentworld.pool import schema
 from agentworld.pool.exact_text import read_json, spoken_json
 from agentworld.pool.keeping.records import Problem, Progress
-from agentworld.pool.media import media_digest
+from agentworld.pool.media import media_digest, media_uses_of
 from agentworld.pool.sql.bodies import Body, BodyReader, unpack_alone
 from agentworld.pool.sql.check_steps import step_problems
 from agentworld.pool.sql.connections import Database, Row
@@ -44,6 +44,7 @@ _NODES = sql(
     .where(_n.c.pk > parameter("above"), _n.c.pk <= parameter("upto"))
     .order_by(_n.c.pk)
 )  # fmt: skip
+_USES = sql(select(schema.media_uses.c.digest).where(schema.media_uses.c.node == parameter("node")))
 _TOOLS = sql(
     select(_tools.c.pk, _tools.c.digest, _tools.c.body, _tools.c.coding).where(
         _tools.c.pk > parameter("above"), _tools.c.pk <= parameter("upto")
@@ -123,6 +124,10 @@ def _nodes(database: Database, progress: Progress, roots: Roots) -> Iterator[Pro
                 bodies.path(node.parent or 0, read_nodes(reader, [node.parent or 0]))
         return read_json(bodies.body(row["pk"], node), Message)
 
+    def uses(node: int) -> set[bytes]:
+        with database.reading() as reader:
+            return {bytes(row[0]) for row in reader.execute(_USES, {"node": node})}
+
     for row in _chunks(database, _NODES, "message_nodes", progress):
         message = _readable(lambda row=row: read(row))  # type: ignore[misc]
         if message is None:
@@ -137,6 +142,15 @@ def _nodes(database: Database, progress: Progress, roots: Roots) -> Iterator[Pro
         else:
             right = exact_key(bytes(row["parent_digest"]), message) == own
             depth = row["parent_depth"] + 1
+        shown = {bytes(each) for each in media_uses_of(message)}
+        if shown and shown != uses(row["pk"]):
+            yield Problem(
+                "reference",
+                "media_uses",
+                str(row["pk"]),
+                "what the message shows is not what is noted of it, so its media may be collected",
+                _RESTORE,
+            )
         if not right:
             yield _wrong("message_nodes", row, "the message is not the one that was stored, or not under this parent")
         elif row["depth"] != depth:

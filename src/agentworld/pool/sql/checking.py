@@ -15,6 +15,13 @@ from agentworld.errors import AgentWorldError
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.check_content import content_problems
+from agentworld.pool.sql.check_rows import (
+    effective_problems,
+    row_problems,
+    sequence_problems,
+    target_problems,
+    word_problems,
+)
 from agentworld.pool.sql.check_state import state_problems
 from agentworld.pool.sql.connections import Database, Reader
 from agentworld.pool.sql.recount import recount, stored_counters
@@ -33,7 +40,12 @@ def check(database: Database, progress: Progress, deep: bool) -> list[Problem]:
     found.extend(_keys(database))
     found.extend(_references(database, progress))
     found.extend(state_problems(database, progress))
+    found.extend(sequence_problems(database))
+    found.extend(word_problems(database))
+    found.extend(target_problems(database))
     if deep:
+        found.extend(row_problems(database, progress))
+        found.extend(effective_problems(database))
         found.extend(content_problems(database, progress))
     return found
 
