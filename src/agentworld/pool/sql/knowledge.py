@@ -136,6 +136,7 @@ class Knowledge:
         """The first entries that are due, without those whose serials were seen."""
         found: list[Due] = []
         with self._guard:
+            self._compact()
             for entry in self._queue:
                 if entry.place > self._reached or len(found) == limit:
                     break
@@ -183,12 +184,16 @@ class Knowledge:
         self._due.pop(key, None)
         self._known.pop(key, None)
 
+    def _compact(self) -> None:
+        """Leave out entries that are not due any more, once they are most."""
+        if len(self._queue) > 64 + 2 * len(self._due):
+            self._queue = [entry for entry in self._queue if self._due.get(entry.key) == entry.serial]
+
     def _add(self, entries: list[tuple[Place, str]]) -> bool:
         if len(self._due) + len(entries) > self._most:
             self._forget()
             return False
-        if len(self._queue) > 64 + 2 * len(self._due):
-            self._queue = [entry for entry in self._queue if self._due.get(entry.key) == entry.serial]
+        self._compact()
         made = [Due(place, next(self._serials), key) for place, key in entries]
         for entry in made:
             self._due[entry.key] = entry.serial
