@@ -98,6 +98,7 @@ def fill(pool):
     pool.add_rewards([Reward(value=1.0, step_id=rich.step_id, source="judge", details={"why": "\x00"})])
     pool.add_feedback([Feedback(kind="label", name="q", value={"a": 1}, trajectory_id="rich", comment="\ud800")])
     pool.add_annotations([Annotation(name="v", values=[1.0, 2.0, 3.0], step_id=rich.step_id)])
+    pool.add_rewards([Reward(value=0.5, step_id="never", trajectory_id="rich", source="early")])
     pool.complete_trajectory("rich", "finished", 1.0)
     pool.append_steps([step("rich")])  # Late.
     group(pool, "g", [0.0, 1.0, None])
@@ -115,7 +116,11 @@ def test_a_round_trip_is_exact(source, other, tmp_path):
     done = other.import_parquet(tmp_path / "out")
     assert (done.trajectories, done.steps, done.rejected) == (manifest.rows["trajectories"], manifest.rows["steps"], 0)
     assert contents(other) == before
+    assert [one.id for one in other.awaited().items] == ["never"]
     assert other.check() == []
+    # What came before its step counts once that comes.
+    other.append_steps([step("rich", step_id="never")])
+    assert other.get_step("never").reward == 0.5
     # What was sent at first is still known as the same.
     assert other.append_steps([rich])[0].outcome == "duplicate"
     assert other.lease(BatchSpec(method="grpo", groups=1, rollouts=2), "policy") is not None

@@ -60,6 +60,21 @@ _OF_TRAJECTORY = {
     ),
     **{name: _signals_sql(ROWS[name][0]) for name in ("rewards", "feedback", "annotations")},
 }
+_awaited = schema.awaited
+_ANY_AWAITED = sql(select(_awaited.c.target_id).where(_awaited.c.target == "step").limit(parameter("limit")))
+# Signals that came before their step, and said whose it is.
+_WAITING = {
+    name: sql(
+        select(table)
+        .where(
+            table.c.target == "step",
+            table.c.target_id.in_(select(_awaited.c.target_id).where(_awaited.c.target == "step")),
+            table.c.of_trajectory == parameter("id"),
+        )
+        .order_by(table.c.pk)
+    )
+    for name, table in ((name, ROWS[name][0]) for name in ("rewards", "feedback", "annotations"))
+}
 _GROUPS = sql(select(schema.groups).where(schema.groups.c.group_id.in_(texts("ids"))))
 
 
@@ -172,7 +187,10 @@ def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id
             if len(rows) < STEPS_AT_ONCE:
                 break
         for name, statement in _OF_TRAJECTORY.items():
-            for row in reader.execute(statement, {"id": trajectory_id, "kind": "trajectory"}):
+            rows = reader.execute(statement, {"id": trajectory_id, "kind": "trajectory"})
+            if name in _WAITING and reader.execute(_ANY_AWAITED, {"limit": 1}):
+                rows = [*rows, *reader.execute(_WAITING[name], {"id": trajectory_id})]
+            for row in rows:
                 files[name].add(plain_row(name, trajectory_id, row))
         if record.group_id is not None and record.group_id not in groups:
             groups.add(record.group_id)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import counters, schema
 from agentworld.pool.exact_text import stored_json
@@ -71,6 +72,9 @@ _KNOWN_ROW = {
         )
     },
 }
+_await = upsert(schema.awaited).values({name: parameter(name) for name in ("target", "target_id", "since")})
+_AWAIT = sql(_await.on_conflict_do_nothing().returning(schema.awaited.c.target_id))
+_BURIED_STEP = sql(select(_tomb.c.pk).where(_tomb.c.kind == "step", _tomb.c.target_id == parameter("id")))
 _g = schema.groups
 _ADD_GROUP = sql(insert(_g).values({column.name: parameter(column.name) for column in _g.c}))
 
@@ -143,6 +147,11 @@ def add_rows(txn: Transaction, name: str, trajectory_id: str, rows: Sequence[dic
         step = there.get(values["target_id"]) if values.get("target") == "step" else None
         if step is not None and step.trajectory_id != trajectory_id:
             continue  # The step of this id is another one, and keeps what was said of it.
+        if step is None and values.get("target") == "step":
+            if txn.counter(counters.TOMBSTONES) and txn.one(_BURIED_STEP, {"id": values["target_id"]}) is not None:
+                continue
+            awaited = {"target": "step", "target_id": values["target_id"], "since": txn.now}
+            txn.count(counters.AWAITED, len(txn.execute(_AWAIT, awaited)))
         keys = {key: values[key] for key in _KEYS[name]}
         if txn.one(_KNOWN_ROW[name], keys) is None:
             new.append(dict(values))
