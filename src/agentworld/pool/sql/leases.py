@@ -199,7 +199,7 @@ class Leases:
 
     def _take(self, txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> _Taken | _Without:
         """What was taken, if anything; what becomes known meanwhile holds unless it is rolled back."""
-        spec, scope = wanted.spec, wanted.scope
+        spec, scope, begun = wanted.spec, wanted.scope, time.perf_counter()
         txn.on_rollback(knowledge.reset)
         if _expire(txn) or standing.close_due(txn):
             return "again"
@@ -221,19 +221,18 @@ class Leases:
         if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
             return "look"
         # What was found outside of the lock is to be taken, however long that takes.
-        seconds, rows = (math.inf, TAKE_ROWS + spec.count) if turn.is_ready else (TAKE_SECONDS, TAKE_ROWS)
+        left = begun + TAKE_SECONDS - time.perf_counter()
+        seconds, rows = (math.inf, TAKE_ROWS + spec.count) if turn.is_ready else (left, TAKE_ROWS)
         walk = Walk(txn, wanted, knowledge, txn.now, _policies(txn.connection, wanted), seconds)
         walk.go(rows)
-        while lazily and behind and walk.is_at_end:
+        while lazily and behind and walk.is_at_end and not walk.is_late:
             # What is new has its place behind everything else.
             at, more = pull(txn, wanted, at)
             behind = int(more)
+            walk.is_at_end = False
             if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
                 break
-            walk.is_at_end = False
             walk.go(TAKE_ROWS)
-            if walk.is_late:
-                break
         batch_rows.set_aside(txn, scope, walk)
         knowledge.remove([*walk.gone, *walk.aside])
         chosen = walk.in_order()
@@ -241,6 +240,7 @@ class Leases:
         if not walk.is_enough and not (is_all and len(chosen) >= (spec.min_size or 1)):
             walk.keep()
             if walk.is_at_end:
+                turn.pulls = bool(behind)
                 return "again" if behind else "nothing"
             return "look"
         knowledge.remove(found.unit.key for found in chosen)

@@ -141,6 +141,10 @@ class Walk:
     def _look_at_page(self, page: list[Waiting], after: Place, generation: int) -> None:
         order = self._plan.spec.order
         kinds = self._judge(page)
+        if self.is_enough:
+            # What lies behind is left for later: other processes may be first.
+            last = max(number for number, unit in enumerate(page) if unit.key in self.fitting)
+            page, kinds = page[: last + 1], kinds[: last + 1]
         self._at = backlog.order_key(order, page[-1]) if page else after
         places = [backlog.order_key(order, unit) for unit in page]
         kept = [
