@@ -317,42 +317,6 @@ def test_masked_rollouts_count_in_their_group_and_are_not_trained(pool):
     assert keys(pool.lease(BatchSpec(method="reinforce", size=3, min_size=1), "c")) == ["good"]
 
 
-def test_groups_are_served_in_every_channel_that_their_steps_are_in(pool):
-    for name in ("a", "b"):
-        pool.create_trajectory(NewTrajectory(trajectory_id=name, group_id="g", group_size=2))
-        pool.append_steps([step(name, step_id=f"{name}-train"), step(name, step_id=f"{name}-judge", channel="judge")])
-        pool.complete_trajectory(name, "finished", 1.0)
-    finished(pool, "c", reward=1.0, group_id="plain", group_size=1)
-    spec = BatchSpec(method="grpo", groups=1, rollouts=1, channel="judge")
-    batch = pool.lease(spec, "x")
-    assert [[one.step_id for one in entry.steps] for entry in batch.items[0].trajectories] == [["a-judge"], ["b-judge"]]
-    assert pool.lease(spec, "x") is None
-    # In the other channel it is another unit, whose steps nobody had yet.
-    train = BatchSpec(method="grpo", groups=2, rollouts=1, lease_seconds=50)
-    other = pool.lease(train, "x")
-    assert keys(other) == ["g", "plain"]
-    assert [one.step_id for entry in other.items[0].trajectories for one in entry.steps] == ["a-train", "b-train"]
-    pool.ack(batch.batch_id, batch.epoch)
-    pool.release(other.batch_id, other.epoch)
-    assert keys(pool.lease(train, "x")) == ["g", "plain"]
-    assert pool.lease(spec, "x") is None
-
-
-def test_a_trajectory_of_two_channels_is_poisoned_and_acknowledged_in_each_by_itself(pool, clock):
-    pool.create_trajectory(NewTrajectory(trajectory_id="t"))
-    pool.append_steps([step("t", step_id="t-train"), step("t", step_id="t-judge", channel="judge")])
-    pool.complete_trajectory("t", "finished", 1.0)
-    once = {channel: single(channel=channel, max_deliveries=1) for channel in ("train", "judge")}
-    assert [keys(pool.lease(spec, "c")) for spec in once.values()] == [["t"], ["t"]]
-    clock.now += 10
-    assert pool.lease(once["judge"], "c") is None
-    assert [unit.key for unit in pool.poisoned("c")] == ["t"]
-    assert keys(pool.lease(single(), "c")) == ["t"]
-    assert pool.requeue("c", ["t"]) == 1
-    assert keys(pool.lease(once["judge"], "c")) == ["t"]
-    assert pool.check() == []
-
-
 # --- what is kept of a batch ------------------------------------------------------------------------------------------
 
 
