@@ -205,7 +205,7 @@ def test_a_search_that_takes_too_long_ends_and_costs_nothing_else(sqlite_pool, m
     assert sqlite_pool.lease(spec, "c").items[0].key == "t0"
 
 
-def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_pool, clock, monkeypatch):
+def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_pool, monkeypatch):
     from agentworld.pool.sql import reads
     from agentworld.pool.sql.leases import Attempt
     from agentworld.pool.sql.units import plan
@@ -213,9 +213,6 @@ def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_poo
     for number in range(100):
         finished(sqlite_pool, f"t{number}", reward=1.0)
     slow = " or ".join(f"metadata.k{number} == {number}" for number in range(100))
-    # An expired lease makes the lease look in the write transaction at once.
-    sqlite_pool.lease(BatchSpec(size=1, lease_seconds=1), "c")
-    clock.now += 2
     gate = threading.Event()
     sqlite_pool._writer.submit(lambda txn: gate.wait(10))
     monkeypatch.setattr(reads, "WHERE_SECONDS", 0.0)
@@ -223,13 +220,14 @@ def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_poo
     leases = sqlite_pool._leases
     spec = BatchSpec(size=100, where=slow).resolved()
     wanted = plan(spec, "c", ("tokens",))
-    bad = sqlite_pool._writer.submit(lambda txn: leases._take(txn, wanted, Attempt()))
+    knowledge = leases._knowledge(wanted)
+    bad = sqlite_pool._writer.submit(lambda txn: leases._take(txn, wanted, knowledge, Attempt(pulls=True)))
     good.append(sqlite_pool.submit_steps([step("u", step_id="b")]))
     gate.set()
     assert [future.result()[0].outcome for future in good] == ["stored", "stored"]
     with pytest.raises(QueryError, match="took longer"):
         bad.result()
-    assert sqlite_pool.stats().batches == {"leased": 1}
+    assert sqlite_pool.stats().batches == {}
 
 
 def test_a_log_that_is_large_is_not_brought_in_after_each_transaction(sqlite_pool, monkeypatch):
