@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 
-COMMIT = b"COMMIT\x00"  # As a query, or several of one message, ends.
+COMMIT = b"COMMIT\x00"  # At the end of a query, or within a pipeline of several messages.
 
 
 class CutLine:
@@ -55,7 +55,7 @@ class CutLine:
     def _to_server(self, client, server, waits):
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
-                if data.endswith(COMMIT) and self._armed.is_set():
+                if COMMIT in data and self._armed.is_set():
                     self._armed.clear()
                     waits.set()
                 server.sendall(data)
