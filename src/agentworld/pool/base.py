@@ -72,8 +72,8 @@ class Store(Pool, abc.ABC):
 
 def check_limit(limit: int) -> int:
     """A page size from 1 to 1000."""
-    if not 1 <= limit <= MAX_PAGE:
-        raise InvalidRequestError(f"limit must be from 1 to {MAX_PAGE}, not {limit}", path="limit")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequestError(f"limit must be a whole number from 1 to {MAX_PAGE}", path="limit")
     return limit
 
 

@@ -179,9 +179,9 @@ def test_a_cursor_that_no_page_gave_is_refused(pool, cursor):
         assert read(cursor="o" + "7" + "f" * 15).items == []
 
 
-@pytest.mark.parametrize("limit", [2**63, -(2**63), 10**400])
+@pytest.mark.parametrize("limit", [2**63, -(2**63), 10**400, "5", 1.5, True, None])
 def test_a_limit_out_of_bounds_is_refused(pool, limit):
-    for read in (pool.events, pool.dead_letters, pool.list_steps, pool.list_trajectories):
+    for read in (pool.events, pool.dead_letters, pool.list_steps, pool.list_trajectories, pool.list_batches):
         with pytest.raises(InvalidRequestError):
             read(limit=limit)
 
