@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -86,7 +87,7 @@ def content_problems(database: Database, progress: Progress) -> Iterator[Problem
     roots = [digest(b"null")]
     for row in _chunks(database, _TOOLS, "tool_sets", progress):
         roots.append(bytes(row["digest"]))
-        body = _readable(lambda row=row: spoken_json(unpack_alone(row["coding"], row["body"])))  # type: ignore[misc]
+        body = _readable(partial(_tools_of, row))
         if body is None or digest(body) != bytes(row["digest"]):
             yield _wrong("tool_sets", row, "the tools are not those that were stored")
     yield from _nodes(database, progress, Roots(roots))
@@ -105,7 +106,7 @@ def _blocks(database: Database, progress: Progress) -> Iterator[Problem]:
         ids = unpack_ids(packed, BLOCK_SIZE).tobytes()
         own = bytes(row["digest"])
         if row["parent"] is None:
-            right = roots.fit(own, lambda root, ids=ids: _block_digest(root, ids))  # type: ignore[misc]
+            right = roots.fit(own, partial(_block_digest, ids=ids))
         elif row["parent_digest"] is None:
             continue  # A reference that leads nowhere, which is named as such.
         else:
@@ -129,14 +130,14 @@ def _nodes(database: Database, progress: Progress, roots: Roots) -> Iterator[Pro
             return {bytes(row[0]) for row in reader.execute(_USES, {"node": node})}
 
     for row in _chunks(database, _NODES, "message_nodes", progress):
-        message = _readable(lambda row=row: read(row))  # type: ignore[misc]
+        message = _readable(partial(read, row))
         if message is None:
             yield _wrong("message_nodes", row, "the message cannot be read")
             continue
         own = bytes(row["digest"])
         depth = 0
         if row["parent"] is None:
-            right = roots.fit(own, lambda root, message=message: exact_key(root, message))  # type: ignore[misc]
+            right = roots.fit(own, partial(exact_key, message=message))
         elif row["parent_digest"] is None:
             continue
         else:
@@ -197,6 +198,10 @@ def _readable(read: Callable[[], Any]) -> Any:
         return read()
     except (msgspec.MsgspecError, AgentWorldError, ValueError):
         return None
+
+
+def _tools_of(row: Row) -> Any:
+    return spoken_json(unpack_alone(row["coding"], row["body"]))
 
 
 def _block_digest(parent: bytes, ids: bytes) -> bytes:

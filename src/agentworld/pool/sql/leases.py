@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from agentworld.errors import NotFoundError
@@ -149,7 +150,9 @@ class Leases:
             result["released"] += released
         left = named
         while left:
-            settled, unknown = self._writer.submit(lambda txn: _acknowledge(txn, consumer, left, spared)).result()  # noqa: B023
+            settled, unknown = self._writer.submit(
+                partial(_acknowledge, consumer=consumer, named=left, spared=spared)
+            ).result()
             result["acknowledged"] += settled
             result["unknown"] += unknown
             left = left[len(settled) + len(unknown) :]

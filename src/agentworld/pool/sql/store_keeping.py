@@ -7,6 +7,7 @@ broken off is gone on with by the next collection.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -209,7 +210,7 @@ class KeepingMethods(MediaMethods):
                 changed = scrubbing.scrub_events(reader, trajectory_ids, above, upto)
             for begin in range(0, len(changed), _AT_ONCE):
                 part = changed[begin : begin + _AT_ONCE]
-                self._writer.submit(lambda txn, part=part: scrubbing.write_scrubbed(txn, part)).result()  # type: ignore[misc]
+                self._writer.submit(partial(scrubbing.write_scrubbed, rows=part)).result()
             progress("events", min(upto, last), last)
 
     def _end(self, number: int, progress: Progress) -> None:

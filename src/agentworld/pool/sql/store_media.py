@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from sqlalchemy import insert, select, update
 
@@ -109,7 +110,7 @@ class MediaMethods(SqlStore):
                 self.media.remove(digest)
 
         for digest in digests if self.media is not None else []:
-            self._writer.submit(lambda txn, digest=digest: remove(txn, digest)).result()  # type: ignore[misc]
+            self._writer.submit(partial(remove, digest=digest)).result()
 
     def _outside_problems(self, progress: Progress) -> Iterator[Problem]:
         """Blobs in the folder that are missing, or not what their digest says."""
