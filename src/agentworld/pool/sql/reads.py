@@ -16,6 +16,7 @@ from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include
 from agentworld.pool.sql.bodies import Body, read_paths, unpack_alone
 from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
+from agentworld.pool.sql.lookups import among_integers, among_rows
 from agentworld.pool.sql.packing import unpack_ids, unpack_logprobs, unpack_mask
 from agentworld.pool.sql.rows import (
     PROMPT_IDS,
@@ -24,7 +25,7 @@ from agentworld.pool.sql.rows import (
     select_steps,
     step_from,
 )
-from agentworld.pool.sql.statements import Statement, integers, json_list, parameter, sql
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.step_arrays import restore_arrays
 from agentworld.records import Message, Step, Tool
 
@@ -53,16 +54,19 @@ def bounded_search(connection: Reader, where: str | None) -> Iterator[None]:
 
 
 def _chain_sql(table: Any, columns: Sequence[Any]) -> Statement:
-    """All rows on the paths from the named rows to their roots, each once."""
-    ends = select(table.c.pk).where(table.c.pk.in_(integers("ends")))
-    paths = ends.cte("paths", recursive=True)
-    paths = paths.union(select(table.c.parent).where(table.c.pk == paths.c.pk, table.c.parent.is_not(None)))
-    return sql(select(*columns).join_from(paths, table, table.c.pk == paths.c.pk))
+    """All rows on the paths from the named rows to their roots, each once.
+
+    Each step up is a look-up: as a join, PostgreSQL, which cannot tell how long paths are, reads the whole table.
+    """
+    paths = select(table.c.pk).where(among_integers(table.c.pk, "ends")).cte("paths", recursive=True)
+    parent = select(table.c.parent).where(table.c.pk == paths.c.pk).correlate(paths).scalar_subquery()
+    paths = paths.union(select(parent).where(paths.c.pk.is_not(None)))
+    return sql(select(*columns).where(among_rows(table.c.pk, select(paths.c.pk))))
 
 
 BLOCKS = _chain_sql(_b, [_b.c.pk, _b.c.parent, _b.c.ids])
 _NODES = _chain_sql(_n, [_n.c.pk, _n.c.parent, _n.c.body, _n.c.coding])
-_TOOLS = sql(select(_tools.c.pk, _tools.c.body, _tools.c.coding).where(_tools.c.pk.in_(integers("ends"))))
+_TOOLS = sql(select(_tools.c.pk, _tools.c.body, _tools.c.coding).where(among_integers(_tools.c.pk, "ends")))
 STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
 
 
