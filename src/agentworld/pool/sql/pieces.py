@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ _NOTHING = (b"", -1)  # No node has such a digest; fills up a query.
 
 # A node to insert: its row, its digest, its parent's row, its depth, its content. A plain tuple, as there are many.
 NewPiece = tuple[int, bytes, int | None, int, bytes]
+_Chain = tuple[Ref, Sequence[bytes], Sequence[bytes], int]  # under what, digests, contents, depth of the first
 
 
 class Pieces:
@@ -27,17 +29,11 @@ class Pieces:
         self._name = name
         self._find = _finders(table, rooted)
         self.rows: dict[bytes, int] = {}
-        self.chains: list[tuple[Ref, Sequence[bytes]]] = []
-        self._nodes: dict[bytes, tuple[Ref, int, bytes]] = {}
+        self.chains: list[_Chain] = []
 
     def add(self, parent: Ref, digests: Sequence[bytes], data: Sequence[bytes], depth: int = 0) -> None:
         """A chain under `parent`; the first of its nodes is `depth` below the root."""
-        self.chains.append((parent, digests))
-        for digest, content in zip(digests, data, strict=True):
-            if digest not in self._nodes:
-                self._nodes[digest] = (parent, depth, content)
-            parent = digest
-            depth += 1
+        self.chains.append((parent, digests, data, depth))
 
     def resolve(self, txn: Transaction) -> list[NewPiece]:
         """Find what is there and number what is not; returns the new nodes, parents first."""
@@ -45,13 +41,27 @@ class Pieces:
             return []
         self._look_up(txn)
         rows = self.rows
-        missing = [(digest, node) for digest, node in self._nodes.items() if digest not in rows]
-        row = txn.next_pk(self._name, len(missing)) if missing else 0
+        row = first = txn.next_pk(self._name, 0)
         new: list[NewPiece] = []
-        for digest, (parent, depth, data) in missing:
-            rows[digest] = row
-            new.append((row, digest, rows[parent] if isinstance(parent, bytes) else parent, depth, data))
-            row += 1
+        for parent, digests, data, depth in self.chains:
+            if digests[0] in rows:
+                # A digest is over its parent's too: from the first that is new on, all are.
+                known = next((place for place, digest in enumerate(digests) if digest not in rows), len(digests))
+                if known == len(digests):
+                    continue
+                parent, depth = digests[known - 1], depth + known
+                digests, data = digests[known:], data[known:]
+            under = rows[parent] if isinstance(parent, bytes) else parent
+            if len(digests) == 1:
+                rows[digests[0]] = row
+                new.append((row, digests[0], under, depth, data[0]))
+                row += 1
+                continue
+            numbers = range(row, row + len(digests))
+            rows.update(zip(digests, numbers, strict=True))
+            new += zip(numbers, digests, (under, *numbers[:-1]), itertools.count(depth), data, strict=False)
+            row += len(digests)
+        txn.next_pk(self._name, row - first)
         return new
 
     def row(self, ref: Ref) -> int | None:
@@ -63,7 +73,7 @@ class Pieces:
 
         A node is stored after its parent and deleted before it, so where one is missing, all below it are.
         """
-        at: list[tuple[Ref, Sequence[bytes], int]] = [(parent, chain, 0) for parent, chain in self.chains]
+        at: list[tuple[Ref, Sequence[bytes], int]] = [(parent, chain, 0) for parent, chain, _, _ in self.chains]
         later: list[tuple[Ref, Sequence[bytes], int]] = []
         while at:
             asked: dict[bytes, int | None] = {}
