@@ -15,7 +15,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `model`: the name that the caller used, "" for none. `logprobs`: whether the caller wants log-probabilities back,
     `top_logprobs`: how many alternatives with each (the engine is asked for log-probabilities either way).
     `template`: extra variables for the chat template. `fit_context`: `max_tokens` is the most that may come, and what
-    the context leaves is enough where that is less.
+    the context leaves is enough where that is less. `prompt`: of a text completion, text or ids that go to the engine
+    as they are; no chat template applies then, and `messages` only says what is on record: the text, or nothing.
+    `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step.
     """
 
     dialect: str
@@ -30,6 +32,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     return_token_ids: bool = False
     template: dict[str, Any] = {}
     fit_context: bool = False
+    prompt: str | tuple[int, ...] | None = None
+    echo: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):

@@ -19,11 +19,13 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine of this kind can do.
 
     `ids`: chat replies may carry token ids. `token_in`: prompts may be ids. `developer`: the developer role is known.
+    `completions`: prompts may be text without a chat template.
     """
 
     ids: bool
     token_in: bool
     developer: bool = False
+    completions: bool = False
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,17 @@ class EngineBusyError(EngineError):
 
     code = "rate_limit_exceeded"
     status = 429
+
+
+class EngineBrokeError(EngineError):
+    """The connection to the engine broke before its reply was whole."""
+
+
+class EngineAbortedError(EngineError):
+    """The engine cut the reply, as it does before its weights change."""
+
+    code = "engine_aborted"
+    status = 503
 
 
 class EngineTimeoutError(EngineError):
@@ -59,7 +72,10 @@ class Engine(Protocol):
     def generate(
         self, prompt_ids: Sequence[int], request: Request, sampling: Sampling
     ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        """Token-in: the prompt is ids; deltas carry ids, never parsed text."""
+        """Token-in: the prompt is ids; deltas carry ids, and the engine's own text of them, which is never parsed."""
+
+    def complete(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Text completion of `request.prompt`; only where the capabilities say `completions`."""
 
     async def models(self) -> list[ModelCard]:
         """What the engine serves; EngineUnreachableError where nothing answers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,11 +12,11 @@ import aiohttp
 import msgspec
 
 from agentworld.dialects.exchange import Delta
-from agentworld.engines.base import EngineTimeoutError
-from agentworld.engines.openai_wire import decode, engine_error, read_body
+from agentworld.engines.base import EngineBrokeError, EngineTimeoutError
+from agentworld.engines.openai_wire import decode, engine_error
 from agentworld.engines.redact import Redactor
 from agentworld.engines.sse import read_events
-from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
+from agentworld.errors import AgentWorldError, EngineUnreachableError
 
 CONNECT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
@@ -24,20 +24,24 @@ KEEP_ALIVE_SECONDS = 4.0
 """Below the five seconds after which uvicorn, and with it vLLM, closes an idle connection."""
 STALE_SECONDS = 0.5
 
+Reader = Callable[[bytes], list[Delta]]
+"""Turns a plain body, or the data of one event of a stream, into deltas."""
+
 
 class Connection:
     """Speaks HTTP with the engine at `base`; the session opens with the first call, inside its event loop.
 
-    Redirects are errors: following one would send prompts to an address that nobody configured.
+    Redirects are errors: following one would send prompts to an address that nobody configured. The key goes into
+    `key_header`, behind `Bearer` where that is `authorization`.
     """
 
-    def __init__(self, base: str, api_key: str | None, timeout: float) -> None:
+    def __init__(self, base: str, api_key: str | None, timeout: float, *, key_header: str = "authorization") -> None:
         trimmed = base.rstrip("/")
         self.base = trimmed.removesuffix("/v1")
-        self._redactor = Redactor(api_key)
+        self.redactor = Redactor(api_key)
         self._headers = {"content-type": "application/json"}
         if api_key:
-            self._headers["authorization"] = f"Bearer {api_key}"
+            self._headers[key_header] = f"Bearer {api_key}" if key_header == "authorization" else api_key
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
         self._session: aiohttp.ClientSession | None = None
 
@@ -64,36 +68,42 @@ class Connection:
             )
         if isinstance(error, asyncio.TimeoutError | aiohttp.ServerTimeoutError):
             return EngineTimeoutError(f"the engine at {self.base} did not answer in time")
-        said = self._redactor.text(str(error))
-        return EngineError(f"the connection to the engine at {self.base} broke: {type(error).__name__}: {said}")
+        said = self.redactor.text(str(error))
+        return EngineBrokeError(f"the connection to the engine at {self.base} broke: {type(error).__name__}: {said}")
 
     def _refusal(self, response: aiohttp.ClientResponse, data: bytes) -> AgentWorldError:
-        return engine_error(response.status, _error_body(data), self._redactor)
+        return engine_error(response.status, _error_body(data), self.redactor)
 
-    async def get(self, path: str, timeout: float = PROBE_SECONDS) -> dict[str, Any]:
+    async def get(
+        self, path: str, timeout: float = PROBE_SECONDS, *, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """The JSON object at a path."""
         try:
             async with self._open().get(
-                self.base + path, timeout=aiohttp.ClientTimeout(total=timeout), allow_redirects=False
+                self.base + path, timeout=aiohttp.ClientTimeout(total=timeout), headers=headers, allow_redirects=False
             ) as response:
                 data = await response.read()
                 if response.status != 200:
                     raise self._refusal(response, data)
-                return decode(data, self._redactor)
+                return decode(data, self.redactor)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._network(error) from error
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: dict[str, Any], *, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """The JSON object that a call answers."""
-        async with self._request(path, body) as response:
-            return decode(await self._whole(response), self._redactor)
+        async with self._request(path, body, headers) as response:
+            return decode(await self._whole(response), self.redactor)
 
     @asynccontextmanager
-    async def _request(self, path: str, body: dict[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _request(
+        self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         data = msgspec.json.encode(body)
         session = self._open()
         try:
-            response = await self._send(session, path, data)
+            response = await self._send(session, path, data, headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._network(error) from error
         whole = False
@@ -115,42 +125,39 @@ class Connection:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._network(error) from error
 
-    async def _send(self, session: aiohttp.ClientSession, path: str, data: bytes) -> aiohttp.ClientResponse:
+    async def _send(
+        self, session: aiohttp.ClientSession, path: str, data: bytes, headers: Mapping[str, str] | None
+    ) -> aiohttp.ClientResponse:
         """Send once more where a kept-alive connection turned out to be closed; that shows at once, unlike a crash."""
         begun = time.monotonic()
         try:
-            return await session.post(self.base + path, data=data, allow_redirects=False)
+            return await session.post(self.base + path, data=data, headers=headers, allow_redirects=False)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if isinstance(error, aiohttp.ClientConnectorError) or time.monotonic() - begun > STALE_SECONDS:
                 raise
-            return await session.post(self.base + path, data=data, allow_redirects=False)
+            return await session.post(self.base + path, data=data, headers=headers, allow_redirects=False)
 
     @asynccontextmanager
     async def deltas(
-        self, path: str, body: dict[str, Any], *, kind: str, entries: bool
+        self, path: str, body: dict[str, Any], read: Reader, *, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[Delta]]:
-        """The deltas of a call, streamed where the body says `stream`."""
-        async with self._request(path, body) as response:
-            yield self._read(response, bool(body.get("stream")), kind, entries)
+        """The deltas of a call as `read` finds them, streamed where the body says `stream`."""
+        async with self._request(path, body, headers) as response:
+            yield self._read(response, bool(body.get("stream")), read)
 
-    async def _read(
-        self, response: aiohttp.ClientResponse, stream: bool, kind: str, entries: bool
-    ) -> AsyncIterator[Delta]:
+    async def _read(self, response: aiohttp.ClientResponse, stream: bool, read: Reader) -> AsyncIterator[Delta]:
         try:
             if not stream or "event-stream" not in response.headers.get("content-type", ""):
-                for delta in self._deltas(await response.read(), kind, entries):
+                for delta in read(await response.read()):
                     yield delta
                 return
             async for data in read_events(response.content.iter_any()):
                 if data.strip() == b"[DONE]":
                     continue
-                for delta in self._deltas(data, kind, entries):
+                for delta in read(data):
                     yield delta
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._network(error) from error
-
-    def _deltas(self, data: bytes, kind: str, entries: bool) -> list[Delta]:
-        return read_body(decode(data, self._redactor), kind=kind, entries=entries, redactor=self._redactor)
 
 
 def _error_body(data: bytes) -> Any:

@@ -19,15 +19,11 @@ _UNKNOWN = ("top_k", "min_p", "min_tokens", "repetition_penalty", "stop_token_id
 class OpenAIEngine(VllmEngine):
     """Sends what the caller set and nothing else, since these APIs refuse fields that they do not know."""
 
-    capabilities = Capabilities(ids=False, token_in=False, developer=True)
+    capabilities = Capabilities(ids=False, token_in=False, developer=True, completions=True)
 
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""
-        for name in _UNKNOWN:
-            if getattr(request.sampling, name):
-                raise InvalidRequestError(
-                    f"{name} is not known to the API behind {self.settings.name}", path=name, hint="Leave it out"
-                )
+        self._refuse_unknown(request.sampling)
         if request.template:
             raise InvalidRequestError(
                 f"chat_template_kwargs is not known to the API behind {self.settings.name}",
@@ -49,7 +45,28 @@ class OpenAIEngine(VllmEngine):
                     body[name] = getattr(request.sampling, name)
         if request.logprobs:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        return self.connection.deltas("/v1/chat/completions", body, kind="chat", entries=request.logprobs)
+        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
+
+    def complete(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Text completion with text back; fields that the API lacks are refused."""
+        self._refuse_unknown(request.sampling)
+        body: dict[str, Any] = {
+            "model": self.settings.name,
+            "prompt": request.prompt,
+            **sampling_body(request.sampling),
+            **self._stream(request),
+        }
+        body.pop("top_k", None)
+        if request.logprobs:
+            body["logprobs"] = request.top_logprobs
+        return self.connection.deltas("/v1/completions", body, self._reader("completions", request))
+
+    def _refuse_unknown(self, sampling: Sampling) -> None:
+        for name in _UNKNOWN:
+            if getattr(sampling, name):
+                raise InvalidRequestError(
+                    f"{name} is not known to the API behind {self.settings.name}", path=name, hint="Leave it out"
+                )
 
     def generate(
         self, prompt_ids: Sequence[int], request: Request, sampling: Sampling

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -28,13 +29,18 @@ FLOOR = -9999.0
 
 def decode(data: bytes, redactor: Redactor = NO_KEY) -> dict[str, Any]:
     """A JSON object; NaN and Infinity, which some engines write, are read too. Errors are redacted."""
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _lenient(data, redactor)
+    value = decode_any(data, redactor)
     if not isinstance(value, dict):
         raise EngineError("the engine sent JSON that is not an object")
     return value
+
+
+def decode_any(data: bytes, redactor: Redactor = NO_KEY) -> Any:
+    """As `decode`, for routes that answer with lists too."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _lenient(data, redactor)
 
 
 def _lenient(data: bytes, redactor: Redactor) -> Any:
@@ -82,6 +88,11 @@ def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redac
             delta.version_spans = spans
     first.policy_run = fields.text(body, "policy_run") or None
     return deltas or [first]
+
+
+def body_reader(redactor: Redactor, *, kind: str, entries: bool) -> Callable[[bytes], list[Delta]]:
+    """`read_body` over the bytes of a body or chunk."""
+    return lambda data: read_body(decode(data, redactor), kind=kind, entries=entries, redactor=redactor)
 
 
 def _ids(choice: dict[str, Any], name: str) -> list[int] | None:
@@ -167,12 +178,26 @@ def _completion(choice: dict[str, Any], entries: bool) -> Delta:
         fields.refuse("token_logprobs", "a list of numbers and null")
     fields.numbers(values, "token_logprobs")
     delta.logprobs = [finite(value) for value in values]
-    tops = logprobs.get("top_logprobs")
-    if entries and tops is not None:
-        if not isinstance(tops, list) or not all(top is None or isinstance(top, dict) for top in tops):
-            fields.refuse("top_logprobs", "a list of objects and null")
-        delta.entries = [{"tops": top or {}} for top in tops]
+    if entries:
+        delta.entries = _completion_entries(logprobs, delta.logprobs)
     return delta
+
+
+def _completion_entries(logprobs: dict[str, Any], values: list[float | None]) -> list[dict[str, Any]]:
+    """For each token its text, log-probability and alternatives."""
+    tops, tokens = logprobs.get("top_logprobs"), logprobs.get("tokens")
+    if tops is not None and not (isinstance(tops, list) and all(top is None or isinstance(top, dict) for top in tops)):
+        fields.refuse("top_logprobs", "a list of objects and null")
+    if tokens is not None and not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
+        fields.refuse("tokens", "a list of texts")
+    return [
+        {
+            "token": tokens[place] if tokens and place < len(tokens) else "",
+            "logprob": value,
+            "tops": (tops[place] if tops and place < len(tops) else None) or {},
+        }
+        for place, value in enumerate(values)
+    ]
 
 
 def _status(error: Any) -> int:

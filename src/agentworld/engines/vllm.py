@@ -12,14 +12,15 @@ from agentworld.config import ModelSettings
 from agentworld.dialects.chat_reply import wire_message
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines.base import Capabilities, ModelCard, explicit
-from agentworld.engines.connection import Connection
+from agentworld.engines.connection import Connection, Reader
+from agentworld.engines.openai_wire import body_reader
 from agentworld.records import Policy, Sampling
 
 
 class VllmEngine:
     """A model behind vLLM's OpenAI server. Every sampling field is sent, set by the caller or not."""
 
-    capabilities = Capabilities(ids=True, token_in=True)
+    capabilities = Capabilities(ids=True, token_in=True, completions=True)
     more: ClassVar[dict[str, Any]] = {}
     """Fields that every call adds."""
 
@@ -47,15 +48,24 @@ class VllmEngine:
             body["parallel_tool_calls"] = request.sampling.parallel_tool_calls
         if request.template:
             body["chat_template_kwargs"] = request.template
-        return self.connection.deltas("/v1/chat/completions", body, kind="chat", entries=request.logprobs)
+        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
 
     def generate(
         self, prompt_ids: Sequence[int], request: Request, sampling: Sampling
     ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Completions of a prompt of ids. `max_tokens` null is the rest of the context, not the route's default."""
+        return self._completions(list(prompt_ids), request, sampling)
+
+    def complete(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Completions of a prompt of text, which the engine encodes."""
+        return self._completions(request.prompt, request, request.sampling)
+
+    def _completions(
+        self, prompt: Any, request: Request, sampling: Sampling
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         body: dict[str, Any] = {
             "model": self.settings.name,
-            "prompt": list(prompt_ids),
+            "prompt": prompt,
             "max_tokens": None,
             **sampling_body(explicit(sampling)),
             "logprobs": request.top_logprobs,
@@ -63,7 +73,10 @@ class VllmEngine:
             **self._stream(request),
             **self.more,
         }
-        return self.connection.deltas("/v1/completions", body, kind="completions", entries=request.logprobs)
+        return self.connection.deltas("/v1/completions", body, self._reader("completions", request))
+
+    def _reader(self, kind: str, request: Request) -> Reader:
+        return body_reader(self.connection.redactor, kind=kind, entries=request.logprobs)
 
     def _stream(self, request: Request) -> dict[str, Any]:
         return {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
