@@ -51,7 +51,16 @@ class Call(msgspec.Struct, kw_only=True):
     step_ids: list[str] = []
 
     def step_id(self, index: int) -> str:
-        """The id of the step that choice `index` becomes."""
+        """The id of the step that choice `index` becomes. The first has the exchange's own, so that who knows the reply
+        by its exchange finds the step by its key.
+        """
+        if not self.step_ids:
+            self.step_ids.append(first_step_id(self.exchange_id))
         while len(self.step_ids) <= index:
             self.step_ids.append(new_id("stp"))
         return self.step_ids[index]
+
+
+def first_step_id(exchange_id: str) -> str:
+    """The id of an exchange's first step."""
+    return f"stp_{exchange_id.removeprefix('exc_')}"

@@ -18,6 +18,7 @@ from agentworld.errors import NotFoundError
 from agentworld.forest import Tip, TokenArray, chain, common_prefix, match_key, token_array, tools_digest
 from agentworld.pool.protocol import Pool
 from agentworld.records import Message, Step, Trajectory
+from agentworld.records import digest as digest_of
 
 ROOT = b"conversation"
 """Parent of every conversation's first message in match keys."""
@@ -36,6 +37,11 @@ _PER_STEP = 512
 def message_keys(messages: list[Message] | tuple[Message, ...], known: list[bytes] | None = None) -> list[bytes]:
     """Match keys of a conversation's prefixes."""
     return chain(ROOT, messages, match_key, known or ())
+
+
+def ids_key(prompt: Sequence[int]) -> bytes:
+    """The key of a prompt that is ids and no messages."""
+    return digest_of(b"ids", token_array(prompt).tobytes())
 
 
 class Repeat(NamedTuple):
@@ -61,6 +67,8 @@ class Session:
         self.tips: list[Tip] = []
         self.renderers: dict[str, str] = {}
         """Step id -> renderer digest, for sound steps whose prompt the gateway rendered: those may be built upon."""
+        self.completions: set[str] = set()
+        """Steps whose prompt went to the engine without a chat template."""
         self.repeats: dict[tuple[str, int], list[Repeat]] = {}
         """Body digest and choice index -> the steps with that body that no other supersedes from the start."""
         self._failures: OrderedDict[str, list[dict[int, str]]] = OrderedDict()
@@ -86,6 +94,8 @@ class Session:
         best: Tip | None = None
         depth = 0
         for tip in reversed(self.tips[-_LOOK_BACK:]):
+            if len(tip.keys) != len(tip.messages):
+                continue  # Its prompt is ids.
             shared = _shared(tip.messages, messages)
             if shared > depth:
                 best, depth = tip, shared
@@ -121,10 +131,16 @@ class Session:
         ids = None
         if step.prompt_ids is not None and step.response_ids is not None:
             ids = token_array([*step.prompt_ids, *step.response_ids])
+        if step.prompt_messages or step.prompt_ids is None:
+            tip_keys = message_keys(messages, keys if keys is not None else known)
+        else:
+            tip_keys = [prompt := ids_key(step.prompt_ids), match_key(prompt, reply)]
+        if "completion" in step.metadata:
+            self.completions.add(step.step_id)
         self._ordinal += 1
         tip = Tip(
             step_id=step.step_id,
-            keys=message_keys(messages, keys if keys is not None else known),
+            keys=tip_keys,
             messages=messages,
             tools=tools_digest(step.tools),
             ids=ids,
@@ -142,6 +158,7 @@ class Session:
         while len(self.tips) > MAX_TIPS:
             oldest = self.tips.pop(0)
             self.renderers.pop(oldest.step_id, None)
+            self.completions.discard(oldest.step_id)
             self._holdings.drop(oldest)
 
     def _share_ids(self, parent_id: str, ids: TokenArray) -> None:
@@ -171,6 +188,7 @@ class Session:
         before = self.size
         self._known.discard(step_id)
         self.renderers.pop(step_id, None)
+        self.completions.discard(step_id)
         for tip in [tip for tip in self.tips if tip.step_id == step_id]:
             self.tips = [other for other in self.tips if other is not tip]
             self._holdings.drop(tip)

@@ -43,7 +43,7 @@ def parse(body: dict[str, Any]) -> Request:
     messages = tuple(_message(item, f"messages[{position}]") for position, item in enumerate(given))
     tools, choice = _tools(fields)
     stream = fields.take("stream", bool) or False
-    include_usage = _stream_options(fields)
+    include_usage = read_stream_options(fields)
     logprobs = fields.take("logprobs", bool) or False
     top = fields.integer("top_logprobs", 0, MAX_TOP_LOGPROBS) or 0
     if top and not logprobs:
@@ -150,7 +150,8 @@ def _response_format(fields: Fields) -> dict[str, Any] | None:
     return value
 
 
-def _stream_options(fields: Fields) -> bool:
+def read_stream_options(fields: Fields) -> bool:
+    """Whether the stream shall end with the usage."""
     options = fields.take("stream_options", dict)
     if options is None:
         return False

@@ -139,3 +139,7 @@ class ChatStream:
         if self._request.include_usage:
             out.append(self._event([], usage=usage_body(reply.usage)))
         return b"".join(out) + DONE
+
+    def fail(self, error: AgentWorldError) -> bytes:
+        """What ends the stream of a call that failed."""
+        return error_event(error)

@@ -7,7 +7,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentworld.dialects import chat, chat_reply, messages, messages_reply
+from agentworld.dialects import (
+    chat,
+    chat_reply,
+    completions,
+    completions_reply,
+    messages,
+    messages_reply,
+    responses,
+    responses_reply,
+)
 from agentworld.dialects.exchange import Delta, Reply, Request
 from agentworld.errors import AgentWorldError
 
@@ -20,6 +29,9 @@ class Events(Protocol):
 
     def finish(self, reply: Reply) -> bytes:
         """What ends the stream."""
+
+    def fail(self, error: AgentWorldError) -> bytes:
+        """What ends the stream of a call that failed."""
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +72,35 @@ MESSAGES = Dialect(
     error_event=messages_reply.error_event,
     ping=messages_reply.PING,
 )
-BY_ROUTE = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES, "/v1/messages/count_tokens": MESSAGES}
+COMPLETIONS = Dialect(
+    name=completions.DIALECT,
+    reply_prefix="cmpl-",
+    parse=completions.parse,
+    response_body=completions_reply.response_body,
+    events=completions_reply.CompletionsStream,
+    error_body=chat_reply.error_body,
+    error_event=chat_reply.error_event,
+    ping=CHAT.ping,
+)
+RESPONSES = Dialect(
+    name=responses.DIALECT,
+    reply_prefix=responses.PREFIX,
+    parse=responses.parse,
+    response_body=responses_reply.response_body,
+    events=responses_reply.ResponsesStream,
+    error_body=chat_reply.error_body,
+    error_event=responses_reply.error_event,
+    ping=CHAT.ping,
+)
+BY_ROUTE = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": COMPLETIONS,
+    "/v1/messages": MESSAGES,
+    "/v1/messages/count_tokens": MESSAGES,
+    "/v1/responses": RESPONSES,
+}
 
 
 def dialect_at(path: str) -> Dialect:
     """The dialect in which a path is answered that may be no route at all."""
-    return MESSAGES if "/messages" in path else CHAT
+    return MESSAGES if "/messages" in path else RESPONSES if "/responses" in path else CHAT

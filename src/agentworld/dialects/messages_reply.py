@@ -135,6 +135,10 @@ class MessagesStream:
         out += _event("message_delta", delta=_ending(choice), usage=_usage(reply.usage, reply.prompt_ids))
         return out + _event("message_stop")
 
+    def fail(self, error: AgentWorldError) -> bytes:
+        """What ends the stream of a call that failed."""
+        return error_event(error)
+
     def _begin(self, prompt_ids: list[int] | None) -> bytes:
         if self._begun:
             return b""

@@ -38,7 +38,7 @@ class Tip(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """`tip` is continued: the request's first `depth` messages are its prompt and reply."""
+    """`tip` is continued: the request's first `depth` messages are its prompt and reply. 0: known by its ids alone."""
 
     tip: Tip
     depth: int
@@ -93,6 +93,8 @@ def fork_reason(
         return "tools_changed"
     if tip.ids is not None and prompt_ids is not None and common_prefix(tip.ids, prompt_ids) < len(tip.ids):
         return "template"
+    if matched.depth == 0:
+        return "history_rewritten" if _is_continued(tips, tip) else None
     continued = any(
         other.step_id != tip.step_id
         and len(other.keys) - 1 > matched.depth
@@ -100,6 +102,16 @@ def fork_reason(
         for other in tips
     )
     return "history_rewritten" if continued else None
+
+
+def _is_continued(tips: Sequence[Tip], tip: Tip) -> bool:
+    """Whether another prompt begins with all ids of the tip."""
+    return tip.ids is not None and any(
+        other.ids is not None
+        and other.prompt_length > len(tip.ids)
+        and common_prefix(other.ids, tip.ids) == len(tip.ids)
+        for other in tips
+    )
 
 
 def _unmatched(tips: Sequence[Tip], messages: Sequence[Message], keys: Sequence[bytes], tools: bytes) -> ForkReason:

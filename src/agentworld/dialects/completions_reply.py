@@ -1,0 +1,92 @@
+"""OpenAI completions: reply -> response body or stream events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.dialects.chat_reply import DONE, error_event, usage_body
+from agentworld.dialects.exchange import Delta, Reply, Request
+from agentworld.errors import AgentWorldError
+
+
+def logprobs_body(entries: list[dict[str, Any]], begun: int = 0) -> dict[str, Any]:
+    """Log-probabilities as this API lists them. `begun`: how many characters of text went before."""
+    offsets = []
+    for entry in entries:
+        offsets.append(begun)
+        begun += len(entry.get("token") or "")
+    return {
+        "tokens": [entry.get("token") or "" for entry in entries],
+        "token_logprobs": [entry.get("logprob") for entry in entries],
+        "top_logprobs": [entry.get("tops") or {} for entry in entries],
+        "text_offset": offsets,
+    }
+
+
+def response_body(request: Request, reply: Reply) -> dict[str, Any]:
+    """The body of a plain reply; ids and log-probabilities only where the caller asked for them."""
+    choices = []
+    for choice in reply.choices:
+        out: dict[str, Any] = {
+            "index": choice.index,
+            "text": choice.message.text,
+            "logprobs": logprobs_body(choice.entries or []) if request.logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+        if request.return_token_ids:
+            out |= {"prompt_token_ids": reply.prompt_ids, "token_ids": choice.ids}
+        choices.append(out)
+    return {
+        "id": reply.reply_id,
+        "object": "text_completion",
+        "created": reply.created,
+        "model": reply.model,
+        "choices": choices,
+        "usage": usage_body(reply.usage),
+    }
+
+
+class CompletionsStream:
+    """Events of one streamed reply. `delta` may be sent at once; `finish` only after the reply is durable."""
+
+    def __init__(self, request: Request, reply_id: str, model: str, created: int) -> None:
+        self._request = request
+        self._base = {"id": reply_id, "object": "text_completion", "created": created, "model": model}
+        self._characters: dict[int, int] = {}
+        self._prompt_sent: set[int] = set()
+
+    def _event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + msgspec.json.encode({**self._base, "choices": choices, **more}) + b"\n\n"
+
+    def delta(self, delta: Delta) -> bytes:
+        """The event for one piece, without its finish reason; b"" where it says nothing to this caller."""
+        choice: dict[str, Any] = {"index": delta.index, "text": delta.text, "logprobs": None, "finish_reason": None}
+        wanted = bool(delta.text)
+        if self._request.logprobs and delta.entries:
+            begun = self._characters.get(delta.index, 0)
+            choice["logprobs"] = logprobs_body(delta.entries, begun)
+            self._characters[delta.index] = begun + sum(len(entry.get("token") or "") for entry in delta.entries)
+            wanted = True
+        if self._request.return_token_ids and delta.ids:
+            choice["token_ids"] = delta.ids
+            wanted = True
+            if delta.prompt_ids is not None and delta.index not in self._prompt_sent:
+                self._prompt_sent.add(delta.index)
+                choice["prompt_token_ids"] = delta.prompt_ids
+        return self._event([choice]) if wanted else b""
+
+    def finish(self, reply: Reply) -> bytes:
+        """The finish reasons, the usage where it was asked for, and the end of the stream."""
+        out = [
+            self._event([{"index": choice.index, "text": "", "logprobs": None, "finish_reason": choice.finish_reason}])
+            for choice in reply.choices
+        ]
+        if self._request.include_usage:
+            out.append(self._event([], usage=usage_body(reply.usage)))
+        return b"".join(out) + DONE
+
+    def fail(self, error: AgentWorldError) -> bytes:
+        """What ends the stream of a call that failed."""
+        return error_event(error)

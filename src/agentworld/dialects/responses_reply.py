@@ -1,0 +1,235 @@
+"""OpenAI Responses: reply -> response body or stream events.
+
+In a stream, reasoning and text go out as they come, each run of them as an item of its own. Calls go out whole at the
+end: clients act on a call as soon as its item is done, and it must be on record by then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.dialects.chat_reply import error_body
+from agentworld.dialects.exchange import Choice, Delta, Reply, Request
+from agentworld.dialects.responses_items import item_id
+from agentworld.dialects.responses_output import call_item, message_item, output_items, reasoning_item, text_part
+from agentworld.dialects.responses_tools import Named
+from agentworld.errors import AgentWorldError
+from agentworld.records import Usage
+
+_CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+def names_of(request: Request) -> Named:
+    """The names of the request's tools that are not plain functions."""
+    named: Named = request.notes.get("responses", {}).get("named", {})
+    return named
+
+
+def envelope(
+    request: Request, reply_id: str, model: str, created: int, status: str, output: list[dict[str, Any]], **more: Any
+) -> dict[str, Any]:
+    """The response object around its items."""
+    echo = {name: value for name, value in request.echo.items() if name != "sealed"}
+    return {
+        "id": reply_id,
+        "object": "response",
+        "created_at": created,
+        "status": status,
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "max_tool_calls": None,
+        "model": model,
+        "output": output,
+        "service_tier": "default",
+        "truncation": "disabled",
+        "usage": None,
+        **echo,
+        **more,
+    }
+
+
+def usage_body(usage: Usage | None) -> dict[str, Any] | None:
+    """Token counts as the API reports them; engines do not say how many were reasoning."""
+    if usage is None:
+        return None
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+def _ended(request: Request, reply: Reply, output: list[dict[str, Any]]) -> dict[str, Any]:
+    """The response of a reply that is on record."""
+    cut = _CUT.get(reply.choices[0].finish_reason)
+    return envelope(
+        request,
+        reply.reply_id,
+        reply.model,
+        reply.created,
+        "incomplete" if cut else "completed",
+        output,
+        incomplete_details={"reason": cut} if cut else None,
+        usage=usage_body(reply.usage),
+    )
+
+
+def _is_whole(choice: Choice) -> bool:
+    return choice.finish_reason not in _CUT
+
+
+def response_body(request: Request, reply: Reply) -> dict[str, Any]:
+    """The body of a plain reply."""
+    choice = reply.choices[0]
+    output = output_items(
+        choice.message,
+        reply.reply_id.removeprefix("resp_"),
+        names_of(request),
+        sealed=bool(request.echo.get("sealed")),
+        entries=choice.entries if request.logprobs else None,
+        whole=_is_whole(choice),
+    )
+    return _ended(request, reply, output)
+
+
+class ResponsesStream:
+    """Events of one streamed reply. `delta` may be sent at once; `finish` only after the reply is durable."""
+
+    def __init__(self, request: Request, reply_id: str, model: str, created: int) -> None:
+        self._request = request
+        self._reply_id = reply_id
+        self._exchange_id = reply_id.removeprefix("resp_")
+        self._facts = (request, reply_id, model, created)
+        self._sealed = bool(request.echo.get("sealed"))
+        self._number = 0
+        self._items: list[dict[str, Any]] = []
+        self._open: str | None = None
+        self._text: list[str] = []
+        self._entries: list[dict[str, Any]] = []
+        self._shown_entries = 0
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        data = msgspec.json.encode({"type": kind, **fields, "sequence_number": self._number})
+        self._number += 1
+        return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
+
+    def delta(self, delta: Delta) -> bytes:
+        """The events for one piece, without calls and the end; b"" where it says nothing to this caller."""
+        if not (self._number or delta.text or delta.reasoning or delta.tool_calls or delta.ids):
+            return b""
+        out = self._begin()
+        if delta.entries and self._request.logprobs:
+            self._entries.extend(delta.entries)
+        if delta.reasoning:
+            out += self._piece("reasoning", delta.reasoning)
+        if delta.text:
+            out += self._piece("message", delta.text)
+        return out
+
+    def finish(self, reply: Reply) -> bytes:
+        """The calls, the end of the items, and the whole response."""
+        choice = reply.choices[0]
+        calls = choice.message.tool_calls
+        whole = _is_whole(choice)
+        out = self._begin()
+        if not calls and not self._items and self._open is None:
+            out += self._start("message")
+        out += self._close("completed" if whole or calls else "incomplete")
+        for place, call in enumerate(calls):
+            status = "completed" if whole or place + 1 < len(calls) else "incomplete"
+            out += self._call(call_item(self._exchange_id, len(self._items), call, names_of(self._request), status))
+        response = _ended(self._request, reply, self._items)
+        return out + self._event(f"response.{response['status']}", response=response)
+
+    def fail(self, error: AgentWorldError) -> bytes:
+        """What ends the stream of a call that failed."""
+        said = error_body(error)["error"]
+        fault = {"code": said["code"], "message": said["message"]}
+        response = envelope(*self._facts, "failed", self._items, error=fault)
+        return self._begin() + self._event("response.failed", response=response)
+
+    def _begin(self) -> bytes:
+        if self._number:
+            return b""
+        response = envelope(*self._facts, "in_progress", [])
+        return self._event("response.created", response=response) + self._event(
+            "response.in_progress", response=response
+        )
+
+    def _piece(self, kind: str, text: str) -> bytes:
+        out = b""
+        if self._open != kind:
+            out += self._close("completed") + self._start(kind)
+        self._text.append(text)
+        place = self._place()
+        if kind == "reasoning":
+            return out + self._event("response.reasoning_text.delta", **place, content_index=0, delta=text)
+        entries, self._shown_entries = self._entries[self._shown_entries :], len(self._entries)
+        return out + self._event("response.output_text.delta", **place, content_index=0, delta=text, logprobs=entries)
+
+    def _place(self) -> dict[str, Any]:
+        index = len(self._items)
+        kind = "rs" if self._open == "reasoning" else "msg"
+        return {"item_id": item_id(kind, self._exchange_id, index), "output_index": index}
+
+    def _start(self, kind: str) -> bytes:
+        self._open = kind
+        index = len(self._items)
+        if kind == "reasoning":
+            item = {**reasoning_item(self._exchange_id, index, "", sealed=False), "content": []}
+            part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        else:
+            item = {**message_item(self._exchange_id, index, "", "in_progress", None), "content": []}
+            part = text_part("", None)
+        return self._event("response.output_item.added", output_index=index, item=item) + self._event(
+            "response.content_part.added", **self._place(), content_index=0, part=part
+        )
+
+    def _close(self, status: str) -> bytes:
+        """End the open item, if there is one."""
+        if self._open is None:
+            return b""
+        text, place = "".join(self._text), self._place()
+        self._text = []
+        if self._open == "reasoning":
+            item = reasoning_item(self._exchange_id, len(self._items), text, sealed=self._sealed)
+            done = self._event("response.reasoning_text.done", **place, content_index=0, text=text)
+        else:
+            entries = self._entries
+            item = message_item(self._exchange_id, len(self._items), text, status, entries)
+            done = self._event("response.output_text.done", **place, content_index=0, text=text, logprobs=entries)
+            self._entries, self._shown_entries = [], 0
+        done += self._event("response.content_part.done", **place, content_index=0, part=item["content"][0])
+        self._open = None
+        return done + self._done(item)
+
+    def _done(self, item: dict[str, Any]) -> bytes:
+        self._items.append(item)
+        return self._event("response.output_item.done", output_index=len(self._items) - 1, item=item)
+
+    def _call(self, item: dict[str, Any]) -> bytes:
+        name = "input" if item["type"] == "custom_tool_call" else "arguments"
+        kind = "custom_tool_call_input" if name == "input" else "function_call_arguments"
+        place = {"item_id": item["id"], "output_index": len(self._items)}
+        text = item[name]
+        out = self._event(
+            "response.output_item.added",
+            output_index=len(self._items),
+            item={**item, "status": "in_progress", name: ""},
+        )
+        if text:
+            out += self._event(f"response.{kind}.delta", **place, delta=text)
+        more = {"name": item["name"]} if name == "arguments" else {}
+        return out + self._event(f"response.{kind}.done", **place, **{name: text}, **more) + self._done(item)
+
+
+def error_event(error: AgentWorldError) -> bytes:
+    """The event for a call that failed before its stream had a response."""
+    said = error_body(error)["error"]
+    fields = {"code": said["code"], "message": said["message"], "param": said["param"], "sequence_number": 0}
+    return b"event: error\ndata: " + msgspec.json.encode({"type": "error", **fields}) + b"\n\n"
