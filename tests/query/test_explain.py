@@ -16,6 +16,8 @@ from agentworld.query import explain, parse
         ("group_id is null and has group_id", [], ["group_id is null", "has group_id"]),
         ("user like 'a%' and user like '%a'", ["user like 'a%'"], ["user like '%a'"]),
         ("created_at > now - 1h and reward.x > 1", ["created_at > now - 1h"], ["reward.x > 1"]),
+        ("created_at > now - 1h or reward > 1", [], ["created_at > now - 1h or reward > 1"]),
+        ("created_at < now or created_at == now", ["created_at < now or created_at == now"], []),
         ("version > 1", [], ["policy.version > 1"]),
         ("version > 1 and policy.run == 'r'", [], ["policy.version > 1", "policy.run == 'r'"]),
         (

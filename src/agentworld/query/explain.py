@@ -61,7 +61,9 @@ def uses_index(expression: Expression, subject: Subject) -> bool:
         case Conjunction(items):
             return any(uses_index(item, subject) for item in items)
         case Disjunction(items):
-            return all(uses_index(item, subject) for item in items)
+            # Times are found in another way than all else, which leaves nothing for a choice of both.
+            timed = {leaf.field.field.name == "created_at" for leaf in conditions(expression)}
+            return len(timed) == 1 and all(uses_index(item, subject) for item in items)
         case Flag(field):
             return _indexed(field, subject)
         case Comparison(field, operator, value):

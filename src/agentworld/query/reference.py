@@ -63,13 +63,14 @@ gateway stamps on its steps then.
 ## How fast it is
 
 Conditions on fields with an index are fast at any size where all rows have to fulfil them, that is, where they stand
-alone or are joined with `and`; so are alternatives (`or`) of which each is so. `!=`, `not`, `is null` and `like` with
-a `%` or `_` in front use no index. `policy.run` has one beside `policy.model ==`, and `policy.version` beside both.
+alone or are joined with `and`; so are alternatives (`or`) of which each is so, but for `created_at` beside other
+fields. `!=`, `not`, `is null` and `like` with a `%` or `_` in front use no index. `policy.run` has one beside
+`policy.model ==`, and `policy.version` beside both.
 
 Other conditions are looked at row by row. One page of a listing looks at up to 100,000 rows or for about a second: a
 page that ends there is `partial`, with what it has found by then, be that nothing, and its `next_cursor` goes on from
-there; `scanned` says how many rows it looked at. So does a page of a range that very many rows are in, such as
-`created_at`, where they lie far from the page. A search of which not even the first rows can be looked at within 5 s,
+there; `scanned` says how many rows it looked at. So does a page of a range that more than 50,000 rows are in, such as
+of `reward`, where they lie far from the page. A search of which not even the first rows can be looked at within 5 s,
 and one of a lease that takes longer, end with `invalid_query`: narrow it by trajectory, group or channel, or use fewer
 conditions on keys of `metadata`, `task` and `label`, which are read from JSON. (`memory://` has neither limit.)
 

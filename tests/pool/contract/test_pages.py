@@ -6,7 +6,7 @@ import random
 import pytest
 
 from agentworld.errors import InvalidRequestError, QueryError
-from agentworld.pool.sql import pages, reads
+from agentworld.pool.sql import reads, search
 from agentworld.pool.sql.connections import SearchTimeoutError
 from agentworld.records import NewTrajectory, Policy, Reward
 from tests.pool.samples import finished, ids, step
@@ -99,9 +99,9 @@ WAYS = {"few": (1_000, 50_000, 1_000), "in order": (0, 0, 5), "both": (0, 50_000
 
 def ways(monkeypatch):
     for name, (few, many, chunk) in WAYS.items():
-        monkeypatch.setattr(pages, "FEW", few)
-        monkeypatch.setattr(pages, "MANY", many)
-        monkeypatch.setattr(pages, "_FIRST_CHUNK", chunk)
+        monkeypatch.setattr(search, "FEW", few)
+        monkeypatch.setattr(search, "MANY", many)
+        monkeypatch.setattr(search, "_FIRST_CHUNK", chunk)
         yield name
 
 
@@ -178,8 +178,8 @@ def test_a_page_ends_at_its_budget_of_rows_and_says_so(filled, monkeypatch):
 
 def test_a_page_ends_at_its_budget_of_time_with_what_it_has(filled, monkeypatch):
     pool, made = filled
-    monkeypatch.setattr(pages, "PAGE_SECONDS", -1.0)
-    monkeypatch.setattr(pages, "_FIRST_CHUNK", 1)
+    monkeypatch.setattr(search, "PAGE_SECONDS", -1.0)
+    monkeypatch.setattr(search, "_FIRST_CHUNK", 1)
     wanted = [name for name, facts in made.items() if facts["k"] == 2]
     found, walked = walk(pool.list_trajectories, where="meta.k == 2", limit=5)
     assert found == wanted
@@ -190,17 +190,17 @@ def test_a_page_ends_at_its_budget_of_time_with_what_it_has(filled, monkeypatch)
 
 def test_a_search_that_is_cut_short_keeps_what_it_found(filled, monkeypatch):
     pool, made = filled
-    look = pages.Search._look
+    look = search.Search._look
     looks = []
 
-    def cut(search, *arguments):
+    def cut(searching, *arguments):
         looks.append(1)
         if len(looks) % 2 == 0:
             raise SearchTimeoutError
-        return look(search, *arguments)
+        return look(searching, *arguments)
 
-    monkeypatch.setattr(pages.Search, "_look", cut)
-    monkeypatch.setattr(pages, "_FIRST_CHUNK", 4)
+    monkeypatch.setattr(search.Search, "_look", cut)
+    monkeypatch.setattr(search, "_FIRST_CHUNK", 4)
     wanted = [name for name, facts in made.items() if facts["k"] == 2]
     found, walked = walk(pool.list_trajectories, where="meta.k == 2", limit=5)
     assert found == wanted
@@ -215,7 +215,7 @@ def test_a_search_that_finds_no_time_at_all_is_an_error(filled, monkeypatch):
     def never(*_):
         raise SearchTimeoutError
 
-    monkeypatch.setattr(pages.Search, "_look", never)
+    monkeypatch.setattr(search.Search, "_look", never)
     with pytest.raises(QueryError, match="took longer"):
         pool.list_trajectories(where="meta.k == 2")
     assert len(pool.list_trajectories(limit=1000).items) == TRAJECTORIES

@@ -5,7 +5,7 @@ by the one writer of the moment from the counters `pk.TABLE`, and are never used
 `trajectory`.
 """
 
-from agentworld.pool.schema.base import Text, Whole, metadata
+from agentworld.pool.schema.base import BLOCK_BITS, Text, Whole, metadata
 from agentworld.pool.schema.consuming import (
     backlog,
     batch_units,
@@ -41,6 +41,7 @@ from agentworld.pool.schema.signals import (
 SCHEMA_VERSION = "0002"
 
 __all__ = [
+    "BLOCK_BITS",
     "SCHEMA_VERSION",
     "Text",
     "Whole",

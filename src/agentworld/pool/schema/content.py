@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, LargeBinary, Table
 
-from agentworld.pool.schema.base import Text, Whole, growing, metadata, where_there
+from agentworld.pool.schema.base import Text, Whole, by_block, growing, metadata, where_there
 
 trajectories = growing(
     "trajectories",
@@ -50,10 +50,10 @@ trajectories = growing(
     Index("trajectories_by_readiness", "readiness", "pk"),
     Index("trajectories_by_channel", "channel", "pk"),
     Index("trajectories_by_status", "status", "pk"),
-    Index("trajectories_by_creation", "created_at"),
+    by_block("trajectories_by_creation", "created_at"),
     Index("trajectories_by_reward", "reward"),
-    Index("trajectories_by_policy", "policy_model", "policy_run", "policy_version"),
-    Index("trajectories_by_user", "user_id"),
+    Index("trajectories_by_policy", "policy_model", "policy_run", "policy_version", "pk"),
+    Index("trajectories_by_user", "user_id", "pk"),
     Index("trajectories_by_priority", "priority"),
     Index("trajectories_by_ready_seq", "ready_seq"),
 )
@@ -155,12 +155,12 @@ steps = growing(
     Column("latency_ms", Float),
     Column("sampled", Whole, nullable=False, server_default="0"),  # reply tokens that the policy sampled
     Column("annotations", Text),  # names, as a JSON list
-    Index("steps_by_trajectory", "trajectory"),
+    Index("steps_by_trajectory", "trajectory", "pk"),
     Index("steps_by_block", "block"),
     where_there("steps_by_prompt_node", "prompt_node"),
     where_there("steps_by_reply_node", "reply_node"),
     where_there("steps_by_tools", "tools"),
-    Index("steps_by_creation", "created_at"),
+    by_block("steps_by_creation", "created_at"),
     Index("steps_by_channel", "channel", "pk"),
     where_there("steps_by_reward", "reward"),
 )

@@ -1,20 +1,20 @@
 """How the rows of a page can be found: by the conditions that an index answers, or by walking rows in their order.
 
-Engines choose badly here: SQLite guesses that any index finds ten rows, and PostgreSQL sorts a million matches for a
-page of a hundred. So each way is a statement of its own that leaves the engine no choice, and `pages` picks one by
-counting, up to a bound, what each condition finds.
+`search` picks one way by what each condition finds, counted up to a bound, and by what each has brought so far.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Subquery, and_, func, not_, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, and_, not_, or_, select
 
 from agentworld.pool import schema
-from agentworld.pool.sql.lookups import among_integers, among_rows, unindexed
+from agentworld.pool.exact_text import storable
+from agentworld.pool.sql.accesses import Access, Gathered, InBlocks, OfTrajectories, Order, Ordered, key_of, sorted_by
+from agentworld.pool.sql.lookups import among_integers, among_rows
 from agentworld.pool.sql.rows import select_steps, select_trajectories
 from agentworld.pool.sql.statements import NO_INDEX, Statement, compiled, parameter, sql
 from agentworld.pool.sql.where import condition
@@ -31,9 +31,9 @@ from agentworld.query import (
     parse,
     printed,
     uses_index,
+    with_texts,
 )
 
-Order = Literal["oldest", "newest"]
 _s, _t = schema.steps, schema.trajectories
 # What `where` over steps reads from their trajectory.
 _OF_TRAJECTORY = frozenset({"trajectory_id", "group_id", "status", "task", "user", "priority"})
@@ -53,66 +53,11 @@ _ORDERED: dict[Subject, dict[str, ColumnElement[Any]]] = {
 _MAX_BRANCHES = 20
 
 
-class Access:
-    """One condition that an index finds rows by; statements give primary keys over `above` and under `below`.
-
-    `text`: the condition as it is written. `exact`: nothing else is asked for. Statements are built when they are
-    wanted first, which takes longer than many a search.
-    """
-
-    def __init__(
-        self,
-        subject: Subject,
-        order: Order,
-        text: str,
-        asked: Sequence[ColumnElement[bool]],
-        branches: Sequence[ColumnElement[bool]],
-        exact: bool,
-    ) -> None:
-        self._pk, self._order, self._asked, self._branches = _key(subject), order, asked, branches
-        self.text = text
-        self.exact = exact
-        self.in_order = bool(branches)
-
-    @functools.cached_property
-    def count(self) -> Statement:
-        """How many rows it finds, up to `cap`."""
-        return compiled(select(func.count()).select_from(self._capped()))
-
-    @functools.cached_property
-    def few(self) -> Statement:
-        """The next `limit` of the rows, for a condition that finds at most `cap`."""
-        capped = self._capped()
-        between = select(capped.c.pk).where(capped.c.pk > parameter("above"), capped.c.pk < parameter("below"))
-        return compiled(between.order_by(_sorted_by(capped.c.pk, self._order)).limit(parameter("limit")))
-
-    @functools.cached_property
-    def ordered(self) -> Statement:
-        """The next `limit` straight from an index that is `in_order`."""
-        selects = [self._next(branch) for branch in self._branches]
-        if len(selects) == 1:
-            return compiled(selects[0])
-        # Branches have no row in common.
-        merged = union_all(*(select(each.subquery().c.pk) for each in selects)).subquery()
-        return compiled(select(merged.c.pk).order_by(_sorted_by(merged.c.pk, self._order)).limit(parameter("limit")))
-
-    def _next(self, branch: ColumnElement[bool]) -> Select[Any]:
-        between = and_(self._pk > parameter("above"), self._pk < parameter("below"))
-        key = self._pk
-        if getattr(branch, "left", None) is _s.c.trajectory:
-            # A trajectory is short beside the pool. Where PostgreSQL does not know, it walks all steps in order.
-            between, key = unindexed(between), self._pk + 0
-        return select(self._pk).where(branch, between).order_by(_sorted_by(key, self._order)).limit(parameter("limit"))
-
-    def _capped(self) -> Subquery:
-        return select(self._pk).where(*self._asked).limit(parameter("cap")).subquery()
-
-
 class PagePlan:
     """The ways to a page; `filtered`: anything is asked for at all."""
 
     def __init__(self, subject: Subject, order: Order, accesses: Sequence[Access], matching: Select[Any]) -> None:
-        self._pk, self._order, self._matching = _key(subject), order, matching
+        self._pk, self._order, self._matching = key_of(subject), order, matching
         self.accesses = tuple(accesses)
         self.filtered = matching.whereclause is not None
 
@@ -120,7 +65,7 @@ class PagePlan:
     def walk(self) -> Statement:
         """The next `limit` matches, row by row."""
         between = self._matching.where(self._pk > parameter("above"), self._pk < parameter("below"))
-        return compiled(between.order_by(_sorted_by(self._pk, self._order)).limit(parameter("limit")))
+        return compiled(between.order_by(sorted_by(self._pk, self._order)).limit(parameter("limit")))
 
     @functools.cached_property
     def chosen(self) -> Statement:
@@ -146,49 +91,55 @@ def plan_page(subject: Subject, where: str | None, filters: tuple[str, ...], ord
     Cached by the text, since the trees of `x == 1` and `x == true` are equal to Python.
     """
     expression = parse(where, subject) if where is not None else None
-    found = [_filter(subject, name) for name in filters]
-    asked = [each for each, _ in found]
-    names = set(filters)
-    if expression is not None:
-        asked.append(condition(expression, subject))
-        names |= {leaf.field.field.name for leaf in conditions(expression)}
     parts = list(expression.items) if isinstance(expression, Conjunction) else [expression] if expression else []
     single = len(filters) + len(parts) == 1
-    accesses = [
-        Access(subject, order, f"{name} == ...", [each], branches, single)
-        for name, (each, branches) in zip(filters, found, strict=True)
-    ]
-    accesses += _accesses(subject, order, parts, single)
+    asked, accesses = [], []
+    names = set(filters)
+    for name in filters:
+        each, access = _filter(subject, order, name, single)
+        asked.append(each)
+        accesses.append(access)
+    if expression is not None:
+        asked.append(condition(expression, subject))
+        names |= _names(expression)
+    accesses += _accesses(subject, order, parts, alone=not filters)
     return PagePlan(subject, order, accesses, _matching(subject, asked, not names.isdisjoint(_JOINED)))
 
 
-def _accesses(subject: Subject, order: Order, parts: Sequence[Expression], single: bool) -> list[Access]:
+def _names(*expressions: Expression) -> set[str]:
+    return {leaf.field.field.name for expression in expressions for leaf in conditions(expression)}
+
+
+def _accesses(subject: Subject, order: Order, parts: Sequence[Expression], alone: bool) -> list[Access]:
     """One for each condition that an index answers; those on one field, such as a range of times, together."""
     together: dict[str, list[Expression]] = {}
     found = []
     for part in parts:
-        names = {leaf.field.field.name.partition(".")[0] for leaf in conditions(part)}
+        names = {name.partition(".")[0] for name in _names(part)}
         if len(names) == 1 and isinstance(part, Comparison) and part.operator != "!=":
             together.setdefault(names.pop(), []).append(part)
         else:
             found.append([part])
     found += together.values()
-    accesses = []
+    accesses: list[Access] = []
     for several in found:
         if not any(uses_index(part, subject) for part in several):
             continue
-        names = {leaf.field.field.name for part in several for leaf in conditions(part)}
+        names = _names(*several)
         asked = [condition(part, subject) for part in several]
-        if subject == "steps" and names & _OF_TRAJECTORY:
-            if names <= _OF_TRAJECTORY:
-                asked = [among_rows(_s.c.trajectory, select(_t.c.pk).where(*asked))]
-            elif names & _JOINED <= _OF_TRAJECTORY:
-                asked = [_of_steps_alone(part) for part in several]
-            else:
-                continue
-        branches = _branches(several[0], subject) if len(several) == 1 else ()
         text = " and ".join(map(printed, several))
-        accesses.append(Access(subject, order, text, asked, branches, single or len(several) == len(parts)))
+        exact = alone and len(several) == len(parts)
+        branches = _branches(several, asked, subject)
+        if names == {"created_at"}:
+            accesses.append(InBlocks(subject, order, text, exact, asked))
+        elif branches:
+            accesses.append(Ordered(subject, order, text, exact, branches))
+        elif subject == "trajectories" or names.isdisjoint(_JOINED):
+            accesses.append(Gathered(subject, order, text, exact, asked))
+        elif names <= _OF_TRAJECTORY:
+            accesses.append(OfTrajectories(order, text, exact, asked))
+        elif names & _JOINED <= _OF_TRAJECTORY:
+            accesses.append(Gathered(subject, order, text, exact, [_of_steps_alone(part) for part in several]))
     return accesses
 
 
@@ -207,13 +158,21 @@ def _of_steps_alone(expression: Expression) -> ColumnElement[bool]:
             return among_rows(_s.c.trajectory, select(_t.c.pk).where(found)) if through else found
 
 
-def _branches(part: Expression, subject: Subject) -> tuple[ColumnElement[bool], ...]:
-    """The condition as disjoint equalities of a column whose index keeps the order of pages; none where it is not."""
-    match part:
+def _branches(
+    several: Sequence[Expression], asked: Sequence[ColumnElement[bool]], subject: Subject
+) -> Sequence[ColumnElement[bool]]:
+    """The condition as disjoint equalities whose index keeps the order of pages; none where it is not."""
+    if subject == "trajectories" and {
+        part.field.field.name for part in several if isinstance(part, Comparison) and part.operator == "=="
+    } >= {"policy.model", "policy.run", "policy.version"}:
+        return [and_(*asked)] if len(several) == 3 else ()
+    if len(several) > 1:
+        return ()
+    match with_texts(several[0], storable):
         case Comparison(field, "==", value) if not field.path:
             name, values = field.field.name, [value]
-        case Membership(field, several) if not field.path:
-            name, values = field.field.name, list(dict.fromkeys(several))
+        case Membership(field, listed) if not field.path:
+            name, values = field.field.name, list(dict.fromkeys(listed))
         case Flag(field) if field.field.name in _FLAGS:
             name, values = "readiness", list(_FLAGS[field.field.name])
         case _:
@@ -223,26 +182,25 @@ def _branches(part: Expression, subject: Subject) -> tuple[ColumnElement[bool], 
     if len(values) > _MAX_BRANCHES or not all(isinstance(value, str) for value in values):
         return ()
     if subject == "steps" and name == "trajectory_id":
-        return tuple(
+        return [
             _s.c.trajectory == select(_t.c.pk).where(_t.c.trajectory_id == value).scalar_subquery() for value in values
-        )
+        ]
     column = _ORDERED[subject].get(name)
-    return () if column is None else tuple(column == value for value in values)
+    return () if column is None else [column == value for value in values]
 
 
-def _filter(subject: Subject, name: str) -> tuple[ColumnElement[bool], tuple[ColumnElement[bool], ...]]:
-    """The condition of a filter whose value is the parameter of that name, and its branches."""
-    given = parameter(name)
-    if subject == "trajectories":
-        plain: ColumnElement[bool] = _t.c[name] == given
-        return plain, (plain,)
-    if name == "channel":
-        return _s.c.channel == given, (_s.c.channel == given,)
-    owner = select(_t.c.pk).where(_t.c[name] == given)
-    if name == "trajectory_id":
-        one: ColumnElement[bool] = _s.c.trajectory == owner.scalar_subquery()
-        return one, (one,)
-    return among_rows(_s.c.trajectory, owner), ()
+def _filter(subject: Subject, order: Order, name: str, exact: bool) -> tuple[ColumnElement[bool], Access]:
+    """The condition of a filter whose value is the parameter of that name, and how its rows are found."""
+    given, text = parameter(name), f"{name} == ..."
+    if subject == "steps" and name == "group_id":
+        owned: ColumnElement[bool] = _t.c.group_id == given
+        return among_rows(_s.c.trajectory, select(_t.c.pk).where(owned)), OfTrajectories(order, text, exact, [owned])
+    if subject == "steps" and name == "trajectory_id":
+        owner = select(_t.c.pk).where(_t.c.trajectory_id == given).scalar_subquery()
+        asked: ColumnElement[bool] = _s.c.trajectory == owner
+    else:
+        asked = (_s if subject == "steps" else _t).c[name] == given
+    return asked, Ordered(subject, order, text, exact, [asked])
 
 
 def _matching(subject: Subject, asked: Sequence[ColumnElement[bool]], joined: bool) -> Select[Any]:
@@ -251,11 +209,3 @@ def _matching(subject: Subject, asked: Sequence[ColumnElement[bool]], joined: bo
         return select(_t.c.pk).where(*asked).with_hint(_t, NO_INDEX, "sqlite")
     found = select(_s.c.pk).where(*asked).with_hint(_s, NO_INDEX, "sqlite")
     return found.join_from(_s, _t, _s.c.trajectory == _t.c.pk) if joined else found
-
-
-def _key(subject: Subject) -> ColumnElement[Any]:
-    return _s.c.pk if subject == "steps" else _t.c.pk
-
-
-def _sorted_by(pk: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
-    return pk.desc() if order == "newest" else pk.asc()

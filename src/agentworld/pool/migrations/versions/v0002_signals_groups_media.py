@@ -200,22 +200,25 @@ def _extend_tables() -> None:
             op.add_column(table, column)
     op.drop_index("trajectories_by_readiness", "trajectories")
     op.drop_index("trajectories_by_group", "trajectories")
-    indexes: dict[str, dict[str, list[str]]] = {
+    op.drop_index("steps_by_trajectory", "steps")
+    by_block = sa.text("(pk >> 12)")
+    indexes: dict[str, dict[str, list[Any]]] = {
         "trajectories": {
             "readiness": ["readiness", "pk"],
             "group": ["group_id", "rollout_index"],
             "channel": ["channel", "pk"],
             "status": ["status", "pk"],
-            "creation": ["created_at"],
+            "creation": [by_block, "created_at"],
             "reward": ["reward"],
-            "policy": ["policy_model", "policy_run", "policy_version"],
-            "user": ["user_id"],
+            "policy": ["policy_model", "policy_run", "policy_version", "pk"],
+            "user": ["user_id", "pk"],
             "priority": ["priority"],
             "ready_seq": ["ready_seq"],
         },
         "steps": {
+            "trajectory": ["trajectory", "pk"],
             "block": ["block"],
-            "creation": ["created_at"],
+            "creation": [by_block, "created_at"],
             "channel": ["channel", "pk"],
         },
         "batches": {"consumer": ["consumer", "state"]},
