@@ -14,7 +14,7 @@ from psycopg.rows import RowMaker
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from agentworld.pool.exact_text import sought
-from agentworld.pool.sql.connections import Row, SearchTimeoutError
+from agentworld.pool.sql.connections import Asked, Row, SearchTimeoutError
 from agentworld.pool.sql.statements import EngineName, Statement
 
 _PREPARED = 500  # statements that a connection keeps prepared
@@ -41,6 +41,10 @@ class PostgresRow(tuple[Any, ...]):
 def _row_type(names: tuple[str, ...]) -> type[PostgresRow]:
     positions = {name: place for place, name in reversed(list(enumerate(names)))}
     return type("PostgresRow", (PostgresRow,), {"__slots__": (), "positions": dict(reversed(positions.items()))})
+
+
+def _key(statement: Statement, parameters: Mapping[str, Any]) -> Any:
+    return statement, frozenset(parameters.items())
 
 
 def _row_factory(cursor: psycopg.Cursor[Any]) -> RowMaker[PostgresRow]:
@@ -72,16 +76,43 @@ class PostgresConnection:
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
         self._cursor = raw.cursor()
+        self._cursors: list[psycopg.Cursor[PostgresRow]] = []  # for statements that are sent together
+        self._foreseen: dict[Any, list[Row]] = {}
         self._deadline: float | None = None
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
+        if (known := self._known(statement, parameters)) is not None:
+            return known
         self._limit()
+        return self._ask(statement, parameters)
+
+    def _ask(self, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
         cursor = self._cursor
         cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
         if cursor.pgresult is None or not cursor.pgresult.nfields:
             return []
         return cast("list[Row]", cursor.fetchall())
+
+    def _known(self, statement: Statement, parameters: Mapping[str, Any]) -> list[Row] | None:
+        """What was foreseen, once."""
+        return self._foreseen.pop(_key(statement, parameters), None) if self._foreseen else None
+
+    def foresee(self, asked: Sequence[Asked]) -> None:
+        """See Reader."""
+        if self._deadline is not None or len(asked) < 2:
+            return
+        while len(self._cursors) < len(asked):
+            self._cursors.append(self.raw.cursor())
+        with self.raw.pipeline():
+            self._send_waiting()
+            for cursor, (statement, parameters) in zip(self._cursors, asked, strict=False):
+                cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
+        for cursor, (statement, parameters) in zip(self._cursors, asked, strict=False):
+            self._foreseen[_key(statement, parameters)] = cast("list[Row]", cursor.fetchall())
+
+    def _send_waiting(self) -> None:
+        """Send what must come before the next statement."""
 
     def command(self, *texts: str) -> psycopg.Cursor[PostgresRow]:
         """Send statements without parameters together; the cursor is at the last result."""
@@ -93,6 +124,7 @@ class PostgresConnection:
 
     def forget(self) -> None:
         """The transaction is gone."""
+        self._foreseen.clear()
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:

@@ -90,6 +90,7 @@ class PostgresDatabase(Database):
             with self.translated():
                 yield connection
                 connection.command("COMMIT")
+            connection.forget()
         except BaseException:
             self._roll_back(connection)
             raise

@@ -2,7 +2,8 @@
 
 All processes wait for whoever holds the pool's lock, so a transaction takes as few round trips as it can. Statements
 that only write, and savepoints, queue up. They are sent in one pipeline with the next statement that reads, as their
-operation ends, so that a fault is told to the operation that has it, or with the commit.
+operation ends, so that a fault is told to the operation that has it, or with the commit. Statements whose need can be
+foreseen are asked together.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class WritingConnection(PostgresConnection):
         self._queue: list[str | _Write] = []
         self._depth = 0
         self._ready = False  # A savepoint was set as the transaction began.
+        self._trusts = False  # in what the operation writes
+        self._is_unproven = False  # what waits is of an operation that has ended
         self._started: Mapping[str, int] | None = None
 
     def begin(self, text: str) -> list[list[PostgresRow]]:
@@ -58,7 +61,9 @@ class WritingConnection(PostgresConnection):
 
     def forget(self) -> None:
         """The transaction is gone, with its savepoints and what was not sent."""
+        super().forget()
         self._queue, self._depth, self._ready, self._started = [], 0, False, None
+        self._trusts = self._is_unproven = False
 
     def counters(self) -> Mapping[str, int] | None:
         """See Connection."""
@@ -66,20 +71,26 @@ class WritingConnection(PostgresConnection):
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
-        if statement.only_writes:
-            self._queue.append(_Write(statement.text("postgres"), [statement.bound("postgres", parameters)]))
-            return []
+        if statement.writes:
+            self._foreseen.clear()
+            if statement.only_writes:
+                self._queue.append(_Write(statement.text("postgres"), [statement.bound("postgres", parameters)]))
+                return []
+        elif (known := self._known(statement, parameters)) is not None:
+            return known
         self._limit()
         if not self._must_send():
-            return super().execute(statement, parameters)
+            return self._ask(statement, parameters)
+        cursor = self._cursor
         with self.raw.pipeline():
             self._send_queue()
-            cursor = self._cursor
             cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
-            return cast("list[Row]", cursor.fetchall())
+        # Not inside, as asking for rows would take a round trip of its own.
+        return cast("list[Row]", cursor.fetchall())
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""
+        self._foreseen.clear()
         insertion = statement.insertion if len(rows) >= COPY_ROWS else None
         if insertion is None:
             self._queue.append(_together(statement, rows) or _Write(statement.text("postgres"), rows))
@@ -109,6 +120,8 @@ class WritingConnection(PostgresConnection):
 
     def savepoint(self, name: str) -> None:
         """See Connection."""
+        if self._is_unproven:
+            self._flush()  # A fault in it must not look like one of the next operation.
         # Numbered, since one that waits to be released must not hide one of the same name.
         if self._ready:
             self._ready = False
@@ -118,6 +131,8 @@ class WritingConnection(PostgresConnection):
 
     def undo(self, name: str) -> None:
         """See Connection."""
+        self._foreseen.clear()
+        self._trusts = False
         self._depth -= 1
         begun = f"SAVEPOINT s{self._depth}"
         if begun in self._queue:
@@ -134,8 +149,19 @@ class WritingConnection(PostgresConnection):
             self._queue.pop()
         else:
             self._queue.append(f"RELEASE {begun}")
-            self._flush()
+            if self._trusts and self._depth == 1:
+                self._is_unproven = True
+            else:
+                self._flush()
         self._depth -= 1
+        self._trusts = self._trusts and self._depth > 0
+
+    def trust(self) -> None:
+        """See Connection. It goes with the commit then, or before the next operation."""
+        self._trusts = True
+
+    def _send_waiting(self) -> None:
+        self._send_queue()
 
     def _must_send(self) -> bool:
         # Releases alone can wait; the commit makes them needless.
@@ -150,6 +176,7 @@ class WritingConnection(PostgresConnection):
 
     def _send_queue(self) -> None:
         queue, self._queue = self._queue, []
+        self._is_unproven = False
         for item in queue:
             if isinstance(item, str):
                 self._writes.execute(item, prepare=False)

@@ -24,7 +24,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.counters import BACKLOG
-from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
@@ -157,6 +157,7 @@ _PAGES = {
 }
 _NAMED = sql(_select_waiting.where(of_scope(_k), among_texts(_k.c.key, "keys")))
 _TAKE_OUT = sql(delete(_k).where(of_scope(_k), among_texts(_k.c.key, "keys")).returning(_k.c.key))
+_REMOVE = sql(delete(_k).where(of_scope(_k), among_texts(_k.c.key, "keys")))
 _THERE = sql(select(_k.c.key).where(of_scope(_k), among_texts(_k.c.key, "keys")))
 _returned = select(
     text_of("consumer"),
@@ -188,8 +189,13 @@ _RESHUFFLE = sql(
 
 def position(reader: Reader | Transaction, scope: Scope) -> Position:
     """Where the consumer stands."""
-    rows = reader.execute(_POSITION, scope.bound)
+    rows = reader.execute(*ask_position(scope))
     return Position(rows[0]["ready_seq"], rows[0]["seed"]) if rows else START
+
+
+def ask_position(scope: Scope) -> Asked:
+    """What `position` asks."""
+    return _POSITION, scope.bound
 
 
 def latest(reader: Reader | Transaction, table: str) -> int:
@@ -215,21 +221,36 @@ def page(
     reader: Reader | Transaction, scope: Scope, order: Order, after: tuple[float, int], limit: int
 ) -> list[Waiting]:
     """Up to `limit` units behind `after` (see `order_key`) in the order."""
+    return [_waiting(row) for row in reader.execute(*ask_page(scope, order, after, limit))]
+
+
+def ask_page(scope: Scope, order: Order, after: tuple[float, int], limit: int) -> Asked:
+    """What `page` asks."""
     bound = {**scope.bound, "after_place": -after[1] if order == "freshest" else after[1], "limit": limit}
     if order in ("random", "priority"):
         bound["after_first"] = after[0]
-    return [_waiting(row) for row in reader.execute(_PAGES[order], bound)]
+    return _PAGES[order], bound
 
 
 def marked(reader: Reader | Transaction, scope: Scope, order: Order, after: int, limit: int) -> list[Marked]:
     """Up to `limit` units with a mark over `after`."""
-    rows = reader.execute(_MARKED, {**scope.bound, "after": after, "limit": limit})
+    rows = reader.execute(*ask_marked(scope, after, limit))
     return [Marked(row["key"], _order_key(order, row["place"], row["rank"], row["shuffle"])) for row in rows]
+
+
+def ask_marked(scope: Scope, after: int, limit: int) -> Asked:
+    """What `marked` asks."""
+    return _MARKED, {**scope.bound, "after": after, "limit": limit}
 
 
 def named(reader: Reader | Transaction, scope: Scope, keys: list[str]) -> list[Waiting]:
     """Those of the units that are there."""
-    return [_waiting(row) for row in reader.execute(_NAMED, {**scope.bound, "keys": json_list(keys)})]
+    return [_waiting(row) for row in reader.execute(*ask_named(scope, keys))]
+
+
+def ask_named(scope: Scope, keys: list[str]) -> Asked:
+    """What `named` asks."""
+    return _NAMED, {**scope.bound, "keys": json_list(keys)}
 
 
 def order_key(order: Order, unit: Waiting) -> tuple[float, int]:
@@ -273,6 +294,13 @@ def take_out(txn: Transaction, scope: Scope, keys: list[str]) -> None:
     """Remove units from this backlog."""
     if keys:
         count(txn, scope, -len(txn.execute(_TAKE_OUT, {**scope.bound, "keys": json_list(keys)})))
+
+
+def remove(txn: Transaction, scope: Scope, keys: list[str]) -> None:
+    """As `take_out`, for different units that this transaction has seen in the backlog."""
+    if keys:
+        txn.execute(_REMOVE, {**scope.bound, "keys": json_list(keys)})
+        count(txn, scope, -len(keys))
 
 
 def put_back(txn: Transaction, scope: Scope, batch: int, keys: list[str]) -> None:

@@ -7,20 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from sqlalchemy import and_, case, insert, null, or_, select, update
+from sqlalchemy import Text, and_, bindparam, case, insert, literal, null, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.counters import BATCHES, delivery
 from agentworld.pool.lease_rules import LeaseState
+from agentworld.pool.schema import Whole
 from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import Scope, Waiting
-from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.items import TakenUnit
 from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import json_or_none
 from agentworld.pool.sql.signals import add_event
-from agentworld.pool.sql.statements import json_list, parameter, sql
+from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Batch, BatchSpec
 
@@ -50,14 +51,21 @@ _new_epoch = upsert(_c).values(name=parameter("name"), epoch=1)
 _NEXT_EPOCH = sql(
     _new_epoch.on_conflict_do_update(index_elements=["name"], set_={"epoch": _c.c.epoch + 1}).returning(_c.c.epoch)
 )
+_EPOCH = sql(select(_c.c.epoch).where(_c.c.name == parameter("consumer")))
+_SET_EPOCH = sql(update(_c).where(_c.c.name == parameter("consumer")).values(epoch=parameter("new_epoch")))
 _INSERT = sql(
     insert(_b).values({name: parameter(name) for name in (*_BATCH, "pk", "state", "channel", "spec", "created_at")})
 )
 _INSERT_UNIT = sql(insert(_u).values({column.name: parameter(column.name) for column in _u.c}))
-_new_delivery = upsert(_d).values(
-    {name: parameter(name) for name in ("consumer", "unit", "key", "channel", "batch")}
-    | {"state": "leased", "count": 1}
-)
+_key = texts("keys").subquery().c.value
+_taken = select(
+    *(backlog.text_of(name) for name in Scope._fields),
+    _key,
+    literal("leased", Text),
+    bindparam("row", required=False, type_=Whole),
+    literal(1, Whole),
+).where(_key.is_not(None))  # SQLite needs a condition before ON CONFLICT.
+_new_delivery = upsert(_d).from_select([*Scope._fields, "key", "state", "batch", "count"], _taken)
 _DELIVER = sql(
     _new_delivery.on_conflict_do_update(
         index_elements=["consumer", "unit", "key", "channel"],
@@ -77,29 +85,34 @@ _STATE = sql(
     update(_b).where(_b.c.pk == parameter("row")).values(state=parameter("state"), ended_at=parameter("ended_at"))
 )
 _DEADLINE = sql(update(_b).where(_b.c.pk == parameter("row")).values(deadline=parameter("deadline")))
-_KEYS = sql(select(_u.c.key).where(_u.c.batch == parameter("row")))
 _of_batch = (
     _d.c.consumer == parameter("of_consumer"),
     _d.c.unit == parameter("of_unit"),
     _d.c.channel == parameter("of_channel"),
     among_texts(_d.c.key, "keys"),
 )
-_held = and_(_d.c.state == "leased", _d.c.batch == parameter("row"))
-_free = _d.c.state.in_(("available", "poisoned"))
-_ACKNOWLEDGE = sql(
-    update(_d)
-    .where(*_of_batch, or_(_held, _free))
-    .values(state="acknowledged", batch=parameter("row"))
-    .returning(_d.c.key)
+# By the batch's id, so that they can be asked for together with its row. A unit is the batch's own, or free.
+_standing = case(
+    (_d.c.state.in_(("available", "poisoned")), _d.c.state),
+    (and_(_d.c.state == "leased", _d.c.batch == _u.c.batch), "own"),
+    else_=null(),
 )
-_HELD_KEYS = sql(select(_d.c.key).where(*_of_batch, _held))
-_FREE = sql(select(_d.c.key, _d.c.state).where(*_of_batch, _free))
-_GIVE_BACK = sql(update(_d).where(*_of_batch, _held).values(state="available"))
+_UNITS = sql(
+    select(_u.c.key, backlog.delivered(_standing, _b, key=_u.c.key).label("standing"))
+    .join_from(_b, _u, _u.c.batch == _b.c.pk)
+    .where(_b.c.batch_id == parameter("id"))
+)
+_MOVE = sql(update(_d).where(*_of_batch).values(state=parameter("moved_to"), batch=parameter("row")))
 
 
 def find(txn: Transaction, batch_id: str) -> Row | None:
     """The batch's row."""
     return txn.one(_FIND, {"id": batch_id})
+
+
+def foresee_end(txn: Transaction, batch_id: str) -> None:
+    """A batch is to be found and to end."""
+    txn.connection.foresee([(_FIND, {"id": batch_id}), (_UNITS, {"id": batch_id})])
 
 
 def by_ids(txn: Transaction, batch_ids: Sequence[str]) -> dict[str, Row]:
@@ -117,7 +130,12 @@ def holders(txn: Transaction, row: Row) -> list[Row]:
 
 def expired(reader: Reader, now: float, limit: int) -> list[Row]:
     """Up to `limit` batches that are leased though their time is over."""
-    return reader.execute(_EXPIRED, {"now": now, "limit": limit})
+    return reader.execute(*ask_expired(now, limit))
+
+
+def ask_expired(now: float, limit: int) -> Asked:
+    """What `expired` asks."""
+    return _EXPIRED, {"now": now, "limit": limit}
 
 
 def held(txn: Transaction, consumer: str) -> list[Row]:
@@ -137,13 +155,25 @@ def next_epoch(txn: Transaction, consumer: str) -> int:
     return epoch
 
 
+def ask_epoch(consumer: str) -> Asked:
+    """What `advance_epoch` asks."""
+    return _EPOCH, {"consumer": consumer}
+
+
+def advance_epoch(txn: Transaction, consumer: str) -> int:
+    """As `next_epoch`, for a consumer that is there."""
+    epoch = int(txn.execute(*ask_epoch(consumer))[0]["epoch"]) + 1
+    txn.execute(_SET_EPOCH, {"consumer": consumer, "new_epoch": epoch})
+    return epoch
+
+
 def set_deadline(txn: Transaction, row: int, deadline: float) -> None:
     """Move the end of a lease."""
     txn.execute(_DEADLINE, {"row": row, "deadline": deadline})
 
 
 def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequence[tuple[Waiting, TakenUnit]]) -> None:
-    """Write the batch, and take its units out of the backlog."""
+    """Write the batch, and take its units out of the backlog, in which they are."""
     pk = txn.next_pk("batches")
     values = {name: getattr(batch, name) for name in _BATCH}
     text = msgspec.json.encode(spec).decode()
@@ -166,9 +196,9 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
         ],
     )
     keys = [unit.key for _, unit in units]
-    of = {"consumer": batch.consumer, "unit": batch.unit, "channel": spec.channel}
-    txn.many(_DELIVER, [{**of, "key": key, "batch": pk} for key in keys])
-    backlog.take_out(txn, Scope(batch.consumer, batch.unit, spec.channel), keys)
+    scope = Scope(batch.consumer, batch.unit, spec.channel)
+    txn.execute(_DELIVER, {**scope.bound, "keys": json_list(keys), "row": pk})
+    backlog.remove(txn, scope, keys)
     txn.count(BATCHES + "leased")
     txn.count(delivery("leased", batch.consumer), len(keys))
     add_event(txn, "batch.leased", data={"batch_id": batch.batch_id, "consumer": batch.consumer, "units": len(units)})
@@ -177,24 +207,30 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
 def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:
     """Move the batch's units on: those it holds, and for an acknowledgement those that nobody holds."""
     scope = Scope(row["consumer"], row["unit"], row["channel"])
-    keys = [unit["key"] for unit in txn.execute(_KEYS, {"row": row["pk"]})]
-    moved = {"row": row["pk"], "keys": json_list(keys), **{f"of_{name}": value for name, value in scope.bound.items()}}
+    standing = txn.execute(_UNITS, {"id": row["batch_id"]})
+    own = [unit["key"] for unit in standing if unit["standing"] == "own"]
     if state == "acked":
-        free = txn.execute(_FREE, moved)
-        backlog.take_out(txn, scope, [found["key"] for found in free])
-        acknowledged = len(txn.execute(_ACKNOWLEDGE, moved))
-        txn.count(delivery("poisoned", scope.consumer), -sum(found["state"] == "poisoned" for found in free))
-        txn.count(delivery("leased", scope.consumer), len(free) - acknowledged)
-        txn.count(delivery("acknowledged", scope.consumer), acknowledged)
+        free = [unit["key"] for unit in standing if unit["standing"] in ("available", "poisoned")]
+        backlog.take_out(txn, scope, free)
+        _move(txn, scope, row["pk"], [*own, *free], "acknowledged")
+        poisoned = sum(unit["standing"] == "poisoned" for unit in standing)
+        txn.count(delivery("poisoned", scope.consumer), -poisoned)
+        txn.count(delivery("leased", scope.consumer), -len(own))
+        txn.count(delivery("acknowledged", scope.consumer), len(own) + len(free))
     else:
-        held_keys = [found["key"] for found in txn.execute(_HELD_KEYS, moved)]
-        backlog.put_back(txn, scope, row["pk"], held_keys)
-        txn.execute(_GIVE_BACK, moved)
-        txn.count(delivery("leased", scope.consumer), -len(held_keys))
+        backlog.put_back(txn, scope, row["pk"], own)
+        _move(txn, scope, row["pk"], own, "available")
+        txn.count(delivery("leased", scope.consumer), -len(own))
     txn.execute(_STATE, {"row": row["pk"], "state": state, "ended_at": txn.now})
     txn.count(BATCHES + row["state"], -1)
     txn.count(BATCHES + state)
     add_event(txn, f"batch.{state}", data={"batch_id": row["batch_id"], "consumer": row["consumer"]})
+
+
+def _move(txn: Transaction, scope: Scope, row: int, keys: list[str], state: str) -> None:
+    if keys:
+        of = {f"of_{name}": value for name, value in scope.bound.items()}
+        txn.execute(_MOVE, {**of, "keys": json_list(keys), "row": row, "moved_to": state})
 
 
 def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
@@ -202,7 +238,7 @@ def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
     keys = [*walk.gone, *walk.aside]
     if not keys:
         return
-    backlog.take_out(txn, scope, keys)
+    backlog.remove(txn, scope, keys)
     rows = []
     dropped: Counter[str] = Counter()
     for one in walk.aside.values():

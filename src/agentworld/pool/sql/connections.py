@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from agentworld.errors import AgentWorldError, InvalidRequestError
 from agentworld.pool.sql.statements import EngineName, Statement
 
+Asked = tuple[Statement, Mapping[str, Any]]  # a statement that reads, with its parameters
+
 
 class Row(Protocol):
     """One row of a result, by the name of a column or by position."""
@@ -28,6 +30,11 @@ class Reader(Protocol):
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = ...) -> list[Row]:
         """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""
+
+    def foresee(self, asked: Sequence[Asked]) -> None:
+        """These will probably be executed soon: an engine on the network asks them in one round trip, and `execute`
+        gives what is known as long as nothing was written since. It changes no outcome.
+        """
 
     def limited(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """Statements inside that together take longer raise SearchTimeoutError."""
@@ -53,6 +60,11 @@ class Connection(Reader, Protocol):
 
     def keep(self, name: str) -> None:
         """End the savepoint."""
+
+    def trust(self) -> None:
+        """What the operation under way writes can fail by a fault of the engine alone, which ends the transaction; so
+        it need not be known to have worked before the operation ends.
+        """
 
 
 class SearchTimeoutError(Exception):

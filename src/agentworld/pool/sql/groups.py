@@ -13,7 +13,7 @@ from sqlalchemy import insert, select, update
 from agentworld.pool import group_rules, schema
 from agentworld.pool.counters import GROUPS
 from agentworld.pool.group_rules import Member, rollout_ended, serves
-from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
@@ -99,7 +99,12 @@ def members(txn: Transaction, group_ids: Iterable[str]) -> list[Row]:
 
 def due(reader: Reader, now: float, limit: int = 1) -> list[Row]:
     """Open groups whose time is over, longest ago first."""
-    return reader.execute(_DUE, {"now": now, "limit": limit})
+    return reader.execute(*ask_due(now, limit))
+
+
+def ask_due(now: float, limit: int = 1) -> Asked:
+    """What `due` asks."""
+    return _DUE, {"now": now, "limit": limit}
 
 
 def plan(txn: Transaction, group_id: str, new: NewTrajectory, there: Group | None) -> Group:

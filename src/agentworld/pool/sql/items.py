@@ -12,7 +12,7 @@ from agentworld.pool.annotation_arrays import plain_values, unpack_values
 from agentworld.pool.batch_items import batch_trajectory
 from agentworld.pool.intake import INCLUDABLE
 from agentworld.pool.lease_rules import required_annotations
-from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.lookups import among_integers, among_texts, unindexed
 from agentworld.pool.sql.reads import read_steps
 from agentworld.pool.sql.rows import from_json, select_steps, select_trajectories, trajectory_from
@@ -81,20 +81,19 @@ def rewards_of(txn: Transaction, plan: Plan, members: Sequence[tuple[Member, ...
 def read_items(connection: Reader, plan: Plan, units: Sequence[TakenUnit]) -> list[BatchItem]:
     """The units with their trajectories and steps: tokens, messages, log-probabilities, required annotations."""
     everyone = [member for unit in units for member in unit.members]
+    of_singles, of_whole, of_trajectories = _asks(plan, everyone)
     steps: dict[int, list[Step]] = {}
-    singles = [member.step for member in everyone if member.step is not None]
-    whole = [member.row for member in everyone if member.step is None]
-    if singles:
-        found = connection.execute(_STEPS, {"rows": json_list(singles)})
+    if of_singles is not None:
+        found = connection.execute(*of_singles)
         for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
             steps.setdefault(row["pk"], []).append(step)
-    if whole:
-        found = connection.execute(_STEPS_OF, {"rows": json_list(whole), "in_channel": plan.scope.channel})
+    if of_whole is not None:
+        found = connection.execute(*of_whole)
         found.sort(key=lambda row: int(row["pk"]))  # The engine would sort whole rows.
         for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
             steps.setdefault(row["trajectory"], []).append(step)
     trajectories: dict[int, Trajectory] = {}
-    for row in connection.execute(_TRAJECTORIES, {"rows": json_list(sorted({m.row for m in everyone}))}):
+    for row in connection.execute(*of_trajectories):
         trajectories[row["pk"]] = trajectory_from(row)
     arrays = _arrays(connection, plan, everyone, steps)
     items = []
@@ -113,6 +112,23 @@ def read_items(connection: Reader, plan: Plan, units: Sequence[TakenUnit]) -> li
             BatchItem(key=unit.key, trajectories=entries, delivery_count=unit.deliveries, rewards=unit.rewards)
         )
     return items
+
+
+def ask_items(plan: Plan, units: Sequence[TakenUnit]) -> list[Asked]:
+    """What `read_items` asks first."""
+    asked = _asks(plan, [member for unit in units for member in unit.members])
+    return [one for one in asked if one is not None]
+
+
+def _asks(plan: Plan, everyone: Sequence[Member]) -> tuple[Asked | None, Asked | None, Asked]:
+    """For the steps of units that are steps, those of whole trajectories, and the trajectories."""
+    singles = [member.step for member in everyone if member.step is not None]
+    whole = [member.row for member in everyone if member.step is None]
+    return (
+        (_STEPS, {"rows": json_list(singles)}) if singles else None,
+        (_STEPS_OF, {"rows": json_list(whole), "in_channel": plan.scope.channel}) if whole else None,
+        (_TRAJECTORIES, {"rows": json_list(sorted({member.row for member in everyone}))}),
+    )
 
 
 def _arrays(

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import MARKS, Marked
-from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.connections import Asked, Reader
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Policies
@@ -39,12 +39,13 @@ class Knowledge:
     """Shared by the threads that lease by the same spec for the same consumer.
 
     `looking`: held by who looks through the backlog outside of a transaction. `is_idle`: the last lease found too
-    little.
+    little. `pulled`: up to where the consumer had taken what became ready, when a lease looked last.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.looking = threading.Lock()
         self.is_idle = False
+        self.pulled = -1
         self._most = MOST_DUE + 2 * plan.spec.count
         self._start = backlog.before_all(plan.spec.order)
         where = plan.spec.where or ""
@@ -131,6 +132,14 @@ class Knowledge:
             if self._add([(row.place, row.key) for row in rows if every or row.place <= self._reached]):
                 self._mark = max(self._mark, upto)
         return True
+
+    def ask_marked(self, txn: Transaction, plan: Plan, limit: int) -> list[Asked]:
+        """What `catch_up` will ask, if anything."""
+        with self._guard:
+            base, is_new = self._mark, self._reached == self._start
+        if is_new or backlog.latest(txn, MARKS) <= base:
+            return []
+        return [backlog.ask_marked(plan.scope, base, limit + 1)]
 
     def next_due(self, limit: int, seen: Collection[int]) -> list[Due]:
         """The first entries that are due, without those whose serials were seen."""

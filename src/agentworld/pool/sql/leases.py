@@ -30,13 +30,13 @@ from agentworld.pool.sql import backlog, batch_rows, groups, standing
 from agentworld.pool.sql.backlog import READY
 from agentworld.pool.sql.batch_rows import end_batch, lease_state
 from agentworld.pool.sql.connections import Database, Reader, Row
-from agentworld.pool.sql.items import TakenUnit, read_items, rewards_of
+from agentworld.pool.sql.items import TakenUnit, ask_items, read_items, rewards_of
 from agentworld.pool.sql.knowledge import Knowledge
+from agentworld.pool.sql.policies import ask_policies, current_policies
 from agentworld.pool.sql.pulling import FEEDBACK, PULL_ROWS, is_behind, lag, pull, reshuffle
-from agentworld.pool.sql.signals import current_policies
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan, plan
-from agentworld.pool.sql.walk import Walk
+from agentworld.pool.sql.walk import Walk, ask_first
 from agentworld.pool.sql.writer import Writer
 from agentworld.pool.unit_rules import Policies
 from agentworld.records import Batch, BatchSpec, check_id, new_id
@@ -110,6 +110,8 @@ class Leases:
         """See Pool."""
 
         def operation(txn: Transaction) -> None:
+            txn.connection.trust()
+            batch_rows.foresee_end(txn, batch_id)
             row = _find(txn, batch_id)
             if check_ack(batch_id, row["epoch"], epoch, lease_state(row, txn.now)):
                 end_batch(txn, row, "acked")
@@ -120,6 +122,7 @@ class Leases:
         """See Pool."""
 
         def operation(txn: Transaction) -> None:
+            batch_rows.foresee_end(txn, batch_id)
             row = _find(txn, batch_id)
             if check_release(batch_id, row["epoch"], epoch, row["state"]):
                 end_batch(txn, row, "released")
@@ -204,10 +207,13 @@ class Leases:
         """What was taken, if anything; what becomes known meanwhile holds unless it is rolled back."""
         spec, scope, begun = wanted.spec, wanted.scope, time.perf_counter()
         txn.on_rollback(knowledge.reset)
+        self._foresee(txn, wanted, knowledge, turn)
         if _expire(txn) or standing.close_due(txn):
             return "again"
         at = backlog.position(txn, scope)
-        if at == backlog.START:
+        knowledge.pulled = at.ready_seq
+        is_new = at == backlog.START
+        if is_new:
             backlog.add_consumer(txn, scope.consumer)
         if spec.order == "random" and at.seed != spec.seed:
             at, turn.shuffled = reshuffle(txn, wanted, at, turn.shuffled)
@@ -218,6 +224,7 @@ class Leases:
         if behind and (turn.pulls or not lazily or behind <= PULL_ROWS):
             turn.pulls = False
             at, more = pull(txn, wanted, at)
+            knowledge.pulled = at.ready_seq
             behind = int(more)
             if more and not lazily:
                 return "again"
@@ -252,7 +259,8 @@ class Leases:
             TakenUnit(found.unit.key, found.members, found.unit.deliveries + 1, kept)
             for found, kept in zip(chosen, rewards, strict=True)
         ]
-        epoch = batch_rows.next_epoch(txn, scope.consumer)
+        take_epoch = batch_rows.next_epoch if is_new else batch_rows.advance_epoch
+        epoch = take_epoch(txn, scope.consumer)
         batch = Batch(
             batch_id=new_id("bat"),
             consumer=scope.consumer,
@@ -265,12 +273,29 @@ class Leases:
         batch_rows.insert_batch(
             txn, spec, batch, [(found.unit, unit) for found, unit in zip(chosen, units, strict=True)]
         )
+        txn.connection.trust()
         return _Taken(batch, units)
+
+    def _foresee(self, txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> None:
+        """Ask at once what an attempt asks where nothing has expired and nothing new is to be pulled."""
+        scope = wanted.scope
+        asked = [
+            batch_rows.ask_expired(txn.now, _EXPIRED_AT_ONCE),
+            groups.ask_due(txn.now, standing.CLOSED_GROUPS),
+            backlog.ask_position(scope),
+            batch_rows.ask_epoch(scope.consumer),
+            *knowledge.ask_marked(txn, wanted, TAKE_MARKED),
+        ]
+        if knowledge.pulled == txn.counter(f"pk.{READY}"):
+            seconds, rows = (math.inf, TAKE_ROWS + wanted.spec.count) if turn.is_ready else (TAKE_SECONDS, TAKE_ROWS)
+            asked.append(ask_first(wanted, knowledge, rows, seconds))
+        txn.connection.foresee(asked)
 
     def _read(self, wanted: Plan, taken: _Taken) -> Batch:
         batch = taken.batch
         try:
             with self._database.reading() as reader:
+                reader.foresee([*ask_items(wanted, taken.units), ask_policies()])
                 batch.items = read_items(reader, wanted, taken.units)
                 batch.policy = rules.batch_policy(batch.items, current_policies(reader))
         except BaseException:

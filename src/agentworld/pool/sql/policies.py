@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import rules, schema
-from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.connections import Asked, Reader
 from agentworld.pool.sql.events import add_event
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.transaction import Transaction
@@ -41,8 +41,13 @@ def set_policy(txn: Transaction, policy: Policy) -> None:
 
 def current_policies(connection: Reader) -> dict[str, Policy]:
     """The policy that speaks now, by model."""
-    found = connection.execute(_POLICIES)
+    found = connection.execute(*ask_policies())
     return {row["model"]: Policy(row["model"], row["run"], row["version"]) for row in found}
+
+
+def ask_policies() -> Asked:
+    """What `current_policies` asks."""
+    return _POLICIES, {}
 
 
 def set_paused(txn: Transaction, paused: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,12 @@ def read_steps(connection: Reader, rows: Sequence[Row], include: Sequence[str]) 
     """The rows of select_steps as records, with what `include` asks for; shared content is read once."""
     check_include(include)
     found = [step_from(row) for row in rows]
-    sequences: dict[int | None, list[bytes]] = {}
-    if "tokens" in include:
-        sequences = _paths(connection, BLOCKS, {row["block"] for row in rows}, "ids")
+    blocks = _ends(rows, "block") if "tokens" in include else []
+    nodes = _ends(rows, "prompt_node", "reply_node") if "messages" in include else []
+    tools = _ends(rows, "tools") if "messages" in include else []
+    pieces = ((BLOCKS, blocks), (_NODES, nodes), (_TOOLS, tools))
+    connection.foresee([(statement, {"ends": json_list(ends[:_CHUNK])}) for statement, ends in pieces if ends])
+    sequences = _paths(connection, BLOCKS, blocks, "ids")
     for step, row in zip(found, rows, strict=True):
         logprobs = unpack_logprobs(row["logprobs"]) if "logprobs" in include else None
         prompt = response = mask = None
@@ -85,16 +88,19 @@ def read_steps(connection: Reader, rows: Sequence[Row], include: Sequence[str]) 
             mask = unpack_mask(row["mask"])
         restore_arrays(step, prompt, response, mask, logprobs, include)
     if "messages" in include:
-        _add_messages(connection, found, rows)
+        _add_messages(connection, found, rows, nodes, tools)
     return found
 
 
+def _ends(rows: Sequence[Row], *columns: str) -> list[int]:
+    return list({row[name] for row in rows for name in columns if row[name] is not None})
+
+
 def _paths(
-    connection: Reader, statement: Statement, ends: Iterable[int | None], column: str
+    connection: Reader, statement: Statement, wanted: Sequence[int], column: str
 ) -> dict[int | None, list[bytes]]:
     """For each end, the column's values from the root down to it."""
     rows: dict[int, tuple[int | None, bytes]] = {}
-    wanted = [end for end in set(ends) if end is not None]
     for begin in range(0, len(wanted), _CHUNK):
         parameters = {"ends": json_list(wanted[begin : begin + _CHUNK])}
         for row in connection.execute(statement, parameters):
@@ -148,13 +154,13 @@ def read_nodes(connection: Reader, ends: Sequence[int]) -> dict[int, Body]:
     return nodes
 
 
-def _add_messages(connection: Reader, found: Sequence[Step], rows: Sequence[Row]) -> None:
-    ends = list({row[name] for row in rows for name in ("prompt_node", "reply_node") if row[name] is not None})
+def _add_messages(
+    connection: Reader, found: Sequence[Step], rows: Sequence[Row], ends: list[int], tool_sets: list[int]
+) -> None:
     paths = read_paths(ends, read_nodes(connection, ends))
     tools: dict[int, bytes] = {}
-    wanted = list({row["tools"] for row in rows if row["tools"] is not None})
-    for begin in range(0, len(wanted), _CHUNK):
-        parameters = {"ends": json_list(wanted[begin : begin + _CHUNK])}
+    for begin in range(0, len(tool_sets), _CHUNK):
+        parameters = {"ends": json_list(tool_sets[begin : begin + _CHUNK])}
         for row in connection.execute(_TOOLS, parameters):
             tools[row["pk"]] = unpack_alone(row["coding"], row["body"])
     read: dict[bytes, Message] = {}

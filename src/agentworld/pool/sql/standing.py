@@ -26,6 +26,7 @@ from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Group, Reward
 
+CLOSED_GROUPS = 100  # that one transaction closes at most
 # Members of the groups that one transaction closes at most, but for those of a single group.
 CLOSED_MEMBERS = 200
 
@@ -136,7 +137,7 @@ def exclude(txn: Transaction, row: Row | Mapping[str, Any], reason: str) -> str 
     return joined
 
 
-def close_due(txn: Transaction, limit: int = 100) -> int:
+def close_due(txn: Transaction, limit: int = CLOSED_GROUPS) -> int:
     """Close up to `limit` groups whose time is over, of about CLOSED_MEMBERS trajectories at most; returns how many."""
     due: dict[str, Group] = {}
     number = 0

@@ -120,6 +120,11 @@ class Statement:
         return _NAMED.sub("?", text), several if len(names) > 1 else lambda row: (several(row),)
 
     @functools.cached_property
+    def writes(self) -> bool:
+        """Whether it may change rows."""
+        return isinstance(self._source, UpdateBase)
+
+    @functools.cached_property
     def only_writes(self) -> bool:
         """Whether it gives no rows."""
         return isinstance(self._source, UpdateBase) and not self._source._returning

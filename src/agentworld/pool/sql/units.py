@@ -21,7 +21,7 @@ from agentworld.pool.lease_rules import wanted_readiness
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.json_functions import json_kind, json_list_has
-from agentworld.pool.sql.lookups import among_integers, among_texts, unindexed
+from agentworld.pool.sql.lookups import among_integers, among_rows, unindexed
 from agentworld.pool.sql.reads import bounded_search
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS, policy_from
 from agentworld.pool.sql.statements import Statement, compiled, json_list, sql
@@ -88,12 +88,15 @@ def judge_groups(
 def group_members(connection: Reader, plan: Plan, rows: list[int], now: float) -> dict[int, tuple[bool, list[Member]]]:
     """By the group's row: whether it is offered, and its trajectories in the order of their creation."""
     groups: dict[str, tuple[int, bool, list[Member]]] = {}
-    for row in connection.execute(_GROUPS, {"rows": json_list(rows)}):
+    asked = _GROUPS, {"rows": json_list(rows)}
+    of_members = _members_sql(plan.wish), {"rows": json_list(rows), "in_channel": plan.scope.channel, NOW: now}
+    if plan.spec.where is None:
+        connection.foresee([asked, of_members])
+    for row in connection.execute(*asked):
         offered = row["state"] == "closed" or not is_bounded(row["size"], row["timeout_at"])
         groups[row["group_id"]] = (row["pk"], offered, [])
-    bound = {"ids": json_list(list(groups)), "in_channel": plan.scope.channel, NOW: now}
     with bounded_search(connection, plan.spec.where):
-        found = connection.execute(_members_sql(plan.wish), bound)
+        found = connection.execute(*of_members)
     for row in found:
         groups[row["group_id"]][2].append(member_from(row))
     for _, _, members in groups.values():
@@ -234,4 +237,5 @@ _GROUPS = sql(
 @functools.lru_cache(maxsize=128)
 def _members_sql(wish: Wish) -> Statement:
     statement: Select[Any] = select(_t.c.group_id, *trajectory_columns(wish))
-    return compiled(statement.where(among_texts(_t.c.group_id, "ids")))
+    named = select(_g.c.group_id).where(among_integers(_g.c.pk, "rows"))
+    return compiled(statement.where(among_rows(_t.c.group_id, named)))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from agentworld.pool.lease_rules import FINAL_STATES
 from agentworld.pool.sql import backlog, pairs, units
 from agentworld.pool.sql.backlog import Waiting
-from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.connections import Asked, Reader
 from agentworld.pool.sql.knowledge import Due, Knowledge, Known, Place
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan
@@ -18,6 +18,23 @@ from agentworld.pool.unit_rules import Member, Policies, Verdict
 FITS: Known = "fits"
 _LARGE_PAGE = 512
 _PAGE: dict[str, int] = {"step": 256, "trajectory": 256, "group": 32, "pair": 32}
+
+
+def _portion(limit: int, rows: int, missing: int) -> int:
+    return min(rows, limit, max(16, missing + 4))
+
+
+def _most_at_once(plan: Plan, seconds: float) -> int:
+    # Where time does not count, few statements do.
+    return _LARGE_PAGE if math.isinf(seconds) else _PAGE[plan.scope.unit]
+
+
+def ask_first(plan: Plan, knowledge: Knowledge, rows: int, seconds: float) -> Asked:
+    """What a walk will ask first, unless something becomes due before."""
+    portion = _portion(_most_at_once(plan, seconds), rows, plan.spec.count)
+    if entries := knowledge.next_due(portion, ()):
+        return backlog.ask_named(plan.scope, [entry.key for entry in entries])
+    return backlog.ask_page(plan.scope, plan.spec.order, knowledge.reached, portion)
 
 
 class Found(NamedTuple):
@@ -66,8 +83,7 @@ class Walk:
         self._current = current
         self._believes = not isinstance(reader, Transaction)
         self._until = time.perf_counter() + seconds
-        # Where time does not count, few statements do.
-        self._limit = _LARGE_PAGE if math.isinf(seconds) else _PAGE[plan.scope.unit]
+        self._limit = _most_at_once(plan, seconds)
         self._seen: set[int] = set()
         self._at: Place | None = None
 
@@ -83,10 +99,8 @@ class Walk:
 
     def go(self, rows: int) -> None:
         """Look at up to `rows` units more."""
-        limit = self._limit
         while rows > 0 and not self.is_enough and not (self._seen and self.is_late):
-            missing = self._plan.spec.count - len(self.fitting)
-            entries = self._knowledge.next_due(min(rows, limit, max(16, missing + 4)), self._seen)
+            entries = self._knowledge.next_due(self._portion(rows), self._seen)
             if not entries:
                 break
             rows -= len(entries)
@@ -94,8 +108,7 @@ class Walk:
         else:
             return
         while rows > 0 and not self.is_enough:
-            missing = self._plan.spec.count - len(self.fitting)
-            wanted = min(rows, limit, max(16, missing + 4))
+            wanted = self._portion(rows)
             generation = self._knowledge.generation
             after = self._knowledge.reached if self._at is None else self._at
             page = backlog.page(self._reader, self._plan.scope, self._plan.spec.order, after, wanted)
@@ -106,6 +119,10 @@ class Walk:
                 return
             if self.is_late:
                 return
+
+    def _portion(self, rows: int) -> int:
+        """Units to look at next."""
+        return _portion(self._limit, rows, self._plan.spec.count - len(self.fitting))
 
     def in_order(self) -> list[Found]:
         """The units that fit."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentworld.pool.exact_text import sought
-from agentworld.pool.sql.connections import Row, SearchTimeoutError
+from agentworld.pool.sql.connections import Asked, Row, SearchTimeoutError
 from agentworld.pool.sql.statements import EngineName, Statement
 
 _STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
@@ -29,6 +29,12 @@ class SqliteConnection:
         text = statement.text("sqlite")
         parameters = statement.bound("sqlite", parameters if statement.only_writes else sought(parameters))
         return self.raw.execute(text, parameters).fetchall()
+
+    def foresee(self, asked: Sequence[Asked]) -> None:
+        """See Reader."""
+
+    def trust(self) -> None:
+        """See Connection."""
 
     def counters(self) -> None:
         """See Connection."""
