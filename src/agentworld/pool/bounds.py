@@ -43,13 +43,12 @@ _last_policy: list[Policy | None] = [None]
 _SAMPLING_FLOATS = ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
 _STEP_NAMES = ("channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason")
 _names_of = operator.attrgetter(*_STEP_NAMES)
-# Names that were found good; steps share few.
+# Names of a step that were found good together; steps share few.
 _KNOWN_NAMES = 1024
-_known_names: set[str] = set()
+_known_names: set[tuple[str | None, ...]] = set()
 _STEP_OBJECTS = ("labels", "metadata")
 _message = msgspec.json.Decoder(Message)
 _TRAJECTORY_NUMBERS = ("group_size", "rollout_index", "attempt", "priority", "group_timeout")
-_STEP_COUNTS = ("choice_index", "prompt_length", "response_length")
 _SAMPLING_JSON = ("logit_bias", "tool_choice", "response_format")
 _SAMPLING_NUMBERS = ("top_k", "max_tokens", "min_tokens", "seed", "n")
 
@@ -161,16 +160,22 @@ def check_policy(policy: Policy | None, prefix: str = "policy.") -> None:
 
 def check_step(step: Step) -> None:
     """Types, names, numbers and depths of a step, but for its arrays, what is in its messages, and its tools."""
-    for value in _names_of(step):
-        if value is not None and not (value.__class__ is str and value in _known_names):
-            check_names(step, _STEP_NAMES)
-            if len(_known_names) >= _KNOWN_NAMES:
-                _known_names.clear()
-            _known_names.add(value)
-    for name in _STEP_COUNTS:
-        number = getattr(step, name)
-        if number is not None:
-            check_integer(number, name)
+    names = _names_of(step)
+    try:
+        known = names in _known_names
+    except TypeError:  # A value that is no text, nor anything else that has a hash.
+        known = False
+    if not known:
+        check_names(step, _STEP_NAMES)
+        if len(_known_names) >= _KNOWN_NAMES:
+            _known_names.clear()
+        _known_names.add(names)
+    if step.choice_index != 0:
+        check_integer(step.choice_index, "choice_index")
+    if step.prompt_length is not None:
+        check_integer(step.prompt_length, "prompt_length")
+    if step.response_length is not None:
+        check_integer(step.response_length, "response_length")
     if step.usage is not None:
         if not isinstance(step.usage, Usage):
             raise wrong_type(step.usage, "a Usage", "usage")
@@ -192,8 +197,7 @@ def check_step(step: Step) -> None:
     if not isinstance(step.rewards, dict):
         raise wrong_type(step.rewards, "a dict", "rewards")
     for name in step.rewards:
-        if name not in _known_names:
-            check_name(name, "rewards")
+        check_name(name, "rewards")
     if step.sampling is not None:
         _check_sampling(step.sampling)
     if step.prompt_messages is not None:

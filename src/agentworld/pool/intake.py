@@ -24,6 +24,7 @@ from agentworld.records import Exchange, Policy, Step, check_id
 
 INCLUDABLE = ("tokens", "messages", "logprobs")
 ABORTED = frozenset({"abort", "aborted"})
+_REFUSALS = (InvalidRequestError, *NOT_STORABLE)
 _IDS = ("group_id", "exchange_id", "parent_step_id", "supersedes")
 
 
@@ -60,7 +61,7 @@ def prepare(step: object) -> Prepared:
             raise InvalidRequestError(f"a step must be a Step, not {type(step).__name__}")
         try:
             return _prepared(step)
-        except (InvalidRequestError, *NOT_STORABLE):
+        except _REFUSALS:
             return _prepared(_with_plain_numbers(step))
     except NOT_STORABLE as error:
         raise refusal(error) from None

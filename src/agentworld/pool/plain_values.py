@@ -11,6 +11,7 @@ from agentworld.errors import InvalidRequestError
 from agentworld.records import check_depth
 
 _PLAIN = (str, bool, int, float)
+_EXACT = (str, bool, int)  # of these, those that JSON has a word for whatever their value
 
 
 def as_number(value: Any) -> Any:
@@ -28,12 +29,22 @@ def plain_json(value: Any, path: str) -> Any:
 
     InvalidRequestError names what is no JSON, nests too deep, or is a number that JSON has no word for.
     """
+    if value.__class__ is dict and _is_flat(value):
+        return dict(value)
     check_depth(value, path)
     return _plain(value, path)
 
 
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Whether nothing in it needs a closer look, as in the metadata of most steps."""
+    for key, inner in value.items():
+        if key.__class__ is not str or not (inner is None or inner.__class__ in _EXACT):
+            return False
+    return True
+
+
 def _plain(value: Any, path: str) -> Any:
-    if value is None or value.__class__ in (str, bool, int):
+    if value is None or value.__class__ in _EXACT:
         return value
     if isinstance(value, dict):
         for key in value:

@@ -15,6 +15,7 @@ from agentworld.forest import TokenArray, token_array
 from agentworld.records import Step
 
 _ARRAYS = ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
+_FLOAT32 = np.dtype("<f4")
 _NOT_NUMBERS = "response_logprobs must hold numbers and null only"
 
 
@@ -76,27 +77,29 @@ def logprobs_taken(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -
     """float32 with NaN for null; what is not finite becomes null."""
     if logprobs is None:
         return None
-    narrow = False
     try:
-        if isinstance(logprobs, np.ndarray) and logprobs.dtype != object:
-            narrow = logprobs.dtype == np.float32
+        if isinstance(logprobs, np.ndarray) and logprobs.dtype.kind != "O":
+            if logprobs.dtype == _FLOAT32 and logprobs.ndim == 1 and _are_finite(logprobs):
+                return logprobs
             numbers = logprobs.dtype.kind in "fiu"
         else:
             # numpy would read texts as numbers, and true as 1.
             numbers = all(map(_is_number_or_null, set(map(type, logprobs))))
         if not numbers:
             raise TypeError
-        array = np.asarray(logprobs, dtype=np.float32 if narrow else np.float64)
+        array = np.asarray(logprobs, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequestError(_NOT_NUMBERS, path="response_logprobs") from None
     if array.size == 0:
         return np.zeros(0, dtype=np.float32)
     if array.ndim != 1:
         raise InvalidRequestError("response_logprobs must be a list of numbers", path="response_logprobs")
-    if narrow and bool(np.logical_and.reduce(np.isfinite(array))):
-        return array.astype("<f4", copy=False)
     # A double beyond float32 would turn infinite in the cast.
     return np.where(np.abs(array) <= np.finfo(np.float32).max, array, np.nan).astype(np.float32)
+
+
+def _are_finite(numbers: npt.NDArray[np.float32]) -> bool:
+    return b"\0" not in np.isfinite(numbers).tobytes()  # Twice as fast as `all` for so few.
 
 
 def _is_number_or_null(kind: type) -> bool:

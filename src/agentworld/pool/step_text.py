@@ -15,7 +15,7 @@ _KNOWN_TOOLS = 64
 _known_tools: set[bytes] = set()
 
 
-class _Said(msgspec.Struct):
+class _Said(msgspec.Struct, gc=False):
     """All that a caller says of a step beside arrays and messages, as the step's digest is over it.
 
     What the store sets and what has its own digest stands as it does in a step without it. Pools hold digests over

@@ -12,6 +12,9 @@ from agentworld.errors import InvalidRequestError
 DIGEST_SIZE = 16
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,127}")
+# Ids that were found good; each of a trajectory's steps names it again, and the step before.
+_KNOWN_IDS = 8192
+_known_ids: set[str] = set()
 
 
 def new_id(prefix: str) -> str:
@@ -26,6 +29,8 @@ def new_id(prefix: str) -> str:
 
 def check_id(value: str, path: str) -> str:
     """`value` if it may stand in a path and a key: 1 to 128 letters, digits and . _ : @ ~ -."""
+    if value.__class__ is str and value in _known_ids:
+        return value
     if not isinstance(value, str) or not _SAFE_ID.fullmatch(value):
         shown = repr(value[:40]) if isinstance(value, str) else f"a value of type {type(value).__name__}"
         raise InvalidRequestError(
@@ -33,6 +38,9 @@ def check_id(value: str, path: str) -> str:
             path=path,
             hint="Use 1 to 128 letters, digits and . _ : @ ~ - and begin with a letter or digit",
         )
+    if len(_known_ids) >= _KNOWN_IDS:
+        _known_ids.clear()
+    _known_ids.add(value)
     return value
 
 
