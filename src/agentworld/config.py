@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import msgspec.inspect
@@ -15,10 +15,16 @@ import msgspec.inspect
 from agentworld.errors import ConfigError
 
 T = TypeVar("T")
-DriverName = Literal["vllm", "builtin", "openai"]
+DriverName = Literal["vllm", "sglang", "openai", "builtin"]
+Space = Literal["raw", "temperature", "processed"]
 TokenMode = Literal["auto", "engine", "token-in", "none"]
 # Tokenizers that are opened by name.
 TOKENIZERS = ("pocket", "byte", "smollm2")
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Version = Annotated[int, msgspec.Meta(ge=0)]
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,6 +32,10 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `api_key` is sent to the upstream only. `channel` overrides the channel of steps by this model (for judges,
     teachers). `tokenizer`: a folder, a tokenizer.json or one of TOKENIZERS, needed by token-in.
+    `logprob_space`: where in sampling the engine takes log-probabilities, where it differs from its kind's default.
+    `upstreams`: further engines with the same model and weights. `concurrency`: most calls at once on each engine, by
+    all workers of one server together; more wait, up to `queue` for each engine and worker, `queue_seconds` long.
+    `retries`: further tries of a call of which the caller has seen nothing.
     """
 
     name: str
@@ -37,6 +47,51 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     channel: str | None = None
     renderer: dict[str, Any] = {}
     context: int | None = None
+    logprob_space: Space | None = None
+    upstreams: tuple[str, ...] = ()
+    concurrency: Count | None = None
+    queue: Annotated[int, msgspec.Meta(ge=0)] = 256
+    queue_seconds: Seconds = 60.0
+    retries: Annotated[int, msgspec.Meta(ge=0, le=10)] = 2
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where its engines answer."""
+        return (self.upstream, *self.upstreams)
+
+
+class SamplingOverrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sampling parameters that hold whatever the caller asks for; those that are None stay the caller's."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    min_p: Share | None = None
+    max_tokens: Count | None = None
+    min_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    seed: int | None = None
+
+
+class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds for every call of one channel."""
+
+    sampling: SamplingOverrides = SamplingOverrides()
+
+
+class MixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name whose turns several models answer. `base` answers where no other is drawn.
+
+    `shares`: of each other model, points (version of the base's policy, probability), straight lines between them and
+    level beyond them. `seed` changes which turns are drawn.
+    """
+
+    name: str
+    base: str
+    shares: dict[str, tuple[tuple[Version, Share], ...]]
+    seed: int = 0
 
 
 class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +110,8 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_body_bytes: int = 64 * 1024 * 1024
     upstream_timeout: float = 600.0
     gateway_url: str | None = None
+    channels: dict[str, ChannelSettings] = {}
+    mix: tuple[MixSettings, ...] = ()
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

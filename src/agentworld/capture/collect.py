@@ -28,6 +28,7 @@ class _Growing:
         self.version: int | None = None
         self.spans: list[VersionSpan] = []
         self.reported_spans: tuple[VersionSpan, ...] | None = None
+        self.metadata: dict[str, Any] = {}
 
     def feed(self, delta: Delta) -> Delta:
         calls = tuple(self._call(call) for call in delta.tool_calls)
@@ -50,6 +51,8 @@ class _Growing:
         if delta.stop_reason is not None:
             self.stop_reason = delta.stop_reason
         self.reported_spans = delta.version_spans or self.reported_spans
+        if delta.metadata is not None:
+            self.metadata |= delta.metadata
         return delta
 
     def _call(self, piece: ToolCallDelta) -> ToolCallDelta:
@@ -71,6 +74,11 @@ class _Growing:
             names.append(piece.name)
         arguments.append(piece.arguments)
         return msgspec.structs.replace(piece, index=position)
+
+    def facts(self) -> dict[str, Any]:
+        """What goes on record beside the reply."""
+        stopped = {"stop_reason": self.stop_reason} if isinstance(self.stop_reason, str) else {}
+        return {**self.metadata, **stopped}
 
     def message(self) -> Message:
         calls = tuple(
@@ -96,6 +104,7 @@ class Collector:
         self.usage: Usage | None = None
         self.logprobs_mode: str | None = None
         self.policy_run: str | None = None
+        self.faults: list[str] = []
 
     def feed(self, delta: Delta) -> Delta | None:
         """Take a piece; returns it as the caller may see it, or None where it says nothing about a choice."""
@@ -104,6 +113,8 @@ class Collector:
         self.usage = delta.usage or self.usage
         self.logprobs_mode = delta.logprobs_mode or self.logprobs_mode
         self.policy_run = delta.policy_run or self.policy_run
+        if delta.fault is not None and delta.fault not in self.faults:
+            self.faults.append(delta.fault)
         if delta.index < 0:
             return None
         growing = self._choices.get(delta.index)
@@ -146,7 +157,7 @@ class Collector:
                     logprobs=growing.logprobs,
                     entries=growing.entries,
                     version_spans=spans,
-                    metadata={"stop_reason": growing.stop_reason} if isinstance(growing.stop_reason, str) else {},
+                    metadata=growing.facts(),
                 )
             )
         return out

@@ -185,7 +185,7 @@ def _excluded(quarantine: str | None, overtaken: str | None) -> str | None:
 
 def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | None:
     """Why the exchange cannot be trusted token for token; counts within a step are the pool's to compare."""
-    faults = []
+    faults = [*collector.faults]
     if call.demand_ids and any(choice.ids is None for choice in choices):
         faults.append("the engine gave no token ids")
     if call.prompt_ids is not None and collector.prompt_ids not in (None, call.prompt_ids):

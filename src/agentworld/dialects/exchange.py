@@ -52,6 +52,7 @@ class Delta(msgspec.Struct, kw_only=True):
     `ids` and `logprobs` are what was sampled in this piece (logprobs: natural logarithms, None where the engine gave
     no finite value); `entries` are OpenAI log-probability objects, kept only where the caller asked for them.
     `prompt_ids` comes once, `usage`, `version_spans` and `logprobs_mode` at the end; they hold for the whole call.
+    `fault`: why the reply cannot be trusted token for token. `metadata` goes on record with the choice.
     """
 
     index: int = 0
@@ -69,6 +70,8 @@ class Delta(msgspec.Struct, kw_only=True):
     policy_run: str | None = None
     version_spans: tuple[VersionSpan, ...] | None = None
     logprobs_mode: str | None = None
+    fault: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class Choice(msgspec.Struct, kw_only=True):

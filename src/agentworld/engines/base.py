@@ -18,14 +18,24 @@ from agentworld.records import LogprobSpace, Sampling
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine of this kind can do.
 
-    `ids`: chat replies may carry token ids. `token_in`: prompts may be ids. `developer`: the developer role is known.
-    `completions`: prompts may be text without a chat template.
+    `ids`: plain chat replies carry the ids of prompt and reply. `stream_ids`: streamed ones do too; where they do not,
+    a streamed call whose ids matter is asked plain. `token_in`: prompts may be ids. `developer`: the developer role is
+    known. `completions`: prompts may be text without a chat template. `media`: prompts may hold images.
+    `tool_choice`: a tool call can be demanded, `structured`: a JSON schema can be, each by the chat route.
+    `pins`: every sampling field is sent, set by the caller or not. `space`: of log-probabilities where neither the
+    engine nor the settings say.
     """
 
     ids: bool
     token_in: bool
+    stream_ids: bool = True
     developer: bool = False
     completions: bool = False
+    media: bool = True
+    tool_choice: bool = True
+    structured: bool = True
+    pins: bool = True
+    space: LogprobSpace = "raw"
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,12 +118,19 @@ def logprob_space(mode: str | None, default: LogprobSpace) -> LogprobSpace | Non
     return default if mode is None else spaces.get(mode)
 
 
+def engine_space(engine: Engine, sampling: Sampling) -> LogprobSpace:
+    """The space of an engine's log-probabilities where a reply does not say. Greedy replies have no temperature."""
+    space = engine.settings.logprob_space or engine.capabilities.space
+    return "raw" if space == "temperature" and sampling.temperature == 0 else space
+
+
 def open_engine(settings: ModelSettings, timeout: float) -> Engine:
     """The driver that the settings name. `timeout`: seconds that a whole call may take."""
     from agentworld.engines.openai import OpenAIEngine
+    from agentworld.engines.sglang import SglangEngine
     from agentworld.engines.vllm import BuiltinEngine, VllmEngine
 
-    drivers = {"vllm": VllmEngine, "builtin": BuiltinEngine, "openai": OpenAIEngine}
+    drivers = {"vllm": VllmEngine, "sglang": SglangEngine, "openai": OpenAIEngine, "builtin": BuiltinEngine}
     driver = drivers.get(settings.driver)
     if driver is None:
         raise ConfigError(

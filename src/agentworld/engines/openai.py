@@ -19,7 +19,7 @@ _UNKNOWN = ("top_k", "min_p", "min_tokens", "repetition_penalty", "stop_token_id
 class OpenAIEngine(VllmEngine):
     """Sends what the caller set and nothing else, since these APIs refuse fields that they do not know."""
 
-    capabilities = Capabilities(ids=False, token_in=False, developer=True, completions=True)
+    capabilities = Capabilities(ids=False, token_in=False, developer=True, completions=True, pins=False)
 
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""

@@ -72,8 +72,7 @@ def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redac
     What holds for the whole call (usage, prompt ids, mode) is on the first; a chunk without choices gives one delta
     that carries only that. An error in the body is raised; EngineError where a field has not its type or range.
     """
-    if body.get("error") is not None:
-        raise engine_error(_status(body["error"]), body, redactor)
+    raise_error(body, redactor)
     read = _chat if kind == "chat" else _completion
     deltas = [read(choice, entries) for choice in fields.objects(body, "choices") or []]
     first = deltas[0] if deltas else Delta(index=-1)
@@ -88,6 +87,12 @@ def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redac
             delta.version_spans = spans
     first.policy_run = fields.text(body, "policy_run") or None
     return deltas or [first]
+
+
+def raise_error(body: dict[str, Any], redactor: Redactor = NO_KEY) -> None:
+    """Raise the error that a body or chunk holds, if it holds one."""
+    if body.get("error") is not None:
+        raise engine_error(_status(body["error"]), body, redactor)
 
 
 def body_reader(redactor: Redactor, *, kind: str, entries: bool) -> Callable[[bytes], list[Delta]]:
