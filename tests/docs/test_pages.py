@@ -61,7 +61,7 @@ def load(file: Path) -> Any:
     from agentworld.trainers.job import read_job
 
     fields = tomllib.loads(file.read_text())
-    if "models" in fields:
+    if fields.keys() & {"models", "channels", "mix"}:
         return settings_from(file, {}, {}, None)
     if "task_sets" in fields:
         return read_run(file)

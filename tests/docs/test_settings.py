@@ -7,7 +7,7 @@ import pytest
 
 from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.run_config import RunConfig, Selection
-from agentworld.config import ModelSettings, ServeSettings
+from agentworld.config import ChannelSettings, MixSettings, ModelSettings, SamplingOverrides, ServeSettings
 from agentworld.records import BatchSpec, Sampling
 from agentworld.tasks.definition import ReadyDefinition
 from agentworld.tasks.jsonl import JsonlDefinition
@@ -19,6 +19,8 @@ PAGE = REFERENCE / "configuration.md"
 TABLES: list[tuple[str, int, Any]] = [
     ("agentworld serve", 0, ServeSettings),
     ("agentworld serve", 1, ModelSettings),
+    ("Channels", 0, ChannelSettings),
+    ("Mixed turns", 0, MixSettings),
     ("agentworld run", 0, RunConfig),
     ("Agents", 0, LoopAgent),
     ("Agents", 1, CommandAgent),
@@ -55,6 +57,7 @@ def test_every_setting_is_documented_with_its_default(heading: str, number: int,
     [
         ("agentworld run", Selection),
         ("agentworld run", Sampling),
+        ("Channels", SamplingOverrides),
         ("Task sets", ReadyDefinition),
         ("agentworld train", PublishTo),
     ],

@@ -79,6 +79,7 @@ async def running(
                 "driver": "builtin",
                 "tokens": tokens,
                 "tokenizer": tokenizer,
+                "retries": 0,  # What the gateway tries again by itself is another matter than what clients do.
                 **model,
             }
         )

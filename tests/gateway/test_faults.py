@@ -319,8 +319,8 @@ async def test_paths_that_are_wrong() -> None:
         for method, path, status in (
             ("GET", "/nothing", 404),
             ("GET", "/v1/chat/completions", 405),
-            ("POST", "/v1/responses", 404),
-            ("POST", "/t/t1/v1/completions", 404),
+            ("POST", "/v1/embeddings", 404),
+            ("POST", "/t/t1/v1/embeddings", 404),
             ("POST", "/t/%20/v1/chat/completions", 400),
             ("POST", "/t/a/g/%2e%2e/v1/chat/completions", 400),
         ):

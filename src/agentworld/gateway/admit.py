@@ -7,20 +7,20 @@ from typing import NamedTuple
 import msgspec
 
 from agentworld.capture.call import Call
-from agentworld.capture.sessions import Session, Sessions, message_keys
+from agentworld.capture.sessions import Session, Sessions, ids_key, message_keys
 from agentworld.dialects.exchange import Request
-from agentworld.engines.base import explicit
+from agentworld.engines.base import engine_space, explicit
 from agentworld.errors import ConflictError
 from agentworld.forest import Match, match, tools_digest
+from agentworld.gateway import completion
 from agentworld.gateway.identity import Identity, PrefixIndex
+from agentworld.gateway.mixing import turn_of
 from agentworld.gateway.models import Models, ServedModel
+from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
 from agentworld.pool.bounds import check_name
-from agentworld.records import LogprobSpace, TokenSource, digest, new_id
-
-_SPACES: dict[str, LogprobSpace] = {"builtin": "processed"}
-"""The log-probability space of each driver that differs from raw, where the engine does not say."""
+from agentworld.records import TokenSource, digest, new_id
 
 
 class Admitted(NamedTuple):
@@ -36,13 +36,20 @@ class Admission:
     """Admits calls to one gateway."""
 
     def __init__(
-        self, models: Models, sessions: Sessions, prefixes: PrefixIndex, retries: Retries, state: SharedState
+        self,
+        models: Models,
+        sessions: Sessions,
+        prefixes: PrefixIndex,
+        retries: Retries,
+        state: SharedState,
+        overrides: Overrides,
     ) -> None:
         self._models = models
         self._sessions = sessions
         self._prefixes = prefixes
         self._retries = retries
         self._state = state
+        self._overrides = overrides
 
     async def admit(self, request: Request, identity: Identity, body: bytes) -> Admitted:
         """The call; raises what the caller has to be told."""
@@ -52,38 +59,57 @@ class Admission:
         state = await self._state.admit()
         body_digest = digest(request.dialect.encode(), body).hex()
         session = await self._session(identity, request, body_digest)
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            said = await completion.placed(prompt, session, self._sessions)
+            request = msgspec.structs.replace(request, messages=said)
         messages, known_keys = session.recall(request.messages)
         request = msgspec.structs.replace(request, messages=tuple(messages))
-        keys = message_keys(messages, known_keys)
+        keys = [ids_key(prompt)] if isinstance(prompt, tuple) else message_keys(messages, known_keys)
         _check_group(session, identity)
+        there = session.trajectory
+        mix, drawn = self._models.mix(request.model), {}
+        if mix is not None:
+            version = self._state.policy(state, mix.base).version
+            draw = mix.draw(session.trajectory_id, turn_of(messages), version)
+            model = self._models.by_name[draw.model]
+            drawn = {"mixed_from": mix.name, "mixed_probability": draw.probability}
+        own_channel = model.settings.channel if mix is None else None  # A mixed turn belongs to its trajectory.
+        channel = own_channel or identity.channel or (there.channel if there else "train")
+        request = self._overrides.apply(request, channel)
         tools = list(request.tools)
         if model.token_in is not None and request.sampling.tool_choice == "none":
             tools = []  # The renderer leaves tools out that may not be called, as the model then never sees them.
         tools_key = tools_digest(tools)
-        known = await self._match(session, request, keys, tools_key)
+        if isinstance(prompt, tuple):
+            known = completion.match_ids(session.tips, prompt)
+        else:
+            known = await self._match(session, request, keys, tools_key)
         source: TokenSource = model.mode
-        there = session.trajectory
         call = Call(
             trajectory_id=session.trajectory_id,
             request=request,
             model=model.settings.name,
             policy=self._state.policy(state, model.settings.name),
-            sampling=explicit(request.sampling) if model.settings.driver != "openai" else request.sampling,
+            sampling=explicit(request.sampling) if model.engine.capabilities.pins else request.sampling,
             keys=keys,
             tools_key=tools_key,
             group_id=there.group_id if there is not None and there.group_id is not None else identity.group_id,
-            channel=model.settings.channel or identity.channel or (there.channel if there else "train"),
+            channel=channel,
             agent=identity.agent or (there.agent if there else None),
             tools=tools,
             match=known,
             source=source,
             demand_ids=model.settings.tokens in ("engine", "token-in"),
             vocabulary=model.vocabulary,
-            space=_SPACES.get(model.settings.driver, "raw"),
+            space=engine_space(model.engine, request.sampling),
+            metadata={**request.notes, **drawn},
             body_digest=body_digest,
             retry_count=identity.retry_count,
         )
-        if model.token_in is not None:
+        if prompt is not None:
+            await completion.prepare(call, model.engine, model.token_in)
+        elif model.token_in is not None:
             await model.token_in.prepare(call, session)
         _check_group(session, identity)  # Another call may have come in between.
         if identity.retry_count > 0:

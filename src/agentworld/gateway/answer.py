@@ -1,35 +1,42 @@
-"""Answers an admitted call: asks the engine, records the exchange, and only then says that it is done."""
+"""Answers an admitted call: asks an engine, records the exchange, and only then says that it is done."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import structlog
 
 from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
-from agentworld.dialects.dialect import Dialect
-from agentworld.dialects.exchange import Delta, Reply
-from agentworld.errors import AgentWorldError, ContextLengthError
+from agentworld.dialects.dialect import Dialect, Events
+from agentworld.dialects.exchange import Choice, Delta, Reply
+from agentworld.engines.base import EngineAbortedError
+from agentworld.errors import AgentWorldError, ContextLengthError, EngineError
 from agentworld.forest import match_key
 from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
 from agentworld.gateway.http import ClientGoneError, Http
 from agentworld.gateway.identity import PrefixIndex
+from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
-from agentworld.records import Step
+from agentworld.gateway.state import SharedState
+from agentworld.gateway.upstreams import Upstream
+from agentworld.records import Policy, Step
 
 log = structlog.get_logger("agentworld.gateway")
+Take = Callable[[Delta], Awaitable[None]]
 PING_SECONDS = 15.0
 """After so long without a word to the client, a keep-alive is sent."""
 
 
 class Answer:
-    """One call on its way. `committing`: from here on it ends by itself, whatever the client does."""
+    """One call on its way. `committing`: from here on it ends by itself, whatever the client does. `shown`: the client
+    has seen a piece of the reply, so that no other engine may be asked.
+    """
 
     def __init__(
         self,
@@ -38,6 +45,7 @@ class Answer:
         recorder: Recorder,
         prefixes: PrefixIndex,
         retries: Retries,
+        state: SharedState,
         http: Http,
     ) -> None:
         self._call, self._session, self._model, self._identity = admitted
@@ -46,8 +54,13 @@ class Answer:
         self._prefixes = prefixes
         self._retries = retries
         self._http = http
+        self._flight = state.flight()
+        self._attempts = self._model.attempts(self._call.trajectory_id)
         self._collector = Collector()
+        self._choices: list[Choice] = []
+        self._shown = False
         self._created = int(time.time())
+        self._writer: Events | None = None
         self._committing = False
         self._sent_at = time.monotonic()
 
@@ -67,7 +80,12 @@ class Answer:
                 await self._record_failure(error)
             if not isinstance(error, AgentWorldError) or not self._http.started:
                 raise
-            await self._http.chunk(self._dialect.error_event(error), last=True)
+            writer = self._writer
+            await self._http.chunk(
+                writer.fail(error) if writer is not None else self._dialect.error_event(error), last=True
+            )
+        finally:
+            self._flight.leave()
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
@@ -88,49 +106,99 @@ class Answer:
                 working.cancel()
                 await asyncio.wait({working})
 
-    @asynccontextmanager
-    async def _reply(self) -> AsyncIterator[AsyncIterator[Delta]]:
-        async with AsyncExitStack() as stack:
+    async def _ask(self, begin: Callable[[], Take]) -> None:
+        """Ask engines until one has given a whole reply. Each try begins with `begin`, and its pieces go to what that
+        returns.
+        """
+        pause_wait: float | None = None
+        while True:
+            self._collector = Collector()
+            take = begin()
             try:
-                deltas = await stack.enter_async_context(self._ask())
+                async with self._attempts.next() as upstream:
+                    self._call.policy = await self._flight.enter(self._call.model, pause_wait)
+                    async with self._reply(upstream) as deltas:
+                        async for delta in deltas:
+                            if delta.finish_reason == "abort" and not self._shown:
+                                raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
+                            await take(delta)
+                    self._choices = self._collector.choices(self._call.request.sampling.n)
+                break
             except ContextLengthError:
-                if not drop_limit(self._call):
+                if self._shown or not drop_limit(self._call):
                     raise
-                deltas = await stack.enter_async_context(self._ask())
-            yield deltas
+            except EngineError as error:
+                self._flight.leave()
+                if self._shown or not await self._attempts.again(error):
+                    raise
+                # A call that was taken once waits for the end of an update as long as it may take.
+                pause_wait = self._attempts.left
+        self._call.metadata = {**self._call.metadata, **self._attempts.facts}
 
     @asynccontextmanager
-    async def _ask(self) -> AsyncIterator[AsyncIterator[Delta]]:
-        call, engine = self._call, self._model.engine
-        if call.prompt_ids is None or self._model.token_in is None:
-            async with engine.chat(call.request) as deltas:
+    async def _reply(self, upstream: Upstream) -> AsyncIterator[AsyncIterator[Delta]]:
+        call, token_in = self._call, self._model.token_in
+        if call.request.prompt is not None:
+            # Text in and text out as it is: there is no template to render with or to read back.
+            engine = upstream.engine
+            if call.prompt_ids is None:
+                asked = engine.complete(call.request)
+            else:
+                asked = engine.generate(call.prompt_ids, call.request, call.sampling)
+            async with asked as deltas:
                 yield deltas
+        elif call.prompt_ids is None or token_in is None:
+            async with upstream.engine.chat(call.request) as deltas:
+                yield deltas
+        elif can_go_on(call):
+
+            async def wait() -> Policy:
+                upstream.figures.resubmitted += 1
+                self._flight.leave()
+                await self._attempts.pause()
+                return await self._flight.enter(call.model, self._attempts.left)
+
+            async with aclosing(Resubmission(call).deltas(upstream.engine, wait)) as deltas:
+                yield token_in.read(deltas, call)
         else:
-            async with engine.generate(call.prompt_ids, call.request, call.sampling) as deltas:
-                yield self._model.token_in.read(deltas, call)
+            async with upstream.engine.generate(call.prompt_ids, call.request, call.sampling) as deltas:
+                yield token_in.read(deltas, call)
 
     async def _plain(self) -> None:
-        async with self._reply() as deltas:
-            async for delta in deltas:
-                self._collector.feed(delta)
+        async def take(delta: Delta) -> None:
+            self._collector.feed(delta)
+
+        await self._ask(lambda: take)
         reply, steps = await self._commit()
         self._http.add_header("x-agentworld-step", steps[0].step_id)
         await self._http.reply(200, self._dialect.response_body(self._call.request, reply))
 
     async def _stream(self) -> None:
-        events = self._dialect.events(self._call.request, self._reply_id, self._call.model, self._created)
+        events = self._events()
         pings = asyncio.create_task(self._ping())
+
+        async def take(delta: Delta) -> None:
+            seen = self._collector.feed(delta)
+            data = events.delta(seen) if seen is not None else b""
+            if data:
+                self._shown = True
+                await self._send(data)
+
+        def begin() -> Take:
+            nonlocal events
+            events = self._events()
+            return take
+
         try:
-            async with self._reply() as deltas:
-                async for delta in deltas:
-                    seen = self._collector.feed(delta)
-                    data = events.delta(seen) if seen is not None else b""
-                    if data:
-                        await self._send(data)
+            await self._ask(begin)
             reply, _ = await self._commit()
         finally:
             pings.cancel()
         await self._send(events.finish(reply), last=True)
+
+    def _events(self) -> Events:
+        self._writer = self._dialect.events(self._call.request, self._reply_id, self._call.model, self._created)
+        return self._writer
 
     async def _send(self, data: bytes, *, last: bool = False) -> None:
         self._sent_at = time.monotonic()
@@ -151,7 +219,7 @@ class Answer:
         return f"{self._dialect.reply_prefix}{self._call.exchange_id}"
 
     async def _commit(self) -> tuple[Reply, list[Step]]:
-        choices = self._collector.choices(self._call.request.sampling.n)
+        choices = self._choices
         self._model.observe(all(choice.ids is not None for choice in choices))
         exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True

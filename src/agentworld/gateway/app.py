@@ -15,15 +15,18 @@ import structlog
 from agentworld.capture.recorder import Recorder
 from agentworld.capture.sessions import Sessions
 from agentworld.config import ServeSettings
-from agentworld.dialects import messages
-from agentworld.dialects.dialect import BY_ROUTE, dialect_at
+from agentworld.dialects import messages, responses
+from agentworld.dialects.dialect import BY_ROUTE, RESPONSES, dialect_at
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import AgentWorldError
 from agentworld.gateway.admit import Admission
 from agentworld.gateway.answer import Answer
+from agentworld.gateway.clock import Clock, MonotonicClock
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import PrefixIndex, read_identity
 from agentworld.gateway.models import Models
+from agentworld.gateway.overrides import Overrides
+from agentworld.gateway.past import joined, load_past
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.state import SharedState
@@ -37,16 +40,25 @@ RETRY_AFTER_SECONDS = 5
 class Gateway:
     """The ASGI app. The pool belongs to the caller, who closes it after the app."""
 
-    def __init__(self, settings: ServeSettings, pool: Pool, pause_wait: float = PAUSE_WAIT_SECONDS) -> None:
+    def __init__(
+        self,
+        settings: ServeSettings,
+        pool: Pool,
+        pause_wait: float = PAUSE_WAIT_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or MonotonicClock()
         self.settings = settings
         self.pool = pool
-        self.models = Models(settings)
+        self.models = Models(settings, clock)
         self.sessions = Sessions(pool)
         self.prefixes = PrefixIndex()
-        self.state = SharedState(pool, pause_wait)
+        self.state = SharedState(pool, pause_wait, clock)
         self.recorder = Recorder(pool)
         self.retries = Retries()
-        self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state)
+        overrides = Overrides(settings.channels)
+        self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides)
+        self._tasks: list[asyncio.Task[None]] = []
         self.in_flight = 0
         if settings.workers > 1 and settings.models:
             log.warning(
@@ -66,6 +78,7 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self._tasks.append(asyncio.create_task(self.models.probe()))
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.close()
@@ -74,6 +87,9 @@ class Gateway:
 
     async def close(self) -> None:
         """Let go of connections to engines."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.models.close()
 
     async def _http(self, http: Http) -> None:
@@ -102,7 +118,7 @@ class Gateway:
             await http.chunk(dialect.error_event(error), last=True)
             return
         if error.status in (429, 503):
-            http.add_header("retry-after", str(RETRY_AFTER_SECONDS))
+            http.add_header("retry-after", str(getattr(error, "retry_after", RETRY_AFTER_SECONDS)))
         await http.reply(error.status, dialect.error_body(error))
 
     async def _route(self, http: Http) -> None:
@@ -130,7 +146,13 @@ class Gateway:
         dialect = BY_ROUTE[route.name]
         body = await http.body(self.settings.max_body_bytes)
         identity = read_identity(http, route)
-        request = dialect.parse(decode_object(body))
+        decoded = decode_object(body)
+        if dialect is RESPONSES:
+            past = await load_past(self.pool, responses.wanted(decoded))
+            request = responses.parse(decoded, past)
+            identity = await joined(self.pool, identity, decoded, past)
+        else:
+            request = dialect.parse(decoded)
         admitted = await self.admission.admit(request, identity, body)
         http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
         http.facts = {
@@ -139,7 +161,7 @@ class Gateway:
             "tokens": admitted.call.source,
             "stream": request.stream,
         }
-        await Answer(admitted, dialect, self.recorder, self.prefixes, self.retries, http).send()
+        await Answer(admitted, dialect, self.recorder, self.prefixes, self.retries, self.state, http).send()
 
     async def _readyz(self, http: Http) -> None:
         """Ready when the pool answers and every engine does; the body says what is not."""
@@ -155,6 +177,8 @@ class Gateway:
         await http.reply(200 if ready else 503, {"ready": ready, "pool": pool, "models": list(models)})
 
 
-def create_gateway(settings: ServeSettings, pool: Pool, *, pause_wait: float = PAUSE_WAIT_SECONDS) -> Gateway:
+def create_gateway(
+    settings: ServeSettings, pool: Pool, *, pause_wait: float = PAUSE_WAIT_SECONDS, clock: Clock | None = None
+) -> Gateway:
     """The gateway app for these settings. ConfigError where a model's settings do not fit together."""
-    return Gateway(settings, pool, pause_wait)
+    return Gateway(settings, pool, pause_wait, clock)

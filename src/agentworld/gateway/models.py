@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 import structlog
 
 from agentworld.config import ModelSettings, ServeSettings
 from agentworld.dialects.exchange import Request
-from agentworld.engines.base import Engine, open_engine
-from agentworld.errors import AgentWorldError, ConfigError, NotFoundError
+from agentworld.engines.base import Engine
+from agentworld.errors import ConfigError, NotFoundError
+from agentworld.gateway.attempts import Attempts
+from agentworld.gateway.clock import Clock, MonotonicClock
+from agentworld.gateway.mixing import Mix, open_mixes
 from agentworld.gateway.token_in import TokenIn, open_token_in
+from agentworld.gateway.upstreams import EngineFigures, Upstreams
 
 log = structlog.get_logger("agentworld.gateway")
 
 Mode = Literal["engine", "token-in", "none"]
+PROBE_SECONDS = 5.0
+"""Between two looks at the engines."""
 
 
 class ModelNotFoundError(NotFoundError):
@@ -24,11 +31,13 @@ class ModelNotFoundError(NotFoundError):
 
 
 class ServedModel:
-    """One model with its engine. `mode` is where tokens come from, `reason` why it is that one."""
+    """One model with its engines. `mode` is where tokens come from, `reason` why it is that one."""
 
-    def __init__(self, settings: ModelSettings, engine: Engine) -> None:
+    def __init__(self, settings: ModelSettings, upstreams: Upstreams, timeout: float, clock: Clock) -> None:
         self.settings = settings
-        self.engine = engine
+        self.upstreams = upstreams
+        self._timeout = timeout
+        self._clock = clock
         self.token_in: TokenIn | None = None
         self.mode, self.reason = self._choose()
         self.vocabulary: str = self.token_in.vocabulary if self.token_in is not None else f"model:{settings.name}"
@@ -66,6 +75,15 @@ class ServedModel:
             return "token-in", f"the tokenizer is there, renderer {self.token_in.rendering({}).name}"
         return "engine", "there is no tokenizer, and the engine is expected to give ids"
 
+    @property
+    def engine(self) -> Engine:
+        """The first of its engines."""
+        return self.upstreams.all[0].engine
+
+    def attempts(self, trajectory_id: str) -> Attempts:
+        """The tries of one call of the trajectory."""
+        return Attempts(self.upstreams, trajectory_id, self.settings.retries, self._timeout, self._clock)
+
     def observe(self, has_ids: bool) -> None:
         """Learn from a reply whether the engine gives ids; says so at once where it does not."""
         if self.mode != "engine" or self._confirmed:
@@ -87,44 +105,62 @@ class ServedModel:
         return await self.token_in.count(request)
 
     async def status(self) -> dict[str, Any]:
-        """For /readyz: whether the engine answers, and the token mode."""
-        out: dict[str, Any] = {"model": self.settings.name, "tokens": self.mode, "reason": self.reason, "ready": True}
-        try:
-            names = [card.name for card in await self.engine.models()]
-        except AgentWorldError as error:
-            return {**out, "ready": False, "error": error.one_line()}
-        if names and self.settings.name not in names:
-            out["error"] = f"the engine serves {', '.join(names[:5])}, not {self.settings.name}"
-        return out
+        """For /readyz: whether an engine answers, and the token mode."""
+        engines = await self.upstreams.status()
+        out: dict[str, Any] = {"model": self.settings.name, "tokens": self.mode, "reason": self.reason}
+        out["ready"] = any(each["ready"] for each in engines)
+        errors = [each["error"] for each in engines if "error" in each]
+        if errors:
+            out["error"] = errors[0]
+        return out | {"engines": engines}
 
 
 class Models:
     """All models; a name that is not known goes to the only model unless `strict`."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: ServeSettings, clock: Clock | None = None) -> None:
+        self._clock = clock or MonotonicClock()
         self._strict = settings.strict_models
         self.by_name: dict[str, ServedModel] = {}
         for model in settings.models:
             if model.name in self.by_name:
                 raise ConfigError(f"two models are named {model.name!r}", path="models.name")
-            self.by_name[model.name] = ServedModel(model, open_engine(model, settings.upstream_timeout))
+            upstreams = Upstreams(model, settings.upstream_timeout, self._clock, settings.workers)
+            self.by_name[model.name] = ServedModel(model, upstreams, settings.upstream_timeout, self._clock)
+        self.mixes = open_mixes(settings.mix, settings.models)
 
     def find(self, name: str) -> ServedModel:
-        """The model for a requested name; ModelNotFoundError names those that are there."""
-        found = self.by_name.get(name)
+        """The model for a requested name, of a mix its base; ModelNotFoundError names those that are there."""
+        mix = self.mixes.get(name)
+        found = self.by_name.get(name if mix is None else mix.base)
         if found is not None:
             return found
         if len(self.by_name) == 1 and not self._strict:
             return next(iter(self.by_name.values()))
-        known = ", ".join(self.by_name) or "none"
+        known = ", ".join((*self.by_name, *self.mixes)) or "none"
         raise ModelNotFoundError(
             f"there is no model {name[:100]!r} here", path="model", hint=f"Models on this gateway: {known}"
         )
 
+    def mix(self, name: str) -> Mix | None:
+        """The mix of that name."""
+        return self.mixes.get(name)
+
+    def figures(self) -> list[EngineFigures]:
+        """Counters of every engine of every model in this process."""
+        return [each.figures for model in self.by_name.values() for each in model.upstreams.all]
+
+    async def probe(self) -> None:
+        """Look at all engines again and again, until cancelled."""
+        while True:
+            await self._clock.sleep(PROBE_SECONDS)
+            await asyncio.gather(*(model.upstreams.probe() for model in self.by_name.values()))
+
     def listing(self) -> dict[str, Any]:
         """The body of /v1/models."""
         data = []
-        for name, model in self.by_name.items():
+        for name in (*self.by_name, *self.mixes):
+            model = self.find(name)
             card: dict[str, Any] = {"id": name, "object": "model", "created": 0, "owned_by": "agentworld"}
             if model.settings.context is not None:
                 card["max_model_len"] = model.settings.context
@@ -134,4 +170,4 @@ class Models:
     async def close(self) -> None:
         """Let go of all connections."""
         for model in self.by_name.values():
-            await model.engine.close()
+            await model.upstreams.close()

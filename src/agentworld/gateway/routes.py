@@ -14,15 +14,13 @@ _DOUBLED = re.compile(r"(?:/v1)+(?=/v1/)")
 METHODS = {
     "/": ("HEAD",),
     "/v1/chat/completions": ("POST",),
+    "/v1/completions": ("POST",),
     "/v1/messages": ("POST",),
     "/v1/messages/count_tokens": ("POST",),
     "/v1/models": ("GET", "HEAD"),
+    "/v1/responses": ("POST",),
 }
-LATER = {
-    "/v1/completions": "completions",
-    "/v1/responses": "responses",
-    "/v1/embeddings": "embeddings",
-}
+LATER = {"/v1/embeddings": "embeddings"}
 
 
 class Route(NamedTuple):
@@ -49,12 +47,13 @@ def find_route(method: str, path: str) -> Route:
             raise NotFoundError(
                 f"the {LATER[name]} API is not served here",
                 path=path[:200],
-                hint="Use /v1/chat/completions or /v1/messages",
+                hint="Use /v1/chat/completions, /v1/completions, /v1/responses or /v1/messages",
             )
         raise NotFoundError(
             f"there is nothing at {path[:200]}",
             path=path[:200],
-            hint="LLM routes are /v1/chat/completions, /v1/messages and /v1/models, alone or under /t/{trajectory}",
+            hint="LLM routes are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages and /v1/models, "
+            "alone or under /t/{trajectory}",
         )
     if method not in METHODS[name]:
         raise MethodError(f"{name} takes {METHODS[name][0]}, not {method[:20]}", path=path[:200])

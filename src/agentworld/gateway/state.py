@@ -1,4 +1,4 @@
-"""Policies and the pause, read from the pool at dispatch through a short cache."""
+"""Policies and the pause, read from the pool at dispatch through a short cache; which calls are at an engine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from agentworld.errors import PausedError
+from agentworld.gateway.clock import Clock, MonotonicClock
 from agentworld.pool.protocol import GatewayState, Pool
 from agentworld.records import Policy
 
@@ -14,14 +15,19 @@ POLL_SECONDS = 0.1
 
 
 class SharedState:
-    """The pool's gateway state, at most `CACHE_SECONDS` old. Calls wait up to `pause_wait` seconds for a resume."""
+    """The pool's gateway state, at most `CACHE_SECONDS` old. Calls wait up to `pause_wait` seconds for a resume.
 
-    def __init__(self, pool: Pool, pause_wait: float) -> None:
+    `in_flight`: calls that are at an engine, or whose reply is on its way into the pool.
+    """
+
+    def __init__(self, pool: Pool, pause_wait: float, clock: Clock | None = None) -> None:
         self._pool = pool
         self._pause_wait = pause_wait
+        self._clock = clock or MonotonicClock()
         self._state: GatewayState | None = None
         self._read_at = 0.0
         self._reading: asyncio.Task[GatewayState] | None = None
+        self.in_flight = 0
 
     async def read(self, max_age: float = CACHE_SECONDS) -> GatewayState:
         """The state; one read serves all who wait for it."""
@@ -40,18 +46,48 @@ class SharedState:
         finally:
             self._reading = None
 
-    async def admit(self) -> GatewayState:
-        """The state once calls are taken; PausedError where the pause outlasts the wait."""
+    async def admit(self, wait: float | None = None) -> GatewayState:
+        """The state once calls are taken; PausedError where the pause outlasts the wait, `pause_wait` by default."""
         state = await self.read()
-        deadline = time.monotonic() + self._pause_wait
+        deadline = self._clock.now() + (self._pause_wait if wait is None else wait)
         while state.paused:
-            if time.monotonic() >= deadline:
+            if self._clock.now() >= deadline:
                 raise PausedError("the gateway is paused and takes no new calls", hint="Try again in a few seconds")
-            await asyncio.sleep(POLL_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
             state = await self.read(0.0)
         return state
+
+    def flight(self) -> Flight:
+        """The place of one call among those in flight, not yet taken."""
+        return Flight(self)
 
     @staticmethod
     def policy(state: GatewayState, model: str) -> Policy:
         """Which weights are said to speak for a model."""
         return state.policies.get(model) or Policy(model=model)
+
+
+class Flight:
+    """Whether one call counts as in flight. It does from its dispatch to its commit, but not while it waits."""
+
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
+        self._counted = False
+
+    async def enter(self, model: str, wait: float | None = None) -> Policy:
+        """Count from here on, once calls are taken; the policy that is said to speak now. PausedError as `admit`.
+
+        Between the look at the pause and the count nothing else runs, so whoever has seen a pause and then counts
+        none in flight can be sure that none comes.
+        """
+        state = await self._state.admit(wait)
+        if not self._counted:
+            self._counted = True
+            self._state.in_flight += 1
+        return self._state.policy(state, model)
+
+    def leave(self) -> None:
+        """Count no more; again is no error."""
+        if self._counted:
+            self._counted = False
+            self._state.in_flight -= 1

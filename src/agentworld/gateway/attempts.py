@@ -1,0 +1,92 @@
+"""The tries of one call: which engine is next, how long to wait before, and when to give up.
+
+A call is tried again only while its caller has seen nothing of the reply, never for what is the caller's own fault, and
+not once its time is over. Another engine that is well is asked at once; the same one again only after a while, and only
+where it was busy, away, or broke off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agentworld.engines.base import EngineAbortedError, EngineBrokeError, EngineBusyError
+from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
+from agentworld.gateway.clock import Clock
+from agentworld.gateway.upstreams import Upstream, Upstreams
+
+FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
+"""Seconds before the same engines are asked again; doubled each time."""
+MAX_ABORTS = 16
+_PASSING = (EngineBrokeError, EngineBusyError, EngineUnreachableError)
+
+
+class Attempts:
+    """One call's. `errors`: the failed tries as (engine, code)."""
+
+    def __init__(self, upstreams: Upstreams, trajectory_id: str, retries: int, seconds: float, clock: Clock) -> None:
+        self._upstreams = upstreams
+        self._trajectory_id = trajectory_id
+        self._left = retries
+        self._clock = clock
+        self._deadline = clock.now() + seconds
+        self._tried: list[Upstream] = []
+        self._rounds = 0
+        self._aborts = 0
+        self.engine: Upstream | None = None
+        self.errors: list[tuple[str, str]] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for this call."""
+        return max(self._deadline - self._clock.now(), 0.0)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the step's metadata: which engine answered, where there are several, and what was tried before."""
+        facts: dict[str, Any] = {}
+        if len(self._upstreams) > 1 and self.engine is not None:
+            facts["engine"] = self.engine.address
+        if self.errors:
+            facts["failed_tries"] = [list(each) for each in self.errors]
+        return facts
+
+    async def pause(self) -> None:
+        """Give an engine that cut a reply the time to say that the gateway is paused, or to be ready again."""
+        await self._clock.sleep(FIRST_WAIT)
+
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[Upstream]:
+        """The engine of the next try; an error in the context is that of the try."""
+        async with self._upstreams.one(self._trajectory_id, self._tried) as engine:
+            self.engine = engine
+            yield engine
+
+    async def again(self, error: AgentWorldError) -> bool:
+        """Whether to try again after this error of the latest try; waits where that is wise."""
+        engine = self.engine
+        if engine is None or not isinstance(error, EngineError):
+            return False
+        self.errors.append((engine.address, error.code))
+        if isinstance(error, EngineAbortedError):
+            self._aborts += 1
+            engine.figures.resubmitted += 1
+            await self.pause()
+            return self._aborts <= MAX_ABORTS and self.left > 0
+        if self._left == 0 or self.left == 0:
+            return False
+        if engine not in self._tried:
+            self._tried.append(engine)
+        if self._upstreams.others(self._tried):
+            engine.figures.failovers += 1
+        elif isinstance(error, _PASSING):
+            wait = min(FIRST_WAIT * 2**self._rounds, LONGEST_WAIT)
+            if wait >= self.left:
+                return False
+            self._rounds += 1
+            await self._clock.sleep(wait)
+        else:
+            return False
+        self._left -= 1
+        return True

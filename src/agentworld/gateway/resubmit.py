@@ -1,0 +1,146 @@
+"""Goes on with replies that an engine cut because its weights change (finish reason `abort`).
+
+In token-in, the prompt and what was sampled so far go to the engine again, with what is left of `max_tokens`, and the
+caller sees one reply. It is one step, whose `version_spans` say which weights sampled what, as from an engine that
+changes weights between two tokens, but for two things. A seed begins anew, so each piece takes the next seed: with the
+same one its draws would repeat those of the first. And the engine looks for stop strings in the new piece only, so one
+that lies across the cut is missed.
+
+Where a cut reply cannot be gone on with (text in, or parameters that depend on what was sampled before, such as a
+grammar), the call is made anew, unless its caller has seen some of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import msgspec
+
+from agentworld.capture.call import Call
+from agentworld.dialects.exchange import Delta
+from agentworld.engines.base import Engine, EngineAbortedError, EngineBusyError
+from agentworld.errors import EngineError, EngineUnreachableError
+from agentworld.records import Policy, Sampling, Usage, VersionSpan
+
+MAX_RESUBMISSIONS = 16
+"""After so many cuts a reply stays cut."""
+_MAX_SEED = 2**31
+
+
+def can_go_on(call: Call) -> bool:
+    """Whether a cut reply of this call can be gone on with from its ids."""
+    sampling = call.sampling
+    return (
+        call.prompt_ids is not None
+        and sampling.n == 1
+        and sampling.response_format is None
+        and not sampling.presence_penalty
+        and not sampling.frequency_penalty
+    )
+
+
+class Resubmission:
+    """One call's reply over several calls of the engine. `pieces`: how many there were."""
+
+    def __init__(self, call: Call) -> None:
+        assert call.prompt_ids is not None
+        self._call = call
+        self._prompt = call.prompt_ids
+        self._policy = call.policy
+        self._sampled: list[int] = []
+        self._spans: list[VersionSpan] = []
+        self._start = 0
+        self._counts = False
+        self.pieces = 1
+
+    async def deltas(self, engine: Engine, wait: Callable[[], Awaitable[Policy]]) -> AsyncGenerator[Delta, None]:
+        """The reply's pieces as if the engine had sent them in one go. `wait` returns once the engine may be asked
+        again, with the policy that then is said to speak, and raises where that is never.
+        """
+        while True:
+            cut = begun = False
+            self._start = len(self._sampled)
+            prompt = [*self._prompt, *self._sampled]
+            try:
+                async with engine.generate(prompt, self._call.request, self._rest()) as deltas:
+                    async for delta in deltas:
+                        begun = True
+                        self._take(delta, prompt)
+                        if delta.finish_reason == "abort" and self.pieces <= MAX_RESUBMISSIONS:
+                            cut = True
+                            delta.finish_reason = delta.version_spans = None
+                        if cut:
+                            delta.usage = None
+                        yield delta
+            except (EngineUnreachableError, EngineBusyError):
+                # A piece that has not begun can be asked for again, whatever the caller has seen of the others.
+                if self.pieces == 1 or begun:
+                    raise
+                cut = True
+            if not cut:
+                return
+            limit = self._call.sampling.max_tokens
+            if limit is not None and len(self._sampled) >= limit:
+                yield self._end()
+                return
+            self._call.metadata = {**self._call.metadata, "resubmitted": self.pieces}
+            self.pieces += 1
+            policy = await wait()
+            if policy.run != self._policy.run:
+                raise EngineAbortedError("the engine cut the reply for weights of another run", hint="Send it again")
+            self._policy = policy
+
+    def _end(self) -> Delta:
+        """What ends a reply that was cut just where `max_tokens` would have ended it."""
+        usage = Usage(len(self._prompt), len(self._sampled)) if self._counts else None
+        return Delta(ids=[], logprobs=[], finish_reason="length", usage=usage, version_spans=tuple(self._spans))
+
+    def _rest(self) -> Sampling:
+        """What is left to ask for."""
+        sampling, done = self._call.sampling, len(self._sampled)
+        if self.pieces == 1:
+            return sampling
+        seed = None if sampling.seed is None else (sampling.seed + self.pieces - 1) % _MAX_SEED
+        return msgspec.structs.replace(
+            sampling,
+            seed=seed,
+            max_tokens=None if sampling.max_tokens is None else sampling.max_tokens - done,
+            min_tokens=None if sampling.min_tokens is None else max(sampling.min_tokens - done, 0),
+        )
+
+    def _take(self, delta: Delta, prompt: list[int]) -> None:
+        """Make a piece of the engine's reply one of the whole reply."""
+        self._span(delta)
+        self._sampled.extend(delta.ids or ())
+        self._counts = self._counts or delta.usage is not None
+        if self.pieces == 1:
+            return
+        if delta.prompt_ids is not None:
+            if delta.prompt_ids != prompt:
+                raise EngineError("the engine took another prompt than the one sent")
+            delta.prompt_ids = None
+        if delta.usage is not None:
+            first = len(self._prompt)
+            if delta.usage.prompt_tokens != len(prompt):
+                raise EngineError(
+                    f"the engine counts {delta.usage.prompt_tokens} prompt tokens where {len(prompt)} were sent"
+                )
+            delta.usage = Usage(first, self._start + delta.usage.completion_tokens)
+        if delta.finish_reason is not None:
+            delta.version_spans = tuple(self._spans)
+
+    def _span(self, delta: Delta) -> None:
+        """Note which weights sampled: as the engine says, else as was stamped when this piece was asked for."""
+        if delta.version_spans:
+            self._spans = [span for span in self._spans if span.start < self._start]
+            for span in delta.version_spans:
+                self._add(self._start + span.start, span.version)
+            return
+        if delta.policy_version is not None:
+            self._add(len(self._sampled), delta.policy_version)
+        elif not any(span.start >= self._start for span in self._spans) and delta.ids:
+            self._add(self._start, self._policy.version)
+
+    def _add(self, start: int, version: int) -> None:
+        if not self._spans or self._spans[-1].version != version:
+            self._spans.append(VersionSpan(start, version))

@@ -1,0 +1,177 @@
+"""The engines of one model: which one a call goes to, how many at once, and which are well.
+
+Calls of a trajectory go to the same engine, so that its prefix cache is warm: the one with the highest hash of
+trajectory and address (rendezvous hashing), so that all gateways choose alike without speaking to each other, and an
+engine that fails moves its own trajectories only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from agentworld.config import ModelSettings
+from agentworld.engines.base import Engine, open_engine
+from agentworld.errors import AgentWorldError, ConfigError, EngineError
+from agentworld.gateway.clock import Clock
+from agentworld.gateway.health import Health
+from agentworld.gateway.queueing import QueueFullError, Slots
+
+
+class EngineFigures(msgspec.Struct, kw_only=True):
+    """Counters of one engine of one model in this process. `calls`: tries that were sent to it; `retries`: those of
+    them that repeat a try which failed here or elsewhere; `failovers`: tries that failed here and went to another
+    engine. `in_flight` and `waiting` are of now.
+    """
+
+    model: str
+    engine: str
+    calls: int = 0
+    failures: int = 0
+    retries: int = 0
+    failovers: int = 0
+    refused: int = 0
+    """Calls that found the queue full, or waited too long in it."""
+    resubmitted: int = 0
+    """Replies that the engine cut for an update of its weights, and that were gone on with."""
+    in_flight: int = 0
+    waiting: int = 0
+    healthy: bool = True
+
+
+class Upstream:
+    """One engine at one address."""
+
+    def __init__(self, settings: ModelSettings, engine: Engine, limit: int | None, clock: Clock) -> None:
+        self.engine = engine
+        self.address = engine.settings.upstream
+        self.health = Health(clock)
+        self.slots = Slots(limit, settings.queue, settings.queue_seconds, clock)
+        self._figures = EngineFigures(model=settings.name, engine=self.address)
+
+    @property
+    def figures(self) -> EngineFigures:
+        """The counters, with what holds now."""
+        figures = self._figures
+        figures.in_flight, figures.waiting = self.slots.in_use, self.slots.waiting
+        figures.healthy = self.health.sound
+        return figures
+
+    async def probe(self) -> list[str]:
+        """Ask the engine which models it serves, and mark it by that; the names, or the error."""
+        try:
+            names = [card.name for card in await self.engine.models()]
+        except AgentWorldError as error:
+            self.health.probed(error)
+            raise
+        self.health.probed(None)
+        return names
+
+    async def status(self, model: str) -> dict[str, Any]:
+        """For /readyz: whether the engine answers now."""
+        out: dict[str, Any] = {"engine": self.address, "ready": True}
+        try:
+            names = await self.probe()
+        except AgentWorldError as error:
+            return {**out, "ready": False, "error": error.one_line()}
+        if names and model not in names:
+            out["error"] = f"the engine serves {', '.join(names[:5])}, not {model}"
+        elif not self.health.sound:
+            # It answers this question, but not the calls.
+            out |= {"ready": False, "error": self.health.error}
+        return out | {"in_flight": self.slots.in_use, "waiting": self.slots.waiting}
+
+
+class Upstreams:
+    """All engines of one model."""
+
+    def __init__(self, settings: ModelSettings, timeout: float, clock: Clock, workers: int = 1) -> None:
+        addresses = [address.rstrip("/") for address in settings.addresses]
+        if len(set(addresses)) < len(addresses):
+            raise ConfigError(f"an engine of {settings.name} is named twice", path="models.upstreams")
+        limit = settings.concurrency
+        if limit is not None and limit < workers:
+            raise ConfigError(
+                f"a concurrency of {limit} cannot be shared by {workers} workers",
+                path="models.concurrency",
+                hint=f"Set it to {workers} or more, or use fewer workers",
+            )
+        share = None if limit is None else limit // workers
+        self._model = settings.name
+        self.all = [
+            Upstream(
+                settings,
+                open_engine(msgspec.structs.replace(settings, upstream=address, upstreams=()), timeout),
+                share,
+                clock,
+            )
+            for address in settings.addresses
+        ]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def ranked(self, trajectory_id: str, without: Collection[Upstream] = ()) -> list[Upstream]:
+        """The engines for a trajectory, the one to take first; those that are well, or all where none is."""
+        if len(self.all) == 1:
+            return [] if without else list(self.all)
+        left = [each for each in self.all if each not in without]
+        left.sort(key=lambda each: _weight(trajectory_id, each.address), reverse=True)
+        return [each for each in left if each.health.usable] or left
+
+    def others(self, without: Collection[Upstream]) -> bool:
+        """Whether an engine beside these is well."""
+        return any(each.health.usable for each in self.all if each not in without)
+
+    @asynccontextmanager
+    async def one(self, trajectory_id: str, without: Collection[Upstream] = ()) -> AsyncIterator[Upstream]:
+        """An engine with a place for this call, for as long as the context is open. `without`: tried already, taken
+        again only where there is no other. QueueFullError where the call cannot wait either, or waited too long.
+        """
+        ranked = self.ranked(trajectory_id, without) or self.ranked(trajectory_id)
+        # The first is the warm one; another is better than none.
+        chosen = next((each for each in ranked if not each.slots.full), ranked[0])
+        try:
+            since = await chosen.slots.acquire()
+        except QueueFullError:
+            chosen._figures.refused += 1
+            raise
+        chosen._figures.calls += 1
+        chosen._figures.retries += bool(without)
+        chosen.health.begin()
+        try:
+            yield chosen
+        except EngineError as error:
+            chosen._figures.failures += 1
+            chosen.health.fail(error)
+            raise
+        except BaseException:
+            chosen.health.end()
+            raise
+        else:
+            chosen.health.succeed()
+        finally:
+            chosen.slots.release(since)
+
+    async def probe(self) -> None:
+        """Look at all engines at once."""
+        await asyncio.gather(*(each.probe() for each in self.all), return_exceptions=True)
+
+    async def status(self) -> list[dict[str, Any]]:
+        """For /readyz, engine by engine."""
+        return list(await asyncio.gather(*(each.status(self._model) for each in self.all)))
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        for each in self.all:
+            await each.engine.close()
+
+
+def _weight(trajectory_id: str, address: str) -> bytes:
+    said = f"{len(address)}:{address}{trajectory_id}"
+    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).digest()
