@@ -134,3 +134,39 @@ def test_no_state_of_an_undone_conversation_is_taken_for_another(sqlite_pool):
     sent = step("u", prompt_messages=[*short, SAID[0]], response_message=None)
     assert sqlite_pool.append_steps([sent])[0].outcome == "stored"
     assert sqlite_pool.get_step(sent.step_id).prompt_messages == sent.prompt_messages
+
+
+def test_what_a_trajectory_counts_is_read_again_where_another_process_wrote(tmp_path):
+    first, second = (SqlitePool(tmp_path / "pool.db") for _ in range(2))
+    assert [first.append_steps([turn(number)])[0].step_index for number in (1, 2)] == [0, 1]
+    assert second.append_steps([turn(3)])[0].step_index == 2
+    assert first.append_steps([turn(4)])[0].step_index == 3
+    second.complete_trajectory("t", "finished")
+    assert first.append_steps([turn(5)])[0].outcome == "late"
+    assert first.get_trajectory("t").step_count == 5
+    assert first.check() == []
+    first.close()
+    second.close()
+
+
+def test_what_a_trajectory_counts_is_read_again_where_its_own_process_changed_it(sqlite_pool):
+    sqlite_pool.append_steps([turn(1, step_id="a"), turn(2)])
+    sqlite_pool.append_steps([turn(3, supersedes="a")])
+    sqlite_pool.append_steps([turn(4)])
+    with sqlite3.connect(sqlite_pool.path) as connection:
+        assert connection.execute("SELECT step_count, usable_steps FROM trajectories").fetchone() == (4, 3)
+    assert sqlite_pool.check() == []
+
+
+def test_what_an_undone_write_counted_is_forgotten(sqlite_pool):
+    sqlite_pool.append_steps([turn(1)])
+
+    def undone(txn):
+        sqlite_pool._appender.append_all(txn, [prepare_all([turn(2), turn(3), turn(1, "u")])])
+        raise ConflictError("undo")
+
+    with pytest.raises(ConflictError):
+        sqlite_pool._writer.submit(undone).result()
+    sent = [turn(2), turn(1, "u")]
+    assert [result.step_index for result in sqlite_pool.append_steps(sent)] == [1, 0]
+    assert sqlite_pool.check() == []

@@ -27,7 +27,7 @@ from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.step_digest import same_content, step_digest, stored_parts
 from agentworld.pool.sql.supersede import Superseded, supersede
-from agentworld.pool.sql.tally import Tally, load_tallies, save_tallies
+from agentworld.pool.sql.tally import Tallies, Tally, new_tally
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
 
@@ -70,10 +70,11 @@ class Appender:
 
     def __init__(self) -> None:
         self._forests = ForestWriter()
+        self._tallies = Tallies()
 
     def append_all(self, txn: Transaction, payloads: Sequence[Payload]) -> list[list[AppendResult] | AgentWorldError]:
         """Each payload's results, or why it was refused as a whole."""
-        batch = _Batch(txn, self._forests)
+        batch = _Batch(txn, self._forests, self._tallies)
         batch.load(payloads)
         outcomes: list[list[AppendResult] | AgentWorldError] = []
         for payload in payloads:
@@ -91,11 +92,13 @@ class Appender:
 class _Batch:
     """What one transaction appends: rows by table, and what is known of what they refer to."""
 
-    def __init__(self, txn: Transaction, forests: ForestWriter) -> None:
+    def __init__(self, txn: Transaction, forests: ForestWriter, tallies: Tallies) -> None:
         self._txn = txn
         self._forests = forests
         forests.begin(txn)
-        self._tallies: dict[str, Tally] = {}
+        self._counting = tallies
+        self._tallies: dict[str, Tally] = {}  # by trajectory
+        self._implied = trajectories.Implied(txn)
         self._changed: dict[int, Tally] = {}
         self._known: dict[str, tuple[bytes, int]] = {}
         self._exchanges: dict[str, bytes] = {}
@@ -131,7 +134,7 @@ class _Batch:
                 elif isinstance(one, Rejected):
                     refused.append(one)
         if named:
-            self._tallies = load_tallies(self._txn, named)
+            self._tallies = self._counting.load(self._txn, named)
         if steps:
             self._known = append_rows.known_steps(self._txn, steps)
         if (steps or refused) and self._txn.counter(counters.TOMBSTONES) > 0:
@@ -258,9 +261,9 @@ class _Batch:
         """The trajectory, implied where it is not there."""
         known = self._tallies.get(trajectory_id)
         if known is None:
-            new = NewTrajectory(group_id=group_id, channel=channel, agent=agent)
-            row = self._txn.run(lambda txn: trajectories.imply(txn, trajectory_id, new))
-            known = self._tallies[trajectory_id] = Tally(row)
+            row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
+            known = self._tallies[trajectory_id] = new_tally(row, channel)
+            self._event(trajectories.CREATED, trajectory_id, None, None)
         return known
 
     def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str | None) -> None:
@@ -289,6 +292,7 @@ class _Batch:
     def write(self) -> None:
         """Write what was planned."""
         txn, forests = self._txn, self._forests
+        self._implied.write()
         forests.finish(txn)
         packed = pack_tails([tail for _, tail in self._tails])
         for (row, _), data in zip(self._tails, packed, strict=True):
@@ -312,7 +316,7 @@ class _Batch:
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         txn.many_in_order(append_rows.INSERT_EVENT, self._events)
         txn.many(append_rows.INSERT_DEAD, self._dead)
-        save_tallies(txn, self._changed.values())
+        self._counting.save(txn, self._changed.values())
         self._count()
         keep_rewards(txn, [("step", step_id, reward) for step_id, reward in self._rewards])
         if self._superseded:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import func, select, update
 
@@ -13,7 +14,7 @@ from agentworld.pool.lacks import lacks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
-from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.transaction import Mark, Transaction
 
 _s, _t = schema.steps, schema.trajectories
 _POLICY = ("policy_model", "policy_run", "policy_version")
@@ -27,6 +28,8 @@ _COUNTED = (
     "sampled_tokens",
     "sampling",
 )
+_SUMS = ("step_count", "prompt_tokens", "response_tokens", "usable_steps", "lacks", "sampled_tokens")
+_KEPT = 8192  # trajectories
 _LOAD = sql(
     select(*(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", *_POLICY, *_COUNTED))).where(
         _t.c.trajectory_id.in_(texts("ids"))
@@ -59,7 +62,7 @@ class Tally:
 
     __slots__ = (*_POLICY, *_COUNTED, "channel", "pk", "status")
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row | Mapping[str, Any]) -> None:
         self.pk: int = row["pk"]
         self.status: str = row["status"]
         self.channel: str = row["channel"]
@@ -96,16 +99,45 @@ class Tally:
             self.sampled_tokens += prepared.sampled
 
 
-def load_tallies(txn: Transaction, trajectory_ids: Iterable[str]) -> dict[str, Tally]:
-    """Those of the trajectories that are there, by id."""
-    found = txn.execute(_LOAD, {"ids": json_list(list(trajectory_ids))})
-    return {row["trajectory_id"]: Tally(row) for row in found}
+_NEW = {**dict.fromkeys((*_POLICY, "last_step", "sampling")), **dict.fromkeys(_SUMS, 0), "status": "open"}
 
 
-def save_tallies(txn: Transaction, tallies: Iterable[Tally]) -> None:
-    """Write what was counted."""
-    in_order = operator.attrgetter(*("pk" if name == "row" else name for name in _SAVE.names))
-    txn.many_in_order(_SAVE, [in_order(tally) for tally in tallies])
+def new_tally(pk: int, channel: str) -> Tally:
+    """That of a trajectory that begins with the steps of this transaction."""
+    return Tally({**_NEW, "pk": pk, "channel": channel})
+
+
+class Tallies:
+    """Those of the latest trajectories, kept from transaction to transaction while nobody else writes to the pool.
+
+    Used by the writing thread only. In each transaction `load`, then `save`.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tally] = {}
+        self._mark: Mark | None = None  # the pool as the latest `save` left it
+
+    def load(self, txn: Transaction, trajectory_ids: Iterable[str]) -> dict[str, Tally]:
+        """By id those of the trajectories that are there, among others; new ones are added to it."""
+        if self._mark is None or not txn.is_at(self._mark) or len(self._held) > _KEPT:
+            self.clear()
+        self._mark = None  # What is counted from here on is nowhere until it is saved.
+        txn.on_rollback(self.clear)
+        held = self._held
+        if unknown := [name for name in trajectory_ids if name not in held]:
+            found = txn.execute(_LOAD, {"ids": json_list(unknown)})
+            held.update((row["trajectory_id"], Tally(row)) for row in found)
+        return held
+
+    def save(self, txn: Transaction, changed: Iterable[Tally]) -> None:
+        """Write what was counted."""
+        in_order = operator.attrgetter(*("pk" if name == "row" else name for name in _SAVE.names))
+        txn.many_in_order(_SAVE, [in_order(tally) for tally in changed])
+        self._mark = txn.mark()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held, self._mark = {}, None
 
 
 def recount_usable(txn: Transaction, trajectory: int) -> None:

@@ -13,7 +13,7 @@ from agentworld.pool.counters import CHANNEL_TRAJECTORIES, READINESS, TRAJECTORI
 from agentworld.pool.group_rules import LATE
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.events import Events, add_event
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rewards import RewardRows
 from agentworld.pool.sql.rows import CREATION_COLUMNS, creation_columns, select_trajectories, trajectory_from
@@ -47,6 +47,7 @@ _DECLARE = sql(
 _COMPLETE = sql(
     update(_t).where(_t.c.pk == parameter("row")).values(status=parameter("ended_as"), completed_at=parameter("at"))
 )
+CREATED = "trajectory.created"
 
 
 class Creation(NamedTuple):
@@ -79,15 +80,43 @@ def complete_all(txn: Transaction, asked: Sequence[Completion]) -> list[Trajecto
     return _in_waves(txn, asked, _complete)
 
 
-def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Row:
-    """Insert an open trajectory that is not there; returns its row.
+class Implied:
+    """Trajectories that steps name and that are not there: each is planned with its first step, `write` inserts them.
 
-    GoneError where it was deleted, ConflictError where its group was planned otherwise.
+    Whoever plans them adds the event of their creation, in the order of the events.
     """
-    faults: _Outcomes = {}
-    _create(txn, [(0, Creation(trajectory_id, new), None)], faults, declared=False)
-    if faults:
-        raise faults[0]
+
+    def __init__(self, txn: Transaction) -> None:
+        self._txn = txn
+        self._known: dict[str, Group] = {}
+        self._begun: list[tuple[int, Creation]] = []
+
+    def plan(self, trajectory_id: str, new: NewTrajectory) -> int:
+        """The row that the open trajectory will have; GoneError where it was deleted, ConflictError where its group was
+        planned otherwise.
+        """
+        txn, known = self._txn, self._known
+        check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
+        if new.group_id is not None:
+            if new.group_id not in known:
+                known.update(groups.load(txn, [new.group_id]))
+            known[new.group_id] = groups.plan(txn, new.group_id, new, known.get(new.group_id))
+            close_due_of(txn, known, [new.group_id])
+        row = txn.next_pk("trajectories")
+        self._begun.append((row, Creation(trajectory_id, new)))
+        return row
+
+    def write(self) -> None:
+        """Insert what was planned, and bring what waited for it."""
+        _begin(self._txn, self._begun, self._known, declared=False)
+
+
+def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Row:
+    """Insert an open trajectory that is not there; returns its row. Errors as those of Implied."""
+    implied = Implied(txn)
+    implied.plan(trajectory_id, new)
+    add_event(txn, CREATED, trajectory_id)
+    implied.write()
     [row] = _rows(txn, [trajectory_id]).values()
     return row
 
@@ -128,7 +157,7 @@ def _in_waves(
     return [faults.get(place) or trajectory_from(rows[one.trajectory_id]) for place, one in enumerate(asked)]
 
 
-def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes, declared: bool = True) -> None:
+def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes) -> None:
     known = groups.load(txn, (one.new.group_id for _, one, _ in wave if one.new.group_id is not None))
     begun: list[tuple[int, Creation]] = []
     redefined: list[tuple[Creation, Row]] = []
@@ -152,13 +181,16 @@ def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes, declared
             redefined.append((one, row))
     joined = [one.new.group_id for one in [*(one for _, one in begun), *(one for one, _ in redefined)]]
     close_due_of(txn, known, dict.fromkeys(name for name in joined if name is not None))
-    _begin(txn, begun, known, declared)
+    events = Events(txn)
+    for _, one in begun:
+        events.add(CREATED, one.trajectory_id)
+    events.write()
+    _begin(txn, begun, known, declared=True)
     _redefine(txn, redefined, known)
 
 
 def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[str, Group], declared: bool) -> None:
     """Insert trajectories that are not there, and bring what waited for them."""
-    events = Events(txn)
     rows: list[dict[str, Any]] = []
     for pk, (trajectory_id, new) in begun:
         late = new.group_id is not None and known[new.group_id].state == "closed"
@@ -178,9 +210,7 @@ def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[
         txn.count(TRAJECTORIES + "open")
         txn.count(READINESS + str(started["readiness"]))
         txn.count(CHANNEL_TRAJECTORIES + new.channel)
-        events.add("trajectory.created", trajectory_id)
     txn.many(_CREATE, rows)
-    events.write()
     groups.count_all(txn, [(None, groups.member_from(row)) for row in rows if row["group_id"] is not None])
     if rows:
         apply_awaited(txn, "trajectory", [row["trajectory_id"] for row in rows])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import select
@@ -15,6 +15,8 @@ from agentworld.pool.sql.statements import Statement, numbers_by_name, sql
 
 T = TypeVar("T")
 KEYS = "pk."
+_TRANSACTIONS = "transactions"  # those that wrote, numbered as primary keys are
+_NUMBER = KEYS + _TRANSACTIONS
 
 _counters = schema.counters.c
 # The upserts of this dialect compile for SQLite too.
@@ -23,6 +25,13 @@ _ADD = sql(
     _upsert.on_conflict_do_update(index_elements=["name"], set_={"value": _counters.value + _upsert.excluded.value})
 )
 _COUNTERS = sql(select(_counters.name, _counters.value))
+
+
+class Mark(NamedTuple):
+    """The pool as a transaction had left it after so many of its writes; see Transaction.mark."""
+
+    transaction: Transaction
+    writes: int
 
 
 class Transaction:
@@ -36,26 +45,30 @@ class Transaction:
         self.connection = connection
         self.now = now
         self._counts: dict[str, int] = {}
+        self._writes = 0
         self._undo: list[Callable[[], None]] = []
         self._before: Mapping[str, int] | None = connection.counters()
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""
+        self._writes += statement.writes
         return self.connection.execute(statement, parameters or {})
 
     def one(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> Row | None:
         """The first row, or None."""
-        rows = self.connection.execute(statement, parameters or {})
+        rows = self.execute(statement, parameters)
         return rows[0] if rows else None
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run one statement for each of the rows."""
         if rows:
+            self._writes += 1
             self.connection.many(statement, rows)
 
     def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
         """As `many`, with the values of each row in the order of `statement.names`."""
         if rows:
+            self._writes += 1
             self.connection.many_in_order(statement, rows)
 
     def count(self, name: str, change: int = 1) -> None:
@@ -74,6 +87,17 @@ class Transaction:
         used = self.counter(name)
         self._counts[name] = self._counts.get(name, 0) + count
         return used + 1
+
+    def mark(self) -> Mark:
+        """The pool as it is now, for `is_at` of this transaction or of the next ones."""
+        return Mark(self, self._writes)
+
+    def is_at(self, mark: Mark) -> bool:
+        """Whether nobody has written anything since `mark`, whose transaction has not been undone."""
+        before = mark.transaction
+        if before._writes != mark.writes:
+            return False
+        return before is self or self.counter(_NUMBER) == before.counter(_NUMBER)
 
     def has_events(self) -> bool:
         """Whether events were written."""
@@ -109,9 +133,11 @@ class Transaction:
 
     def write_counters(self) -> None:
         """Add what was counted; the last statement before the commit."""
+        if self._writes:
+            self.next_pk(_TRANSACTIONS)
         changes = {name: change for name, change in self._counts.items() if change}
         if changes:
-            self.execute(_ADD, {"changes": msgspec.json.encode(changes).decode()})
+            self.connection.execute(_ADD, {"changes": msgspec.json.encode(changes).decode()})
 
     def undo_all(self) -> None:
         """Run what `on_rollback` was given: everything is rolled back."""
