@@ -8,8 +8,8 @@ truncation.
 
 Three things are known to differ from OpenAI's own service: everything is on record whatever `store` says, as that is
 what the gateway is for; reasoning comes back as its text, and `summary` makes no summary of it; `encrypted_content` is
-that text, wrapped. An effort of reasoning reaches the chat template as its variable `reasoning_effort`, and `none` as
-`enable_thinking` false.
+that text, wrapped. An effort of reasoning reaches the chat template as its variable `reasoning_effort`, `none` as
+`enable_thinking` false, and a verbosity as `verbosity`; a renderer that has no such variable refuses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from agentworld.dialects.chat import MAX_TOP_LOGPROBS, read_sampling
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
-from agentworld.dialects.responses_items import exchange_of, read_items
+from agentworld.dialects.responses_items import Tools, exchange_of, read_items
 from agentworld.dialects.responses_output import output_items
 from agentworld.dialects.responses_tools import Named, read_choice, read_tools
 from agentworld.errors import InvalidRequestError
@@ -106,16 +106,19 @@ def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Reque
     found: list[Message] = [Message(role="system", content=instructions)] if instructions else []
     if previous is not None:
         found.extend(_history(previous, known))
-    new = _input(fields, known)
+    new, later_tools = _input(fields, known)
     if not new and not (previous is not None and len(found) > bool(instructions)):
         raise InvalidRequestError("input must hold at least one item", path="input")
-    tools, named = read_tools(fields)
-    sampling = _sampling(fields, read_choice(fields, tools))
+    first_tools = [(item, f"tools[{position}]") for position, item in enumerate(fields.take("tools", list) or [])]
+    tools, named = read_tools([*first_tools, *later_tools])
+    template, reasoning = _reasoning(fields)
+    shape, verbosity = _text(fields)
+    template |= verbosity
+    sampling = msgspec.structs.replace(_sampling(fields, read_choice(fields, tools)), response_format=shape)
     if not tools:
         sampling = msgspec.structs.replace(sampling, parallel_tool_calls=None)
     include = _include(fields)
     top = fields.integer("top_logprobs", 0, MAX_TOP_LOGPROBS) or 0
-    template, reasoning = _reasoning(fields)
     metadata = _metadata(fields)
     store = fields.take("store", bool)
     stream = fields.take("stream", bool) or False
@@ -178,7 +181,7 @@ def _sampling(fields: Fields, choice: Any) -> Sampling:
     limit = limit if limit is not None else sampling.max_tokens
     if limit is not None and (sampling.min_tokens or 0) > limit:
         raise InvalidRequestError("min_tokens is over max_output_tokens", path="min_tokens")
-    return msgspec.structs.replace(sampling, max_tokens=limit, response_format=_format(fields))
+    return msgspec.structs.replace(sampling, max_tokens=limit)
 
 
 def _history(previous: str, past: Mapping[str, Past]) -> list[Message]:
@@ -194,12 +197,12 @@ def _history(previous: str, past: Mapping[str, Past]) -> list[Message]:
     return [*known.messages[known.instructions :], known.reply]
 
 
-def _input(fields: Fields, past: Mapping[str, Past]) -> list[Message]:
+def _input(fields: Fields, past: Mapping[str, Past]) -> tuple[list[Message], Tools]:
     value = fields.raw("input")
     if value is None:
-        return []
+        return [], []
     if isinstance(value, str):
-        return [Message(role="user", content=value)]
+        return [Message(role="user", content=value)], []
     if not isinstance(value, list):
         raise fields.refuse("input", "a string or a list of items")
 
@@ -215,18 +218,22 @@ def _input(fields: Fields, past: Mapping[str, Past]) -> list[Message]:
     return read_items(value, "input", resolve)
 
 
-def _format(fields: Fields) -> dict[str, Any] | None:
-    """The format of the reply in OpenAI chat's shape."""
+def _text(fields: Fields) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The format of the reply in OpenAI chat's shape, and template settings; verbosity `medium` is what there is."""
     value = fields.take("text", dict)
     if value is None:
-        return None
+        return None, {}
     inner = Fields(value, "text")
-    inner.neutral("verbosity", "medium")
+    verbosity = inner.take("verbosity", str)
+    if verbosity not in (None, "low", "medium", "high"):
+        raise inner.refuse("verbosity", "low, medium or high")
     given = inner.take("format", dict)
     inner.finish()
-    if given is None:
-        return None
-    shape = Fields(given, "text.format")
+    template = {"verbosity": verbosity} if verbosity in ("low", "high") else {}
+    return (_format(Fields(given, "text.format")) if given is not None else None), template
+
+
+def _format(shape: Fields) -> dict[str, Any] | None:
     kind = shape.need("type", str)
     if kind == "json_schema":
         schema: dict[str, Any] = {"name": shape.need("name", str), "schema": shape.need("schema", dict)}

@@ -29,6 +29,8 @@ _HARMLESS = frozenset({"id", "status", "phase", "caller", "created_by"})
 
 Resolve = Callable[[str, str], list[dict[str, Any]]]
 """From an item's id and its JSON path to the items that it stands for."""
+Tools = list[tuple[Any, str]]
+"""Tools as they were sent, each with its JSON path."""
 
 
 def item_id(kind: str, exchange_id: str, index: int) -> str:
@@ -82,17 +84,18 @@ class _Reply:
         )
 
 
-def read_items(items: list[Any], path: str, resolve: Resolve) -> list[Message]:
-    """The messages that the items stand for; tool results in the order of their calls."""
+def read_items(items: list[Any], path: str, resolve: Resolve) -> tuple[list[Message], Tools]:
+    """The messages that the items stand for, tool results in the order of their calls, and the tools among them."""
     reader = _Reader(resolve)
     for position, item in enumerate(items):
         reader.read(item, f"{path}[{position}]")
-    return reader.finish()
+    return reader.finish(), reader.tools
 
 
 class _Reader:
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
+        self.tools: Tools = []
         self._done: list[Message] = []
         self._reply: _Reply | None = None
         self._results: list[Message] = []
@@ -108,6 +111,10 @@ class _Reader:
             self._open(item).calls.append(_call(fields, kind))
         elif kind in ("function_call_output", "custom_tool_call_output"):
             self._output(fields)
+        elif kind == "additional_tools":
+            given = fields.need("tools", list)
+            self.tools.extend((tool, f"{fields.where('tools')}[{at}]") for at, tool in enumerate(given))
+            fields.finish(_HARMLESS | {"role"})
         elif kind == "item_reference":
             wanted = fields.need("id", str)
             fields.finish()

@@ -34,12 +34,12 @@ def flat_name(namespace: str, name: str) -> str:
     return f"{namespace}__{name}" if namespace else name
 
 
-def read_tools(fields: Fields) -> tuple[tuple[Tool, ...], Named]:
-    """The functions, and the names of those that are not plain ones."""
+def read_tools(given: list[tuple[Any, str]]) -> tuple[tuple[Tool, ...], Named]:
+    """The functions, and the names of those that are not plain ones; `given`: tools with their JSON paths."""
     tools: list[Tool] = []
     named: Named = {}
-    for position, item in enumerate(fields.take("tools", list) or []):
-        _read(Fields(item, f"tools[{position}]"), "", "", tools, named)
+    for item, path in given:
+        _read(Fields(item, path), "", "", tools, named)
     names = [tool["function"]["name"] for tool in tools]
     if named and len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
