@@ -51,6 +51,14 @@ def trajectory_readiness(
     return "ready" if has_reward else "complete"
 
 
+def shown_reason(status: TrajectoryStatus, readiness: Readiness, excluded_reason: str | None) -> str | None:
+    """Why a trajectory is excluded, as readers see it: how it ended, where nothing else is the reason.
+
+    That is derived and not stored, as a group may still serve what failed.
+    """
+    return status if excluded_reason is None and readiness == "excluded" else excluded_reason
+
+
 def step_readiness(trajectory: Readiness, excluded_reason: str | None) -> Readiness:
     """The readiness of a step of a trajectory with that readiness."""
     return "excluded" if excluded_reason is not None else trajectory

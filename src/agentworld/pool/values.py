@@ -7,7 +7,7 @@ from typing import Any
 
 from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
-from agentworld.pool.rules import staleness
+from agentworld.pool.rules import shown_reason, staleness
 from agentworld.query import FieldRef
 from agentworld.records import Policy, Readiness, Step, Trajectory
 
@@ -25,6 +25,8 @@ def _trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Poli
     match reference.field.name:
         case "staleness":
             return staleness(policy, current)
+        case "excluded_reason":
+            return shown_reason(trajectory.status, trajectory.readiness, trajectory.excluded_reason)
         case "readiness" | "open" | "complete" | "ready" | "excluded" as name:
             return _readiness_value(trajectory.readiness, name)
         case "policy.model" | "policy.run" | "policy.version" as name:

@@ -100,7 +100,12 @@ FIELDS: tuple[Field, ...] = (
     Field("ready", "boolean", _BOTH, "Complete and rewarded.", indexed=_TRAJECTORIES),
     Field("excluded", "boolean", _BOTH, "Not served.", indexed=_TRAJECTORIES),
     Field("masked", "boolean", _TRAJECTORIES, "Served for its group's statistics, not to be trained on."),
-    Field("excluded_reason", "text", _BOTH, "Why it is not served."),
+    Field(
+        "excluded_reason",
+        "text",
+        _BOTH,
+        "Why it is not served: of a trajectory also `failed` or `abandoned`; a step has the reasons of its own.",
+    ),
     Field("late", "boolean", _STEPS, "Came after its trajectory had ended."),
     Field(
         "status",

@@ -137,7 +137,7 @@ def fail_some(pool, failures):
     pool.complete_trajectory("failed", "failed")
     pool.complete_trajectory("again", "finished", 0.5)
     for name in ("first", "second", "failed"):
-        assert standing(pool, name)[0::3] == ("excluded", None)
+        assert standing(pool, name)[0::3] == ("excluded", "failed")
     pool.complete_trajectory("left", "abandoned")
 
 
@@ -167,8 +167,9 @@ def test_failures_are_served_for_the_statistics_alone(pool):
 def test_failures_are_left_out(pool, failures):
     fail_some(pool, failures)
     assert counts(pool) == ("closed", 6, 4, 2)
-    for name in ("first", "second", "failed", "left"):
-        assert standing(pool, name)[0::3] == ("excluded", None)
+    for name in ("first", "second", "failed"):
+        assert standing(pool, name)[0::3] == ("excluded", "failed")
+    assert standing(pool, "left")[0::3] == ("excluded", "abandoned")
 
 
 def test_a_reward_after_the_close_counts_for_a_member(pool):

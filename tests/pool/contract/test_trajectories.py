@@ -93,10 +93,13 @@ def test_completion_decides_readiness(pool, clock, status, reward, readiness):
     clock.now += 5
     there = pool.complete_trajectory("t", status, reward)
     assert (there.status, there.reward, there.readiness) == (status, reward, readiness)
+    assert there.excluded_reason == (status if readiness == "excluded" else None)
     assert there.completed_at == clock.now
     assert there == pool.get_trajectory("t")
     assert pool.get_step("s").readiness == readiness
     assert pool.stats().trajectories == {status: 1}
+    found = pool.list_trajectories(where=f"excluded_reason == '{status}'").items
+    assert found == ([there] if readiness == "excluded" else [])
 
 
 def test_a_trajectory_ends_once(pool):

@@ -12,7 +12,7 @@ from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.intake import check_include
 from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
-from agentworld.pool.memory.state import copied
+from agentworld.pool.memory.state import copied, shown
 from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
 from agentworld.pool.memory.store_signals import SignalMethods
@@ -42,19 +42,19 @@ class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
             check_id(new.group_id, "group_id")
         new = checked_trajectory(new)
         with self._open():
-            return copied(trajectories.create(self._state, trajectory_id, new))
+            return shown(trajectories.create(self._state, trajectory_id, new))
 
     def complete_trajectory(
         self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
     ) -> Trajectory:
         """See Pool."""
         with self._open():
-            return copied(trajectories.complete(self._state, trajectory_id, status, as_number(reward)))
+            return shown(trajectories.complete(self._state, trajectory_id, status, as_number(reward)))
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""
         with self._open():
-            return copied(self._state.trajectory(trajectory_id))
+            return shown(self._state.trajectory(trajectory_id))
 
     def list_trajectories(
         self,
@@ -79,7 +79,7 @@ class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
                 and self._state.trajectory_matches(expression, found)
             ]
             page = _page(rows, order, cursor, limit)
-            return Page([copied(found) for found in page.items], page.next_cursor)
+            return Page([shown(found) for found in page.items], page.next_cursor)
 
     # --- steps ------------------------------------------------------------------------------------------------
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:

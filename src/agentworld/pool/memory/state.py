@@ -177,3 +177,10 @@ def copied(record: R) -> R:
     """A copy that shares nothing that can change."""
     # Not by JSON, which has one spelling for two lone surrogates and the character that both together make.
     return msgspec.convert(msgspec.to_builtins(record), type(record))
+
+
+def shown(trajectory: Trajectory) -> Trajectory:
+    """A copy as readers see it."""
+    own = copied(trajectory)
+    own.excluded_reason = rules.shown_reason(own.status, own.readiness, own.excluded_reason)
+    return own

@@ -180,6 +180,8 @@ def finish(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -
     served = serves(record.readiness)
     values: dict[str, Any] = {
         **{name: getattr(record, name) for name in _SAME},
+        # How it ended is no reason of its own: see rules.shown_reason.
+        "excluded_reason": None if record.excluded_reason == record.status else record.excluded_reason,
         **policy_columns(record.policy),
         "task": None if record.task is None else stored_json(record.task).decode(),
         "metadata": json_or_none(record.metadata),

@@ -107,7 +107,7 @@ def trajectory_from(row: Row) -> Trajectory:
         annotations=from_json(row["annotations"], []),
         masked=bool(row["masked"]),
         readiness=row["readiness"],
-        excluded_reason=row["excluded_reason"],
+        excluded_reason=rules.shown_reason(row["status"], row["readiness"], row["excluded_reason"]),
         step_count=row["step_count"],
         prompt_tokens=row["prompt_tokens"],
         response_tokens=row["response_tokens"],

@@ -217,6 +217,9 @@ def _staleness(table: Any) -> ColumnElement[Any]:
 def _column(field: FieldRef, subject: Subject) -> ColumnElement[Any]:
     name = field.field.name
     table = _s if subject == "steps" and name not in _OF_TRAJECTORY else _t
+    if name == "excluded_reason" and table is _t:
+        # As rules.shown_reason.
+        return func.coalesce(_t.c.excluded_reason, case((_t.c.readiness == "excluded", _t.c.status)))
     return table.c[_RENAMED.get(name, name.replace(".", "_"))]
 
 
