@@ -139,8 +139,9 @@ class InBlocks(Access):
         table = self._pk.table
         # A sum, since SQLite would convert what is in the index to the type of a column before it compares.
         found = self._block == numbers.c.block + 0
-        inside: Select[Any] = select(literal_column("1")).select_from(table).where(found, *self._asked)
-        return compiled(select(numbers.c.block).where(inside.correlate(numbers).exists()))
+        inside: Select[Any] = select(literal_column("1")).select_from(table).where(found, *self._asked).limit(1)
+        # No EXISTS: PostgreSQL makes it a join, and that of all rows of the range.
+        return compiled(select(numbers.c.block).where(inside.correlate(numbers).scalar_subquery().is_not(None)))
 
     @functools.cached_property
     def keys(self) -> Statement:

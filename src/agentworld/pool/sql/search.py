@@ -24,7 +24,7 @@ from agentworld.query import Subject
 
 PAGE_SECONDS = 1.0  # after which a page with `where` ends with what it has
 FEW, MANY = 1_000, 50_000  # matches of an index: taken at once; the most that are sorted for one page
-OWNERS = 8  # One trajectory, of which the next step is looked up, takes as long as so many entries of an index.
+OWNERS = 4  # One trajectory, of which the next step is looked up, takes as long as so many entries of an index.
 _FIRST_CHUNK, _LARGEST_CHUNK = 200, 20_000  # rows that one look goes through
 _FIRST_BLOCKS = 8
 _FIRST_OWNERS = 4
@@ -94,8 +94,10 @@ class Search:
             while len(found) < wanted and not self.exhausted and (left := self._rows_left()) > 0:
                 way, access = self.choose(cap)
                 found += self._look(way, access, min(chunk, left), wanted - len(found))
-                # The fewer matches it meets, the more an index is worth.
-                cap, chunk = min(cap * _GROWTH, MANY), min(chunk * _GROWTH, _LARGEST_CHUNK)
+                # How many more rows it will take, where matches go on as they were; so many an index is worth.
+                ahead = (wanted - len(found)) * self.scanned // max(1, len(found))
+                cap = min(cap * _GROWTH, max(cap, ahead), MANY)
+                chunk = min(chunk * _GROWTH, max(_FIRST_CHUNK, ahead), _LARGEST_CHUNK)
         return found
 
     def explain(self, way: Way, access: Access | None) -> list[str]:
@@ -164,8 +166,8 @@ class Search:
             return self._walk(size, wanted)
         if access.exact:
             size = min(size, wanted)
-        elif way == "few":
-            size = max(size, FEW)
+        elif isinstance(access, OfTrajectories):
+            size = max(size, FEW)  # Each look begins with all of its trajectories.
         before, self.exhausted = self.position, False
         keys, end = self._next_of(way, access, size)
         matching = keys
@@ -217,8 +219,10 @@ class Search:
             count = 1
             while blocks and len(keys) < size:
                 now, blocks = blocks[:count], blocks[count:]
-                keys += self._keys(access.keys, blocks=json_list(now), limit=size - len(keys))
-                count *= _GROWTH
+                got = self._keys(access.keys, blocks=json_list(now), limit=size - len(keys))
+                keys += got
+                # As many as will do where they hold what these did.
+                count = min(count * _GROWTH, -(-(size - len(keys)) * len(now) // max(1, len(got))))
         return keys, keys[-1] if len(keys) == size else None
 
     def _of_trajectories(self, access: OfTrajectories, size: int) -> list[int]:

@@ -201,7 +201,7 @@ def _extend_tables() -> None:
     op.drop_index("trajectories_by_readiness", "trajectories")
     op.drop_index("trajectories_by_group", "trajectories")
     op.drop_index("steps_by_trajectory", "steps")
-    by_block = sa.text("(pk >> 12)")
+    by_block = sa.text("(pk >> 11)")
     indexes: dict[str, dict[str, list[Any]]] = {
         "trajectories": {
             "readiness": ["readiness", "pk"],
@@ -226,7 +226,8 @@ def _extend_tables() -> None:
     }
     for table, named in indexes.items():
         for name, columns in named.items():
-            op.create_index(f"{table}_by_{name}", table, columns)
+            include = ["pk"] if name == "creation" else None
+            op.create_index(f"{table}_by_{name}", table, columns, postgresql_include=include)
     for name in ("prompt_node", "reply_node", "tools", "reward"):
         there = sa.text(f"{name} IS NOT NULL")
         op.create_index(f"steps_by_{name}", "steps", [name], sqlite_where=there, postgresql_where=there)
