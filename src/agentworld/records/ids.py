@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import struct
 import time
 
 from agentworld.errors import InvalidRequestError
 
 DIGEST_SIZE = 16
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_LENGTH = struct.Struct(">Q").pack
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,127}")
 # Ids that were found good; each of a trajectory's steps names it again, and the step before.
 _KNOWN_IDS = 8192
@@ -51,7 +53,7 @@ def digest(*parts: bytes) -> bytes:
 
 def framed(*parts: bytes) -> bytes:
     """The parts as `digest` hashes them; what is joined of such is as the parts together."""
-    return b"".join([frame for part in parts for frame in (len(part).to_bytes(8, "big"), part)])
+    return b"".join([_LENGTH(len(part)) + part for part in parts])
 
 
 def framed_digest(data: bytes) -> bytes:

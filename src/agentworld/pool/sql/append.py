@@ -111,6 +111,7 @@ class _Batch:
         self._rewards: list[tuple[str, Reward]] = []
         self._superseded: list[Superseded] = []
         self._tails: list[tuple[list[Any], bytes]] = []
+        self._first_step = self._next_step = txn.next_pk("steps", 0)
         self._ids = self._ids_in_tails = self._sampled = self._excluded = 0
         self._in_channel: dict[str, int] = {}
 
@@ -190,7 +191,7 @@ class _Batch:
     def _add(self, prepared: Prepared) -> AppendResult:
         step, txn, forests = prepared.step, self._txn, self._forests
         step_id, trajectory_id = step.step_id, step.trajectory_id
-        if step_id in self._deleted:
+        if self._deleted and step_id in self._deleted:
             raise append_rows.was_deleted(step_id, self._deleted[step_id])
         tokens: TokenTrace | None = None
         if prepared.prompt is not None or prepared.response is not None:
@@ -213,7 +214,8 @@ class _Batch:
         reasons = [*prepared.reasons, "late"] if late else prepared.reasons
         excluded = rules.joined_reasons(reasons) if reasons else None
         channel = rules.step_channel(step.channel, tally.channel)
-        pk, index = txn.next_pk("steps"), tally.step_count
+        pk, index = self._next_step, tally.step_count
+        self._next_step += 1
         call, present = append_rows.call_columns(prepared, present, tally)
         row = append_rows.step_row(
             prepared, pk, content, tally, channel, call, present, mask, logprobs, excluded, late, txn.now
@@ -303,15 +305,18 @@ class _Batch:
             for row, data in zip(probable, packed, strict=True):
                 row[append_rows.LOGPROBS] = data
         places = (
-            (append_rows.BLOCK, forests.block),
-            (append_rows.TOOLS, forests.tool_set),
-            (append_rows.PROMPT_NODE, forests.node),
-            (append_rows.REPLY_NODE, forests.node),
+            (append_rows.BLOCK, forests.blocks),
+            (append_rows.TOOLS, forests.tool_sets),
+            (append_rows.PROMPT_NODE, forests.nodes),
+            (append_rows.REPLY_NODE, forests.nodes),
         )
-        for row in self._steps:
-            for place, number in places:
-                if isinstance(row[place], bytes):
-                    row[place] = number(row[place])
+        for place, rows in places:
+            if rows:
+                for row in self._steps:
+                    ref = row[place]
+                    if ref.__class__ is bytes:
+                        row[place] = rows[ref]
+        txn.next_pk("steps", self._next_step - self._first_step)
         txn.many_in_order(append_rows.INSERT_STEP, self._steps)
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         txn.many_in_order(append_rows.INSERT_EVENT, self._events)

@@ -161,12 +161,8 @@ def call_columns(prepared: Prepared, present: int, tally: Tally) -> tuple[str | 
     """
     step = prepared.step
     sampling, usage = step.sampling, step.usage
-    if sampling is not None:
-        text = stored_json(sampling).decode()
-        if tally.sampling is None:
-            tally.sampling = text
-        if tally.sampling == text:
-            sampling, present = None, present | SAMPLING_OF_TRAJECTORY
+    if sampling is not None and tally.is_sampling(sampling):
+        sampling, present = None, present | SAMPLING_OF_TRAJECTORY
     if usage is not None and (usage.prompt_tokens, usage.completion_tokens) == (
         prepared.prompt_length,
         prepared.response_length,

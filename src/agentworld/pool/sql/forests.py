@@ -8,7 +8,7 @@ inserted together. A rollback drops what it undid from the caches, so that nothi
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -37,7 +37,6 @@ _ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk",
 _ADD_USE = sql(insert(schema.media_uses).values(node=parameter("node"), digest=parameter("digest")))
 GENERATION = "gc.generation"  # grows whenever content is deleted
 
-_NO_TOOLS = digest(b"null")
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _KNOWN_TOOL_SETS = 256
 _BLOCK_BYTES = BLOCK_SIZE * 4
@@ -95,6 +94,9 @@ class ToolTrace(msgspec.Struct, frozen=True, gc=False):
 
     digest: bytes
     body: bytes | None
+
+
+_NO_TOOLS = ToolTrace(digest(b"null"), None)
 
 
 class ForestWriter:
@@ -187,7 +189,7 @@ class ForestWriter:
     def trace_tools(self, tools: Sequence[Tool] | None) -> ToolTrace:
         """The tools as they are, key order included."""
         if tools is None:
-            return ToolTrace(_NO_TOOLS, None)
+            return _NO_TOOLS
         body = exact_json.encode(tools)
         known = self._tool_digests.get(body)
         if known is None:
@@ -270,7 +272,7 @@ class ForestWriter:
 
     # --- writing ----------------------------------------------------------------------------------------------
     def finish(self, txn: Transaction) -> None:
-        """Look up what may be there, insert what is new; from now on `block`, `node` and `tool_set` know every row."""
+        """Look up what may be there, insert what is new; now `blocks`, `nodes` and `tool_sets` know every row."""
         if new := self._new_blocks.resolve(txn):
             packed = pack_blocks([piece[4] for piece in new])
             rows = [(*piece[:3], ids) for piece, ids in zip(new, packed, strict=True)]
@@ -299,17 +301,20 @@ class ForestWriter:
             tip.rows += [pieces.rows[key] for key in keys[len(tip.rows) :]]
         self._unresolved.clear()
 
-    def block(self, ref: Ref) -> int | None:
-        """The row of a block."""
-        return self._new_blocks.row(ref)
+    @property
+    def blocks(self) -> Mapping[bytes, int]:
+        """The rows of the transaction's blocks, by digest."""
+        return self._new_blocks.rows
 
-    def node(self, ref: Ref) -> int | None:
-        """The row of a message node."""
-        return self._new_nodes.row(ref)
+    @property
+    def nodes(self) -> Mapping[bytes, int]:
+        """The rows of its message nodes."""
+        return self._new_nodes.rows
 
-    def tool_set(self, ref: Ref) -> int | None:
-        """The row of a tool set."""
-        return self._new_tools.row(ref)
+    @property
+    def tool_sets(self) -> Mapping[bytes, int]:
+        """The rows of its tool sets."""
+        return self._new_tools.rows
 
     def _start(self) -> None:
         self._touched: set[str] = set()

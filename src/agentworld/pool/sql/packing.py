@@ -13,6 +13,7 @@ from agentworld.forest import BLOCK_SIZE, TokenArray
 
 _LEAST_PACKED = 64  # log-probabilities below which packing gains too little
 _TABLE = 16
+_FLOAT32 = np.dtype("<f4")
 
 
 def pack_ids(ids: TokenArray) -> bytes:
@@ -90,7 +91,7 @@ def unpack_mask(data: bytes | None) -> npt.NDArray[np.uint8] | None:
 
 def raw_logprobs(logprobs: npt.NDArray[np.float32] | None) -> bytes | None:
     """Little-endian float32, which digests are over."""
-    return None if logprobs is None else logprobs.astype("<f4", copy=False).tobytes()
+    return None if logprobs is None else logprobs.astype(_FLOAT32, copy=False).tobytes()
 
 
 def pack_logprobs(raws: Sequence[bytes]) -> list[bytes]:

@@ -64,10 +64,6 @@ class Pieces:
         txn.next_pk(self._name, row - first)
         return new
 
-    def row(self, ref: Ref) -> int | None:
-        """The row of a node."""
-        return self.rows[ref] if isinstance(ref, bytes) else ref
-
     def _look_up(self, txn: Transaction) -> None:
         """Follow all chains together, a node further each time, as far as their nodes are there.
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import msgspec
 from sqlalchemy import func, select, update
 
 from agentworld.pool import schema
+from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import Prepared
 from agentworld.pool.lacks import lacks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Mark, Transaction
+from agentworld.records import Sampling
 
 _s, _t = schema.steps, schema.trajectories
 _POLICY = ("policy_model", "policy_run", "policy_version")
@@ -29,15 +32,21 @@ _COUNTED = (
     "sampling",
 )
 _SUMS = ("step_count", "prompt_tokens", "response_tokens", "usable_steps", "lacks", "sampled_tokens")
+_CONSTANT = (str, int, float, bool, tuple)
 _KEPT = 8192  # trajectories
 _LOAD = sql(
     select(*(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", *_POLICY, *_COUNTED))).where(
         _t.c.trajectory_id.in_(texts("ids"))
     )
 )
+_SELDOM = (*_POLICY, "sampling")
 _SAVE = sql(
-    update(_t).where(_t.c.pk == parameter("row")).values({name: parameter(name) for name in (*_POLICY, *_COUNTED)})
+    update(_t)
+    .where(_t.c.pk == parameter("row"))
+    .values({name: parameter(name) for name in _COUNTED if name not in _SELDOM})
 )
+# Apart, as SQLite writes the entry of an index anew whenever a statement names its column.
+_SAVE_SELDOM = sql(update(_t).where(_t.c.pk == parameter("row")).values({name: parameter(name) for name in _SELDOM}))
 _USABLE = sql(
     select(_s.c.present, _s.c.logprobs.is_not(None).label("has_logprobs"), _s.c.reply_node, _s.c.sampled)
     .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
@@ -58,9 +67,13 @@ _RECOUNT = sql(
 
 
 class Tally:
-    """One trajectory while a transaction appends to it."""
+    """One trajectory while a transaction appends to it.
 
-    __slots__ = (*_POLICY, *_COUNTED, "channel", "pk", "status")
+    `restated`: whether its policy or its sampling are not those of its row; `said`: the record that `sampling` is of,
+    where it is known.
+    """
+
+    __slots__ = (*_POLICY, *_COUNTED, "channel", "pk", "restated", "said", "status")
 
     def __init__(self, row: Row | Mapping[str, Any]) -> None:
         self.pk: int = row["pk"]
@@ -77,6 +90,22 @@ class Tally:
         self.lacks: int = row["lacks"]
         self.sampled_tokens: int = row["sampled_tokens"]
         self.sampling: str | None = row["sampling"]  # as JSON
+        self.said: Sampling | None = None
+        self.restated = False
+
+    def is_sampling(self, sampling: Sampling) -> bool:
+        """Whether the trajectory is sampled so, which the first step that says how decides."""
+        if sampling is self.said:
+            return True
+        text = stored_json(sampling).decode()
+        if self.sampling is None:
+            self.sampling, self.restated = text, True
+        if self.sampling != text:
+            return False
+        # A record cannot change, but what it holds may.
+        if all(value is None or value.__class__ in _CONSTANT for value in msgspec.structs.astuple(sampling)):
+            self.said = sampling
+        return True
 
     def add(self, pk: int, prepared: Prepared, channel: str, excluded: bool) -> None:
         """Count one more step, whose row is `pk`."""
@@ -88,8 +117,12 @@ class Tally:
             # As rules.oldest_policy, without records.
             if self.policy_model is None:
                 self.policy_model, self.policy_run, self.policy_version = spoke.model, spoke.run, spoke.version
-            elif (self.policy_model, self.policy_run) == (spoke.model, spoke.run):
-                self.policy_version = min(self.policy_version or 0, spoke.version)
+                self.restated = True
+            elif spoke.version < (self.policy_version or 0) and (self.policy_model, self.policy_run) == (
+                spoke.model,
+                spoke.run,
+            ):
+                self.policy_version, self.restated = spoke.version, True
         if excluded:
             return
         self.last_step = pk
@@ -129,10 +162,13 @@ class Tallies:
             held.update((row["trajectory_id"], Tally(row)) for row in found)
         return held
 
-    def save(self, txn: Transaction, changed: Iterable[Tally]) -> None:
+    def save(self, txn: Transaction, changed: Collection[Tally]) -> None:
         """Write what was counted."""
-        in_order = operator.attrgetter(*("pk" if name == "row" else name for name in _SAVE.names))
-        txn.many_in_order(_SAVE, [in_order(tally) for tally in changed])
+        for statement, tallies in ((_SAVE, changed), (_SAVE_SELDOM, [one for one in changed if one.restated])):
+            in_order = operator.attrgetter(*("pk" if name == "row" else name for name in statement.names))
+            txn.many_in_order(statement, [in_order(tally) for tally in tallies])
+        for tally in changed:
+            tally.restated = False
         self._mark = txn.mark()
 
     def clear(self) -> None:

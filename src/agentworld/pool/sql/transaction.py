@@ -77,16 +77,16 @@ class Transaction:
 
     def counter(self, name: str) -> int:
         """The counter's value as this transaction leaves it."""
-        if self._before is None:
-            self._before = {row[0]: row[1] for row in self.execute(_COUNTERS)}
-        return self._before.get(name, 0) + self._counts.get(name, 0)
+        before = self._before if self._before is not None else self._read_counters()
+        return before.get(name, 0) + self._counts.get(name, 0)
 
     def next_pk(self, table: str, count: int = 1) -> int:
         """The first of `count` primary keys that the table has never had, and never will but for this row."""
-        name = KEYS + table
-        used = self.counter(name)
-        self._counts[name] = self._counts.get(name, 0) + count
-        return used + 1
+        name, counts = KEYS + table, self._counts
+        before = self._before if self._before is not None else self._read_counters()
+        used = counts.get(name, 0)
+        counts[name] = used + count
+        return before.get(name, 0) + used + 1
 
     def mark(self) -> Mark:
         """The pool as it is now, for `is_at` of this transaction or of the next ones."""
@@ -142,6 +142,10 @@ class Transaction:
     def undo_all(self) -> None:
         """Run what `on_rollback` was given: everything is rolled back."""
         self._undo_from(0)
+
+    def _read_counters(self) -> Mapping[str, int]:
+        self._before = {row[0]: row[1] for row in self.execute(_COUNTERS)}
+        return self._before
 
     def _undo_from(self, first: int) -> None:
         for action in self._undo[first:]:
