@@ -166,7 +166,7 @@ async def test_reload_of_the_builtin_engine() -> None:
 
 def test_drivers_that_are_not_there() -> None:
     with pytest.raises(ConfigError, match="not available"):
-        engine_for("llamacpp", "http://127.0.0.1:9")
+        engine_for("tgi", "http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -126,11 +126,18 @@ def engine_space(engine: Engine, sampling: Sampling) -> LogprobSpace:
 
 def open_engine(settings: ModelSettings, timeout: float) -> Engine:
     """The driver that the settings name. `timeout`: seconds that a whole call may take."""
+    from agentworld.engines.llamacpp import LlamaCppEngine
     from agentworld.engines.openai import OpenAIEngine
     from agentworld.engines.sglang import SglangEngine
     from agentworld.engines.vllm import BuiltinEngine, VllmEngine
 
-    drivers = {"vllm": VllmEngine, "sglang": SglangEngine, "openai": OpenAIEngine, "builtin": BuiltinEngine}
+    drivers: dict[str, Callable[[ModelSettings, float], Engine]] = {
+        "vllm": VllmEngine,
+        "sglang": SglangEngine,
+        "llamacpp": LlamaCppEngine,
+        "openai": OpenAIEngine,
+        "builtin": BuiltinEngine,
+    }
     driver = drivers.get(settings.driver)
     if driver is None:
         raise ConfigError(
