@@ -5,7 +5,7 @@ import re
 import pytest
 from sqlalchemy import select
 
-from agentworld.bench.filling import fill
+from agentworld.bench.filling import STARTED, fill
 from agentworld.pool import schema
 from agentworld.pool.sql import items, units
 from agentworld.pool.sql.lookups import among_integers, among_texts
@@ -33,6 +33,16 @@ def test_sqlite_reads_no_table_for_a_list_of_keys(sqlite_pool, name):
         ]
     assert any(line.startswith(f"SEARCH {table}") for line in plan), plan
     assert not any(line.startswith(("SCAN steps", "SCAN trajectories")) for line in plan), plan
+
+
+@pytest.mark.parametrize("subject", ["steps", "trajectories"])
+def test_postgres_finds_times_by_blocks_alone(postgres_pool, subject):
+    fill(postgres_pool, 20_000, seed=3)
+    with postgres_pool._database.reading() as reader:
+        plan = "\n".join(explain_page(reader, subject, f"created_at >= {STARTED + 900} and created_at < now", 0.0))
+    assert plan.startswith("by blocks"), plan
+    assert plan.count(f"{subject}_by_creation") == 2, plan
+    assert not re.search(f"Seq Scan on {subject}|Join|Nested Loop|_pkey", plan), plan
 
 
 @pytest.mark.parametrize(
