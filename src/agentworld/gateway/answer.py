@@ -175,18 +175,22 @@ class Answer:
 
     async def _stream(self) -> None:
         events = self._events()
+        held = b""
         pings = asyncio.create_task(self._ping())
 
         async def take(delta: Delta) -> None:
+            nonlocal held
             seen = self._collector.feed(delta)
-            data = events.delta(seen) if seen is not None else b""
-            if data:
+            held += events.delta(seen) if seen is not None else b""
+            # What only opens the reply is held back, as another engine may have to say what follows.
+            if held and (self._shown or not self._collector.empty):
                 self._shown = True
+                data, held = held, b""
                 await self._send(data)
 
         def begin() -> Take:
-            nonlocal events
-            events = self._events()
+            nonlocal events, held
+            events, held = self._events(), b""
             return take
 
         try:
@@ -194,7 +198,7 @@ class Answer:
             reply, _ = await self._commit()
         finally:
             pings.cancel()
-        await self._send(events.finish(reply), last=True)
+        await self._send(held + events.finish(reply), last=True)
 
     def _events(self) -> Events:
         self._writer = self._dialect.events(self._call.request, self._reply_id, self._call.model, self._created)
