@@ -129,7 +129,13 @@ def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Reque
     notes: dict[str, Any] = {"instructions": int(bool(instructions))}
     notes |= {
         name: value
-        for name, value in (("previous", previous), ("named", named), ("metadata", metadata), ("store", store))
+        for name, value in (
+            ("previous", previous),
+            ("named", named),
+            ("metadata", metadata),
+            ("store", store),
+            ("effort", reasoning["effort"]),
+        )
         if value not in (None, {})
     }
     return Request(

@@ -26,7 +26,7 @@ from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import PrefixIndex, read_identity
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
-from agentworld.gateway.past import joined, load_past
+from agentworld.gateway.past import find_response, joined, load_past
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.state import SharedState
@@ -134,6 +134,11 @@ class Gateway:
                 await http.reply(200, self.models.listing())
             elif route.name == "/v1/messages/count_tokens":
                 await self._count(http)
+            elif route.name == "/v1/responses/input_tokens":
+                await self._count_input(http)
+            elif route.item is not None:
+                stored = await find_response(self.pool, route.item, read_identity(http, route))
+                await http.reply(200, stored)
             else:
                 await self._call(http, route)
 
@@ -141,6 +146,13 @@ class Gateway:
         body = await http.body(self.settings.max_body_bytes)
         request = messages.parse(decode_object(body), counting=True)
         await http.reply(200, {"input_tokens": await self.models.find(request.model).count(request)})
+
+    async def _count_input(self, http: Http) -> None:
+        decoded = decode_object(await http.body(self.settings.max_body_bytes))
+        past = await load_past(self.pool, responses.wanted(decoded))
+        request = responses.parse(decoded, past)
+        count = await self.models.find(request.model).count(request)
+        await http.reply(200, {"object": "response.input_tokens", "input_tokens": count})
 
     async def _call(self, http: Http, route: Route) -> None:
         dialect = BY_ROUTE[route.name]

@@ -11,6 +11,7 @@ import msgspec
 
 from agentworld.capture.call import first_step_id
 from agentworld.dialects.responses import NOTES, Past, response_exchange
+from agentworld.dialects.responses_stored import stored_body
 from agentworld.errors import NotFoundError
 from agentworld.gateway.identity import Identity
 from agentworld.pool.protocol import Pool
@@ -40,6 +41,26 @@ def _load(pool: Pool, exchange_ids: Sequence[str]) -> dict[str, Past]:
             trajectory_id=step.trajectory_id,
         )
     return found
+
+
+async def find_response(pool: Pool, response_id: str, identity: Identity) -> dict[str, Any]:
+    """The stored response; NotFoundError where there is none, or not in the trajectory that the caller names."""
+    exchange_id = response_exchange(response_id)
+    body = None
+    if exchange_id is not None:
+        try:
+            step = await asyncio.to_thread(pool.get_step, first_step_id(exchange_id), include=("messages",))
+            if identity.trajectory_id in (None, step.trajectory_id):
+                body = stored_body(step)
+        except NotFoundError:
+            pass
+    if body is None:
+        raise NotFoundError(
+            f"there is no response {response_id[:100]!r}",
+            path="response_id",
+            hint="Responses are there from their end on, under the id that the reply has",
+        )
+    return body
 
 
 async def joined(pool: Pool, identity: Identity, body: dict[str, Any], past: dict[str, Past]) -> Identity:

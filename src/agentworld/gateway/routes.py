@@ -19,16 +19,20 @@ METHODS = {
     "/v1/messages/count_tokens": ("POST",),
     "/v1/models": ("GET", "HEAD"),
     "/v1/responses": ("POST",),
+    "/v1/responses/input_tokens": ("POST",),
+    "/v1/responses/{id}": ("GET",),
 }
+_RESPONSE = re.compile(r"/v1/responses/(?P<id>resp_[a-z0-9_]{1,100})")
 LATER = {"/v1/embeddings": "embeddings"}
 
 
 class Route(NamedTuple):
-    """A known path and the identity in it."""
+    """A known path and the identity in it; `item`: the id of what the path is about."""
 
     name: str
     trajectory: str | None
     group: str | None
+    item: str | None = None
 
 
 class MethodError(AgentWorldError):
@@ -42,6 +46,9 @@ def find_route(method: str, path: str) -> Route:
     """The route of a request; NotFoundError or MethodError otherwise, InvalidRequestError for an id that is none."""
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
+    item = _RESPONSE.fullmatch(name)
+    if item is not None:
+        name = "/v1/responses/{id}"
     if found is None or name not in METHODS:
         if name in LATER:
             raise NotFoundError(
@@ -62,7 +69,7 @@ def find_route(method: str, path: str) -> Route:
         check_id(trajectory, "trajectory")
     if group is not None:
         check_id(group, "group")
-    return Route(name, trajectory, group)
+    return Route(name, trajectory, group, item["id"] if item is not None else None)
 
 
 def _name(found: re.Match[str]) -> str:

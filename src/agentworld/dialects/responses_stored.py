@@ -1,0 +1,72 @@
+"""OpenAI Responses: a stored step -> the response that its call got."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentworld.dialects.exchange import Choice, Reply, Request
+from agentworld.dialects.responses import DIALECT, NOTES, PREFIX
+from agentworld.dialects.responses_reply import response_body
+from agentworld.dialects.responses_tools import Named
+from agentworld.records import Sampling, Step, Tool
+
+
+def stored_body(step: Step) -> dict[str, Any] | None:
+    """The body; None for a step of another API, and for one whose reply did not end. Tools are shown as the model saw
+    them, under the names that the caller gave."""
+    if step.dialect != DIALECT or step.response_message is None or step.finish_reason in (None, "abort"):
+        return None
+    notes: dict[str, Any] = step.metadata.get(NOTES) or {}
+    named: Named = notes.get("named") or {}
+    sampling = step.sampling or Sampling()
+    prompt = step.prompt_messages or []
+    reply = Reply(
+        reply_id=f"{PREFIX}{step.exchange_id}",
+        model=step.model or "",
+        created=int(step.created_at),
+        choices=[Choice(index=0, message=step.response_message, finish_reason=step.finish_reason)],
+        usage=step.usage,
+    )
+    echo = {
+        "instructions": prompt[0].text if notes.get("instructions") and prompt else None,
+        "max_output_tokens": sampling.max_tokens,
+        "metadata": notes.get("metadata") or {},
+        "parallel_tool_calls": sampling.parallel_tool_calls is not False,
+        "previous_response_id": notes.get("previous"),
+        "reasoning": {"effort": notes.get("effort"), "summary": None},
+        "store": notes.get("store", True),
+        "temperature": sampling.temperature,
+        "text": {"format": _shape(sampling.response_format)},
+        "tool_choice": _choice(sampling.tool_choice, named),
+        "tools": [_tool(tool, named) for tool in step.tools or []],
+        "top_p": sampling.top_p,
+    }
+    request = Request(dialect=DIALECT, model=step.requested_model or "", messages=(), echo=echo, notes={NOTES: notes})
+    return response_body(request, reply)
+
+
+def _shape(shape: dict[str, Any] | None) -> dict[str, Any]:
+    if shape is None:
+        return {"type": "text"}
+    return {"type": shape["type"], **(shape.get("json_schema") or {})}
+
+
+def _choice(choice: Any, named: Named) -> Any:
+    if not isinstance(choice, dict):
+        return choice or "auto"
+    name = choice["function"]["name"]
+    kind, namespace, own = named.get(name, ["function", "", name])
+    return {"type": kind, "name": own, **({"namespace": namespace} if namespace else {})}
+
+
+def _tool(tool: Tool, named: Named) -> dict[str, Any]:
+    function = tool["function"]
+    kind, namespace, name = named.get(function["name"], ["function", "", function["name"]])
+    about = {"description": function["description"]} if "description" in function else {}
+    if kind == "custom":
+        shown = {"type": "custom", "name": name, **about}
+    else:
+        shown = {"type": "function", **function, "name": name, "strict": bool(function.get("strict"))}
+    if not namespace:
+        return shown
+    return {"type": "namespace", "name": namespace, "description": "", "tools": [shown]}
