@@ -15,7 +15,7 @@ import msgspec.inspect
 from agentworld.errors import ConfigError
 
 T = TypeVar("T")
-DriverName = Literal["vllm", "sglang", "llamacpp", "openai", "builtin"]
+DriverName = Literal["vllm", "sglang", "llamacpp", "openai", "anthropic", "builtin"]
 Space = Literal["raw", "temperature", "processed"]
 TokenMode = Literal["auto", "engine", "token-in", "none"]
 # Tokenizers that are opened by name.

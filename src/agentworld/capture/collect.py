@@ -29,6 +29,7 @@ class _Growing:
         self.spans: list[VersionSpan] = []
         self.reported_spans: tuple[VersionSpan, ...] | None = None
         self.metadata: dict[str, Any] = {}
+        self.blocks: list[dict[str, Any]] | None = None
 
     def feed(self, delta: Delta) -> Delta:
         calls = tuple(self._call(call) for call in delta.tool_calls)
@@ -53,6 +54,8 @@ class _Growing:
         self.reported_spans = delta.version_spans or self.reported_spans
         if delta.metadata is not None:
             self.metadata |= delta.metadata
+        if delta.blocks is not None:
+            self.blocks = delta.blocks
         return delta
 
     def _call(self, piece: ToolCallDelta) -> ToolCallDelta:
@@ -158,6 +161,7 @@ class Collector:
                     entries=growing.entries,
                     version_spans=spans,
                     metadata=growing.facts(),
+                    blocks=growing.blocks,
                 )
             )
         return out

@@ -17,7 +17,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `template`: extra variables for the chat template. `fit_context`: `max_tokens` is the most that may come, and what
     the context leaves is enough where that is less. `prompt`: of a text completion, text or ids that go to the engine
     as they are; no chat template applies then, and `messages` only says what is on record: the text, or nothing.
-    `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step.
+    `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step. `raw`: the body as
+    it came, and `forwarded`: the headers that go with it, for engines that speak the caller's own API. `media`: the
+    bytes of the messages' media by digest.
     """
 
     dialect: str
@@ -35,6 +37,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | tuple[int, ...] | None = None
     echo: dict[str, Any] = {}
     notes: dict[str, Any] = {}
+    raw: dict[str, Any] | None = None
+    forwarded: dict[str, str] = {}
+    media: dict[str, bytes] = {}
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
@@ -52,7 +57,9 @@ class Delta(msgspec.Struct, kw_only=True):
     `ids` and `logprobs` are what was sampled in this piece (logprobs: natural logarithms, None where the engine gave
     no finite value); `entries` are OpenAI log-probability objects, kept only where the caller asked for them.
     `prompt_ids` comes once, `usage`, `version_spans` and `logprobs_mode` at the end; they hold for the whole call.
-    `fault`: why the reply cannot be trusted token for token. `metadata` goes on record with the choice.
+    `fault`: why the reply cannot be trusted token for token. `metadata` goes on record with the choice. `signature`
+    ends the thinking so far, `redacted` is thinking that only its service can read, `blocks` is the whole content as
+    an Anthropic service sent it: for callers of that API.
     """
 
     index: int = 0
@@ -72,10 +79,13 @@ class Delta(msgspec.Struct, kw_only=True):
     logprobs_mode: str | None = None
     fault: str | None = None
     metadata: dict[str, Any] | None = None
+    signature: str | None = None
+    redacted: str | None = None
+    blocks: list[dict[str, Any]] | None = None
 
 
 class Choice(msgspec.Struct, kw_only=True):
-    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none."""
+    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none; `blocks` as in Delta."""
 
     index: int
     message: Message
@@ -85,6 +95,7 @@ class Choice(msgspec.Struct, kw_only=True):
     entries: list[dict[str, Any]] | None = None
     version_spans: tuple[VersionSpan, ...] = ()
     metadata: dict[str, Any] = {}
+    blocks: list[dict[str, Any]] | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):

@@ -53,8 +53,12 @@ def _event(kind: str, **fields: Any) -> bytes:
 PING = _event("ping")
 
 
-def _usage(usage: Usage | None, prompt_ids: list[int] | None) -> dict[str, int]:
-    """Token counts; what the engine did not count is 0, as the API demands numbers."""
+def _usage(usage: Usage | None, prompt_ids: list[int] | None, told: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Token counts; what the engine did not count is 0, as the API demands numbers. `told`: as a service of this API
+    counted.
+    """
+    if told is not None:
+        return told
     prompt = usage.prompt_tokens if usage is not None else len(prompt_ids or [])
     return {
         "input_tokens": prompt,
@@ -76,6 +80,8 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
     choice = reply.choices[0]
     message = choice.message
     content: list[dict[str, Any]] = []
+    if choice.blocks is not None:
+        return _body(request, reply, choice, choice.blocks)
     if message.reasoning:
         content.append({"type": "thinking", "thinking": message.reasoning, "signature": SIGNATURE})
     if message.text.strip():
@@ -89,6 +95,10 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         }
         for call in message.tool_calls
     )
+    return _body(request, reply, choice, content)
+
+
+def _body(request: Request, reply: Reply, choice: Choice, content: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "id": reply.reply_id,
         "type": "message",
@@ -96,7 +106,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         "model": request.model or reply.model,
         "content": content,
         **_ending(choice),
-        "usage": _usage(reply.usage, reply.prompt_ids),
+        "usage": _usage(reply.usage, reply.prompt_ids, choice.metadata.get("upstream_usage")),
     }
 
 
@@ -114,12 +124,19 @@ class MessagesStream:
         self._index = 0
         self._open: str | None = None
         self._held: dict[str, str] = {}
+        self._signature: str | None = None
 
     def delta(self, delta: Delta) -> bytes:
         """The events for one piece, without tool calls and the finish reason."""
-        out = self._begin(delta.prompt_ids)
+        out = self._begin(delta.prompt_ids, (delta.metadata or {}).get("upstream_usage"))
         if delta.reasoning:
+            if self._signature is not None:
+                out += self._close()
             out += self._piece("thinking", delta.reasoning)
+        if delta.signature is not None:
+            out += self._signed(delta.signature)
+        if delta.redacted is not None:
+            out += self._close() + self._start({"type": "redacted_thinking", "data": delta.redacted}) + self._stop()
         if delta.text:
             out += self._piece("text", delta.text)
         return out
@@ -132,14 +149,15 @@ class MessagesStream:
             block = {"type": "tool_use", "id": call.id, "name": call.function.name, "input": {}}
             arguments = msgspec.json.encode(arguments_object(call.function.arguments)).decode()
             out += self._start(block) + self._delta(type="input_json_delta", partial_json=arguments) + self._stop()
-        out += _event("message_delta", delta=_ending(choice), usage=_usage(reply.usage, reply.prompt_ids))
+        usage = _usage(reply.usage, reply.prompt_ids, choice.metadata.get("upstream_usage"))
+        out += _event("message_delta", delta=_ending(choice), usage=usage)
         return out + _event("message_stop")
 
     def fail(self, error: AgentWorldError) -> bytes:
         """What ends the stream of a call that failed."""
         return error_event(error)
 
-    def _begin(self, prompt_ids: list[int] | None) -> bytes:
+    def _begin(self, prompt_ids: list[int] | None, told: dict[str, Any] | None = None) -> bytes:
         if self._begun:
             return b""
         self._begun = True
@@ -151,7 +169,7 @@ class MessagesStream:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _usage(None, prompt_ids),
+            "usage": _usage(None, prompt_ids, told),
         }
         return _event("message_start", message=message) + PING
 
@@ -169,6 +187,15 @@ class MessagesStream:
         self._open = kind
         return out + self._delta(type=f"{kind}_delta", **{kind: held})
 
+    def _signed(self, signature: str) -> bytes:
+        """Keep the signature for the end of the thinking, which may be empty, as some services show none."""
+        out = b""
+        if self._open != "thinking":
+            out = self._close() + self._start({"type": "thinking", "thinking": "", "signature": ""})
+            self._open = "thinking"
+        self._signature = (self._signature or "") + signature
+        return out
+
     def _start(self, block: dict[str, Any]) -> bytes:
         return _event("content_block_start", index=self._index, content_block=block)
 
@@ -183,6 +210,7 @@ class MessagesStream:
         """End the open block, if there is one."""
         if self._open is None:
             return b""
-        out = self._delta(type="signature_delta", signature=SIGNATURE) if self._open == "thinking" else b""
-        self._open = None
+        signature = SIGNATURE if self._signature is None else self._signature
+        out = self._delta(type="signature_delta", signature=signature) if self._open == "thinking" else b""
+        self._open = self._signature = None
         return out + self._stop()

@@ -45,6 +45,10 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     context: int | None = None
 
 
+class EngineMissingError(EngineError):
+    """The engine has no such model or route."""
+
+
 class EngineBusyError(EngineError):
     """The engine takes no more calls at the moment."""
 
@@ -87,6 +91,9 @@ class Engine(Protocol):
     def complete(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Text completion of `request.prompt`; only where the capabilities say `completions`."""
 
+    async def count(self, request: Request) -> int | None:
+        """How many tokens the prompt of a chat has; None where the engine cannot say."""
+
     async def models(self) -> list[ModelCard]:
         """What the engine serves; EngineUnreachableError where nothing answers."""
 
@@ -126,6 +133,7 @@ def engine_space(engine: Engine, sampling: Sampling) -> LogprobSpace:
 
 def open_engine(settings: ModelSettings, timeout: float) -> Engine:
     """The driver that the settings name. `timeout`: seconds that a whole call may take."""
+    from agentworld.engines.anthropic import AnthropicEngine
     from agentworld.engines.llamacpp import LlamaCppEngine
     from agentworld.engines.openai import OpenAIEngine
     from agentworld.engines.sglang import SglangEngine
@@ -136,6 +144,7 @@ def open_engine(settings: ModelSettings, timeout: float) -> Engine:
         "sglang": SglangEngine,
         "llamacpp": LlamaCppEngine,
         "openai": OpenAIEngine,
+        "anthropic": AnthropicEngine,
         "builtin": BuiltinEngine,
     }
     driver = drivers.get(settings.driver)

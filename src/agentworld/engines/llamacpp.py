@@ -137,6 +137,11 @@ class LlamaCppEngine:
         )
         return self.connection.deltas("/completion", body, reader.read)
 
+    async def count(self, request: Request) -> int | None:
+        """How many tokens the engine makes of the conversation."""
+        rendered = await self.connection.post("/apply-template", self._conversation(request))
+        return len(await self._tokenize(fields.text(rendered, "prompt")))
+
     async def models(self) -> list[ModelCard]:
         """What is served. A server of one model answers to any name, so its card bears the name that is asked for."""
         body = await self.connection.get("/v1/models")

@@ -11,7 +11,7 @@ import msgspec
 
 from agentworld.dialects.exchange import Delta, ToolCallDelta
 from agentworld.engines import reply_fields as fields
-from agentworld.engines.base import EngineBusyError
+from agentworld.engines.base import EngineBusyError, EngineMissingError
 from agentworld.engines.redact import Redactor
 from agentworld.errors import (
     AgentWorldError,
@@ -25,6 +25,15 @@ from agentworld.records.depth import check_depth
 NO_KEY = Redactor(None)
 FLOOR = -9999.0
 """What vLLM writes where it has no finite log-probability."""
+
+
+_TOO_LONG = (
+    "maximum context length",  # vLLM, OpenAI, SGLang
+    "max_model_len",  # vLLM
+    "longer than the model's context length",  # SGLang
+    "exceeds the available context size",  # llama.cpp
+    "prompt is too long",  # Anthropic
+)
 
 
 def decode(data: bytes, redactor: Redactor = NO_KEY) -> dict[str, Any]:
@@ -235,17 +244,19 @@ def engine_error(status: int, body: Any, redactor: Redactor = NO_KEY) -> AgentWo
             hint="Set upstream to the address that it redirects to, if you trust that",
         )
     lowered = text.lower()
-    too_long = code == "context_length_exceeded" or "maximum context length" in lowered or "max_model_len" in lowered
+    too_long = code == "context_length_exceeded" or any(words in lowered for words in _TOO_LONG)
     if too_long and status < 500:
         return ContextLengthError(text, path=path or "messages", hint="Shorten the conversation or max_tokens")
     if status in (400, 413, 415, 422):
         return InvalidRequestError(text, path=path)
     if status == 429:
         return EngineBusyError(f"the engine takes no more calls: {text}", hint="Try again in a moment")
-    if status == 503:
+    if status in (503, 529):
         return EngineUnreachableError(f"the engine is not ready: {text}", hint="Try again in a moment")
     if status in (401, 403):
         return EngineError(f"the engine refused the gateway's key: {text}", hint="Check api_key of the model")
     if status == 404:
-        return EngineError(f"the engine does not know this model or route: {text}", hint="Check the model's name")
+        return EngineMissingError(
+            f"the engine does not know this model or route: {text}", hint="Check the model's name"
+        )
     return EngineError(f"the engine failed with HTTP status {status}: {text}")

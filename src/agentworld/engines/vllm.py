@@ -81,6 +81,10 @@ class VllmEngine:
     def _stream(self, request: Request) -> dict[str, Any]:
         return {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
 
+    async def count(self, request: Request) -> int | None:
+        """Not asked of these engines."""
+        return None
+
     async def models(self) -> list[ModelCard]:
         """`/v1/models`, with the context where the engine tells it."""
         body = await self.connection.get("/v1/models")

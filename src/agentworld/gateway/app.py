@@ -10,6 +10,7 @@ import time
 import traceback
 from typing import Any
 
+import msgspec
 import structlog
 
 from agentworld.capture.recorder import Recorder
@@ -17,6 +18,7 @@ from agentworld.capture.sessions import Sessions
 from agentworld.config import ServeSettings
 from agentworld.dialects import messages, responses
 from agentworld.dialects.dialect import BY_ROUTE, RESPONSES, dialect_at
+from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import AgentWorldError
 from agentworld.gateway.admit import Admission
@@ -35,6 +37,8 @@ from agentworld.pool.protocol import Pool
 log = structlog.get_logger("agentworld.gateway")
 PAUSE_WAIT_SECONDS = 20.0
 RETRY_AFTER_SECONDS = 5
+FORWARDED = ("anthropic-version", "anthropic-beta")
+"""Headers that go on to an engine that speaks the caller's own API."""
 
 
 class Gateway:
@@ -144,7 +148,8 @@ class Gateway:
 
     async def _count(self, http: Http) -> None:
         body = await http.body(self.settings.max_body_bytes)
-        request = messages.parse(decode_object(body), counting=True)
+        decoded = decode_object(body)
+        request = with_raw(messages.parse(decoded, counting=True), decoded, http)
         await http.reply(200, {"input_tokens": await self.models.find(request.model).count(request)})
 
     async def _count_input(self, http: Http) -> None:
@@ -164,7 +169,7 @@ class Gateway:
             request = responses.parse(decoded, past)
             identity = await joined(self.pool, identity, decoded, past)
         else:
-            request = dialect.parse(decoded)
+            request = with_raw(dialect.parse(decoded), decoded, http)
         admitted = await self.admission.admit(request, identity, body)
         http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
         http.facts = {
@@ -187,6 +192,12 @@ class Gateway:
         models = await asyncio.gather(*(model.status() for model in self.models.by_name.values()))
         ready = bool(pool["ready"]) and all(model["ready"] for model in models)
         await http.reply(200 if ready else 503, {"ready": ready, "pool": pool, "models": list(models)})
+
+
+def with_raw(request: Request, body: dict[str, Any], http: Http) -> Request:
+    """The request with what an engine gets that speaks the caller's own API."""
+    headers = {name: value for name in FORWARDED if (value := http.header(name)) is not None}
+    return msgspec.structs.replace(request, raw=body, forwarded=headers)
 
 
 def create_gateway(

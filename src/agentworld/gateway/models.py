@@ -96,13 +96,16 @@ class ServedModel:
             log.warning("model", model=self.settings.name, tokens="none", reason=self.reason)
 
     async def count(self, request: Request) -> int:
-        """How many tokens the prompt of a request has; NotFoundError where only the engine could say."""
-        if self.token_in is None:
+        """How many tokens the prompt of a request has; NotFoundError where only the engine knows and does not say."""
+        if self.token_in is not None:
+            return await self.token_in.count(request)
+        counted = await self.engine.count(request)
+        if counted is None:
             raise NotFoundError(
                 f"prompts of {self.settings.name} are rendered by its engine, so tokens cannot be counted here",
                 hint="Serve the model with --tokenizer, which also keeps prompts exact",
             )
-        return await self.token_in.count(request)
+        return counted
 
     async def status(self) -> dict[str, Any]:
         """For /readyz: whether an engine answers, and the token mode."""

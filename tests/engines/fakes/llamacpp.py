@@ -13,7 +13,7 @@ from tests.engines.fakes import DONE, Answer, FakeEngine, Faults, Refusal, Said,
 
 
 class LlamaCppFake(FakeEngine):
-    """`rendered`: what the template makes of any conversation. `/tokenize` gives the prompt's ids, whatever the text."""
+    """`rendered`: what the template makes of any conversation. `/tokenize` gives the prompt's ids of any text."""
 
     def __init__(
         self,
