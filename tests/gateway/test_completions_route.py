@@ -10,6 +10,7 @@ import pytest
 
 from agentworld.records import Message
 from agentworld.testing import ScriptedReply
+from agentworld.testing.wire_faults import WireFaults
 
 from .harness import running
 
@@ -143,6 +144,39 @@ async def test_log_probabilities(tokens: str, stream: bool) -> None:
                 assert all(len(top) == 2 for top in choice.logprobs.top_logprobs)
                 found[choice.index] = choice.logprobs.token_logprobs or []
         assert found == [step.response_logprobs for step in gateway.steps("t1")]
+
+
+@pytest.mark.parametrize("tokens", MODES)
+@pytest.mark.parametrize(
+    "faults",
+    [{"split": 1}, {"empty_choices": True}, {"keep_alive": True}, {"without_done": True}, {"nan_logprobs": True}],
+    ids=str,
+)
+async def test_streams_of_engines_that_are_odd(tokens: str, faults: dict[str, Any]) -> None:
+    async with running(ScriptedReply(text="für 数 🙂", faults=WireFaults(**faults)), tokens=tokens) as gateway:
+        text = ""
+        stream = await gateway.client("/t/t1").completions.create(
+            model="m", prompt="x", max_tokens=50, logprobs=1, stream=True
+        )
+        async for chunk in stream:
+            text += chunk.choices[0].text
+        (step,) = gateway.steps("t1")
+        assert text == step.response_message.text == "für 数 🙂"  # type: ignore[union-attr]
+        assert step.excluded_reason is None
+
+
+@pytest.mark.parametrize("tokens", MODES)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_that_breaks_is_an_error_on_record(tokens: str, stream: bool) -> None:
+    reply = ScriptedReply(text="abcdef", faults=WireFaults(drop_after=3))
+    async with running(reply, tokens=tokens) as gateway:
+        with pytest.raises(openai.APIError) as caught:
+            answer = await gateway.client("/t/t1").completions.create(model="m", prompt="x", stream=stream)
+            async for _ in answer:  # type: ignore[union-attr]
+                pass
+        assert caught.value.code == "engine_error"
+        assert gateway.steps("t1") == []
+        assert [bool(exchange.error) for exchange in gateway.pool.list_exchanges("t1")] == [True]
 
 
 async def test_sampling_reaches_the_engine() -> None:

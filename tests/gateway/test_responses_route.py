@@ -17,7 +17,7 @@ from agentworld.records import Message
 from agentworld.testing import ScriptedReply
 from agentworld.testing.wire_faults import WireFaults
 
-from .harness import Harness, running
+from .harness import Harness, running, until
 
 MODES = ["engine", "token-in"]
 LOOK: Any = {"type": "function", "name": "look", "parameters": {"type": "object"}}
@@ -244,6 +244,51 @@ async def test_a_stream_that_fails_is_a_failed_response_and_on_record() -> None:
         assert gateway.steps("t1") == []
         (exchange,) = gateway.pool.list_exchanges("t1")
         assert exchange.error is not None
+
+
+SPOILED = [
+    {"split": 1},
+    {"split": 7},
+    {"empty_choices": True},
+    {"keep_alive": True},
+    {"without_done": True},
+    {"without_usage": True},
+    {"nan_logprobs": True},
+]
+
+
+@pytest.mark.parametrize("tokens", MODES)
+@pytest.mark.parametrize("faults", SPOILED, ids=str)
+async def test_streams_of_engines_that_are_odd(tokens: str, faults: dict[str, Any]) -> None:
+    """Cut at every byte, with empty chunks, comments or without an end: the stream ends properly and is on record."""
+    text = "<think>\nhm für\n</think>\n\nI 数 🙂."
+    async with running(ScriptedReply(text=text, faults=WireFaults(**faults)), tokens=tokens) as gateway:
+        given = {"input": "go", "include": ["message.output_text.logprobs"]}
+        response = await asked(gateway, True, **given)
+        assert (response.status, response.output_text, response.output[0].content[0].text) == (
+            *("completed", "I 数 🙂."),
+            "hm für",
+        )
+        (step,) = gateway.steps("t1")
+        assert (step.response_message.text, step.excluded_reason) == ("I 数 🙂.", None)  # type: ignore[union-attr]
+        assert (response.usage is None) == ("without_usage" in faults)
+
+
+async def test_a_client_that_leaves_is_on_record_as_aborted() -> None:
+    async with running(ScriptedReply(text="x" * 50, token_delay=0.05)) as gateway:
+        stream = await gateway.client("/t/t1").responses.create(model="m", input="go", stream=True)
+        async for event in stream:
+            if event.type == "response.output_text.delta":
+                break
+        await stream.close()
+        await until(lambda: bool(gateway.steps("t1")))
+        (step,) = gateway.steps("t1")
+        assert (step.finish_reason, step.excluded_reason) == ("abort", "aborted")
+        assert not gateway.engine.requests[0].finished
+        with pytest.raises(openai.BadRequestError):
+            await gateway.client().responses.create(
+                model="m", input="x", previous_response_id=f"resp_{step.exchange_id}"
+            )
 
 
 async def test_input_tokens_are_counted_where_prompts_are_rendered_here() -> None:

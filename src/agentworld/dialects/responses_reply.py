@@ -30,7 +30,8 @@ def names_of(request: Request) -> Named:
 def envelope(
     request: Request, reply_id: str, model: str, created: int, status: str, output: list[dict[str, Any]], **more: Any
 ) -> dict[str, Any]:
-    """The response object around its items."""
+    """The response object around its items. The sampling is the one in force, which settings may have changed."""
+    sampling = request.sampling
     echo = {name: value for name, value in request.echo.items() if name != "sealed"}
     return {
         "id": reply_id,
@@ -40,10 +41,13 @@ def envelope(
         "background": False,
         "error": None,
         "incomplete_details": None,
+        "max_output_tokens": sampling.max_tokens,
         "max_tool_calls": None,
         "model": model,
         "output": output,
         "service_tier": "default",
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
         "truncation": "disabled",
         "usage": None,
         **echo,

@@ -29,19 +29,23 @@ def stored_body(step: Step) -> dict[str, Any] | None:
     )
     echo = {
         "instructions": prompt[0].text if notes.get("instructions") and prompt else None,
-        "max_output_tokens": sampling.max_tokens,
         "metadata": notes.get("metadata") or {},
         "parallel_tool_calls": sampling.parallel_tool_calls is not False,
         "previous_response_id": notes.get("previous"),
         "reasoning": {"effort": notes.get("effort"), "summary": None},
         "store": notes.get("store", True),
-        "temperature": sampling.temperature,
         "text": {"format": _shape(sampling.response_format)},
         "tool_choice": _choice(sampling.tool_choice, named),
         "tools": [_tool(tool, named) for tool in step.tools or []],
-        "top_p": sampling.top_p,
     }
-    request = Request(dialect=DIALECT, model=step.requested_model or "", messages=(), echo=echo, notes={NOTES: notes})
+    request = Request(
+        dialect=DIALECT,
+        model=step.requested_model or "",
+        messages=(),
+        sampling=sampling,
+        echo=echo,
+        notes={NOTES: notes},
+    )
     return response_body(request, reply)
 
 

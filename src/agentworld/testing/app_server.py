@@ -12,6 +12,7 @@ workers; `agentworld serve` has those.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -72,7 +73,8 @@ class AppServer:
         response = connection.response
         if response is None:
             raise RuntimeError("the app ended without an answer")
-        await response.write_eof()
+        with contextlib.suppress(ConnectionResetError):  # The client may leave with the last event.
+            await response.write_eof()
         return response
 
 
