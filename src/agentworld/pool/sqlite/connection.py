@@ -14,12 +14,17 @@ from agentworld.pool.sql.statements import EngineName, Statement
 
 _STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
 _NOTHING: Mapping[str, Any] = {}
+# For every None and every bytes the driver asks what it should be adapted to, and looks long before it finds nothing.
+# Told that both are what they are, it binds them in half the time: a twentieth of what a step costs.
+sqlite3.register_adapter(type(None), {}.get)
+sqlite3.register_adapter(bytes, bytes)
 
 
 class SqliteConnection:
     """Statements on one raw connection; see Connection and Reader of the shared code."""
 
     engine: EngineName = "sqlite"
+    era = 0  # What was shown is durable.
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
