@@ -1,8 +1,11 @@
+import asyncio
 import http.client
 import json
 from urllib.parse import urlsplit
 
 import pytest
+
+from agentworld.api.events import _woken
 
 
 class Stream:
@@ -86,3 +89,15 @@ def test_open_streams_end_with_the_server(server):
         stream.take(1)
         server.end_streams()
         assert stream.response.read() == b""
+
+
+async def test_a_client_that_leaves_leaves_no_task_behind():
+    before = asyncio.all_tasks()
+    ends = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(_woken(asyncio.Event(), ends, 60.0))
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks() - before) == 2  # The stream, and what it waits for.
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before

@@ -95,10 +95,12 @@ async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, gone: asyncio
             if content is not None:
                 return content
             wakes = asyncio.ensure_future(woken.wait())
-            await asyncio.wait(
-                {wakes, *ends}, timeout=min(left, pool.poll_seconds), return_when=asyncio.FIRST_COMPLETED
-            )
-            wakes.cancel()
+            try:
+                await asyncio.wait(
+                    {wakes, *ends}, timeout=min(left, pool.poll_seconds), return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                wakes.cancel()
             if any(end.done() for end in ends):
                 return None
         return None

@@ -82,14 +82,21 @@ async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterato
             if time.monotonic() - quiet_since >= KEEP_ALIVE:
                 quiet_since = time.monotonic()
                 yield b": ping\n"
-            wakes = asyncio.ensure_future(woken.wait())
-            await asyncio.wait({wakes, ends}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-            if not wakes.done():
+            if not await _woken(woken, ends, pause):
                 pause = min(pause * GROWTH, pool.poll_seconds)
-            wakes.cancel()
     finally:
         ends.cancel()
         stop()
+
+
+async def _woken(woken: asyncio.Event, ends: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for the first of the two, at most that long; whether it was the event."""
+    wakes = asyncio.ensure_future(woken.wait())
+    try:
+        await asyncio.wait({wakes, ends}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return wakes.done()
+    finally:
+        wakes.cancel()  # Also where the client has left, which cancels whoever waits here.
 
 
 def _waker(woken: asyncio.Event) -> Callable[[], None]:
