@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentworld.client.factory import Factory
-from agentworld.client.session import TrajectorySession
+from agentworld.client.session import TrajectorySession, new_trajectory
 from agentworld.client.wire import StartedTrajectory
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.pool.protocol import Pool
@@ -43,7 +43,7 @@ class EmbeddedPool(_Surface):
 
         Its base_url is None: steps come in by `step`, as no gateway listens in this process.
         """
-        return TrajectorySession(self, NewTrajectory(task=task, group_id=group, **fields))
+        return TrajectorySession(self, new_trajectory(task, group, fields))
 
     def start_trajectory(self, new: NewTrajectory) -> StartedTrajectory:
         """Create a trajectory."""

@@ -265,3 +265,26 @@ def test_what_is_no_server_of_ours_is_said():
 def test_a_record_that_is_missing_stays_a_record_that_is_missing(server):
     with connect(server.url) as factory, pytest.raises(NotFoundError, match="no trajectory 'none'"):
         factory.get_trajectory("none")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda factory: factory.append_steps(step(1)), "a list of Step, not Step"),
+        (lambda factory: factory.add_rewards(Reward(trajectory_id="t", value=1.0)), "not Reward"),
+        (lambda factory: factory.set_policy("m"), "a Policy, not str (at policy)"),
+        (lambda factory: factory.follow(kinds=["step.added"]), "Known: trajectory.created"),
+        (lambda factory: factory.trajectory(grop="g"), "field 'grop' (at grop)"),
+        (lambda factory: factory.trajectory().step(token_source="me"), "Known: derived, engine, none"),
+        (lambda factory: factory.trajectory(group_failures="keep"), "Known: drop, mask, zero"),
+    ],
+)
+def test_a_wrong_argument_is_an_error_that_says_what_to_write(factory, call, said):
+    with pytest.raises(InvalidRequestError) as caught:
+        call(factory)
+    assert said in str(caught.value)
+
+
+def test_signals_of_another_kind_are_refused(server):
+    with connect(server.url) as factory, pytest.raises(InvalidRequestError, match="a Feedback, not Reward"):
+        factory.add_feedback([Reward(trajectory_id="t", value=1.0)])

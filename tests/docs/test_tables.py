@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agentworld.pool.arguments import EVENT_KINDS
 from agentworld.pool.lease_rules import LEASE_STATES
 from agentworld.query import FIELDS
 from tests.docs.pages import REFERENCE, SOURCE, codes, section, table_of, tables
@@ -101,3 +102,4 @@ def test_every_event_kind_is_documented() -> None:
     documented = {code for row in rows for code in codes(row[0])}
     assert documented == event_kinds(SOURCE / "pool" / "sql")
     assert documented == event_kinds(SOURCE / "pool" / "memory")
+    assert documented == set(EVENT_KINDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -12,16 +11,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from agentworld.api.values import check_values
-from agentworld.client.wire import SubmittedStep, finish_step
+from agentworld.client.wire import SubmittedStep, finish_step, nearest_field
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import Rejected
 from agentworld.pool.rejections import kept_text
 from agentworld.pool.rules import printable
-from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step, exact_json
+from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step, exact_json, hint_of_values
 
 T = TypeVar("T")
 
-_UNKNOWN = re.compile(r"unknown field `(.*?)`")
 _TOO_DEEP = "This is nested too deeply"
 # Strings and brackets. A string that never ends goes to the end of the text, so that each byte is looked at once.
 _NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
@@ -66,7 +64,8 @@ def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
         record = exact_json.decode(body or b"{}", kind)
     except msgspec.ValidationError as error:
         message, path = _split(error, prefix)
-        raise InvalidRequestError(message, path=path, hint=_nearest(message, kind)) from None
+        hint = nearest_field(message, kind) or hint_of_values(message, path)
+        raise InvalidRequestError(message, path=path, hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"This is not JSON: {error}", path=prefix) from None
     except RecursionError:
@@ -146,7 +145,7 @@ def _split_strictly(body: bytes) -> list[msgspec.Raw]:
         return msgspec.json.decode(body or b"{}", type=_StepRecords).steps
     except msgspec.ValidationError as error:
         message, path = _split(error, "$")
-        raise InvalidRequestError(message, path=path, hint=_nearest(message, _StepRecords)) from None
+        raise InvalidRequestError(message, path=path, hint=nearest_field(message, _StepRecords)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         refusal = InvalidRequestError(f"This is not JSON: {error}", path="$")
         # A lone surrogate or a broken byte in one record: the lenient parser finds the records.
@@ -218,14 +217,3 @@ def _sent_ids(record: bytes) -> tuple[str, str]:
 def _split(error: msgspec.ValidationError, prefix: str) -> tuple[str, str]:
     message, _, path = str(error).partition(" - at ")
     return message, prefix + (path.strip("`") or "$").removeprefix("$")
-
-
-def _nearest(message: str, kind: type[object]) -> str | None:
-    found = _UNKNOWN.search(message)
-    fields = getattr(kind, "__struct_fields__", ())
-    if not found or not fields:
-        return None
-    near = difflib.get_close_matches(found.group(1), fields, n=1)
-    if near:
-        return f"Did you mean {near[0]}?"
-    return f"Known fields: {', '.join(fields)}" if len(fields) <= 12 else "See /api/docs for the fields"

@@ -12,8 +12,7 @@ import aiohttp
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, unreachable
-from agentworld.client.session import build_step
-from agentworld.errors import AgentWorldError
+from agentworld.client.session import build_step, new_trajectory
 from agentworld.pool.protocol import AppendResult, Page, PoolStats
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
@@ -91,7 +90,7 @@ class AsyncFactory:
 
         `fields` are those of NewTrajectory.
         """
-        new = NewTrajectory(task=task, group_id=group, **fields)
+        new = new_trajectory(task, group, fields)
         started = await self.start_trajectory(new)
         session = AsyncTrajectory(self, started, new)
         try:
@@ -245,7 +244,7 @@ class AsyncTrajectory:
     ) -> wire.ChatReply:
         """One call of the model on the gateway, recorded as a step of this trajectory."""
         if self.base_url is None:
-            raise AgentWorldError("This trajectory has no gateway", hint="Connect to a server that serves models")
+            raise wire.no_gateway()
         return await self._factory.chat(self.base_url, self.api_key, messages, model=model, tools=tools, **sampling)
 
     async def step(self, **fields: Any) -> AppendResult:

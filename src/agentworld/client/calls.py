@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -13,6 +13,8 @@ from agentworld.client import wire
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_values
+from agentworld.pool.arguments import listed
+from agentworld.pool.bounds import wrong_type
 from agentworld.pool.lease_rules import check_names
 from agentworld.pool.protocol import Awaited, DeadLetter, GatewayState, Page, PoolStats, SignalsResult
 from agentworld.pool.signal_rules import PLACES
@@ -66,6 +68,16 @@ def _id(value: str) -> str:
     return quote(value, safe="")
 
 
+def _each(sent: Iterable[object], kind: type[T], path: str) -> list[T]:
+    """What is sent as a list of one kind of record; InvalidRequestError where it is something else."""
+    found: list[T] = []
+    for number, one in enumerate(listed(sent, kind.__name__, path)):
+        if not isinstance(one, kind):
+            raise wrong_type(one, f"a {kind.__name__}", f"{path}[{number}]")
+        found.append(one)
+    return found
+
+
 def _plain_annotation(one: Annotation, number: int) -> Annotation:
     packed = pack_values(one.values, one.dtype, f"annotations[{number}].values")
     values = plain_values(unpack_values(packed.dtype, packed.shape, packed.data))
@@ -115,7 +127,8 @@ def dead_letters(after: int, limit: int) -> Call[Page[DeadLetter]]:
 
 def append_steps(steps: Sequence[Step]) -> Call[wire.StepsReply]:
     """Submit steps."""
-    return _post("/steps", {"steps": [with_lists(step) for step in steps]}, wire.StepsReply)
+    sent = _each(steps, Step, "steps")
+    return _post("/steps", {"steps": [with_lists(step) for step in sent]}, wire.StepsReply)
 
 
 def get_step(step_id: str, include: Sequence[str]) -> Call[Step]:
@@ -131,20 +144,23 @@ def list_steps(*, include: Sequence[str] = (), **parameters: Any) -> Call[Page[S
 def add_signals(kind: str, sent: Sequence[Signal]) -> Call[SignalsResult]:
     """Rewards, feedback or annotations; ids of feedback are made here, so that a retry adds nothing twice."""
     if kind == "rewards":
-        return _post("/rewards", {"rewards": list(sent)}, SignalsResult)
+        return _post("/rewards", {"rewards": _each(sent, Reward, kind)}, SignalsResult)
     if kind == "feedback":
         named = [
             msgspec.structs.replace(one, feedback_id=one.feedback_id or new_id("fbk"))
-            for one in sent
-            if isinstance(one, Feedback)
+            for one in _each(sent, Feedback, kind)
         ]
         return _post("/feedback", {"feedback": named}, SignalsResult)
-    plain = [_plain_annotation(one, number) for number, one in enumerate(sent) if isinstance(one, Annotation)]
+    plain = [_plain_annotation(one, number) for number, one in enumerate(_each(sent, Annotation, kind))]
     return _post("/annotations", {"annotations": plain}, SignalsResult)
 
 
 def add_mixed(sent: Sequence[Signal]) -> Call[SignalsResult]:
     """Signals of one kind; InvalidRequestError where they are of several, which cannot be all or none over HTTP."""
+    sent = listed(sent, "Reward, Feedback or Annotation", "signals")
+    for number, one in enumerate(sent):
+        if type(one) not in PLACES:
+            raise wrong_type(one, "a Reward, Feedback or Annotation", f"signals[{number}]")
     kinds = {type(one): PLACES[type(one)] for one in sent}
     if len(kinds) > 1:
         raise InvalidRequestError("signals of one call are of one kind over HTTP", hint="Send each kind by itself")
@@ -218,6 +234,8 @@ def explain(where: str, subject: Subject) -> Call[Explanation]:
 
 def set_policy(policy: Policy) -> Call[Policy]:
     """Publish a policy."""
+    if not isinstance(policy, Policy):
+        raise wrong_type(policy, "a Policy", "policy")
     return _post("/policy", policy, Policy)
 
 

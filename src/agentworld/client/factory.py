@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar
 from agentworld.client import calls, wire
 from agentworld.client.connection import Connection
 from agentworld.client.following import follow
-from agentworld.client.session import TrajectorySession
+from agentworld.client.session import TrajectorySession, new_trajectory
+from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.arrays import StepArrays, check_selection, steps_as_arrays
 from agentworld.pool.base import check_after
 from agentworld.pool.consumer import PoolConsumer
@@ -77,7 +78,7 @@ class Factory:
         self, *, task: dict[str, Any] | None = None, group: str | None = None, **fields: Any
     ) -> TrajectorySession:
         """A trajectory to work in, as a context manager; `fields` are those of NewTrajectory."""
-        new = NewTrajectory(task=task, group_id=group, **fields)
+        new = new_trajectory(task, group, fields)
         return TrajectorySession(self, new, chat_timeout=self._chat_timeout)
 
     def start_trajectory(self, new: NewTrajectory) -> wire.StartedTrajectory:
@@ -260,7 +261,7 @@ class Factory:
         """See Pool. A stream that breaks is taken up again where it broke; ServerUnreachableError where the server does
         not answer for a minute.
         """
-        return follow(self.url, self._headers, check_after(after), timeout, kinds)
+        return follow(self.url, self._headers, check_after(after), timeout, check_event_kinds(kinds))
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""

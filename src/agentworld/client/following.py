@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlencode
 
 import msgspec
@@ -32,14 +32,13 @@ def follow(
     headers: Mapping[str, str],
     after: int,
     timeout: float | None = None,
-    kinds: Sequence[str] | None = None,
+    wanted: frozenset[str] | None = None,
 ) -> Iterator[Event]:
     """Events with a sequence over `after`, each once; see Pool.follow.
 
     A stream that breaks is taken up again. ServerUnreachableError where nothing answers for PATIENCE seconds, and the
     server's own error where it refuses.
     """
-    wanted = None if kinds is None else frozenset(kinds)
     quiet_since = answered = time.monotonic()
     pause = FIRST_PAUSE
 

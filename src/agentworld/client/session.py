@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import Connection
-from agentworld.errors import AgentWorldError
+from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import AppendResult
 from agentworld.records import (
     Annotation,
@@ -106,9 +106,7 @@ class TrajectorySession:
     ) -> wire.ChatReply:
         """One call of the model on the gateway, recorded as a step of this trajectory."""
         if self.base_url is None:
-            raise AgentWorldError(
-                "This trajectory has no gateway", hint="Use agentworld.connect(URL) instead of a pool"
-            )
+            raise wire.no_gateway()
         if self._connection is None:
             headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
             self._connection = Connection(self.base_url, timeout=self._chat_timeout, headers=headers)
@@ -134,6 +132,18 @@ class TrajectorySession:
         if self._connection is not None:
             self._connection.close()
         self.complete("finished" if kind is None else "failed")
+
+
+def new_trajectory(task: dict[str, Any] | None, group: str | None, fields: Mapping[str, Any]) -> NewTrajectory:
+    """The settings of a trajectory from loose fields; InvalidRequestError names the one that is not there."""
+    given = {"task": task, **fields}
+    if group is not None and given.setdefault("group_id", group) != group:
+        raise InvalidRequestError("group and group_id differ", path="group_id", hint="They mean the same; give one")
+    for name in given:
+        if name not in NewTrajectory.__struct_fields__:
+            hint = wire.nearest_field(f"unknown field `{name}`", NewTrajectory)
+            raise InvalidRequestError(f"a trajectory has no field {name!r}", path=name, hint=hint)
+    return NewTrajectory(**given)
 
 
 def build_step(trajectory_id: str, new: NewTrajectory, fields: Mapping[str, Any]) -> Step:

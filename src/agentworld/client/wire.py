@@ -5,6 +5,8 @@ The server builds its OpenAPI document from the same structs, so client and serv
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import Any
 
 import msgspec
@@ -32,11 +34,13 @@ from agentworld.records import (
     TerminalStatus,
     Trajectory,
     Usage,
+    hint_of_values,
     new_id,
 )
 
 API = "/api/v1"
 DEFAULT_CONSUMER = "default"
+_UNKNOWN = re.compile(r"unknown field `(.*?)`")
 LONGEST_WAIT = 30.0  # seconds that the server holds a request for a batch
 
 
@@ -76,7 +80,21 @@ def step_from(fields: dict[str, Any]) -> Step:
         return finish_step(msgspec.convert(plain, SubmittedStep), "$")
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at ")
-        raise InvalidRequestError(message, path=path.strip("`") or "$") from None
+        place = path.strip("`") or "$"
+        hint = nearest_field(message, Step) or hint_of_values(message, place)
+        raise InvalidRequestError(message, path=place, hint=hint) from None
+
+
+def nearest_field(message: str, kind: type[object]) -> str | None:
+    """What to do about an unknown field of a struct, where msgspec's `message` names one."""
+    found = _UNKNOWN.search(message)
+    fields = getattr(kind, "__struct_fields__", ())
+    if not found or not fields:
+        return None
+    near = difflib.get_close_matches(found.group(1), fields, n=1)
+    if near:
+        return f"Did you mean {near[0]}?"
+    return f"Known fields: {', '.join(fields)}" if len(fields) <= 12 else "See /api/docs for the fields"
 
 
 def _array_to_list(value: Any) -> Any:
@@ -255,6 +273,15 @@ def not_agentworld(origin: str, reason: str) -> ConfigError:
     return ConfigError(
         f"{origin} is no AgentWorld server: {reason}",
         hint="Give the address that `agentworld serve` prints; an engine is named to it, with --upstream",
+    )
+
+
+def no_gateway() -> InvalidRequestError:
+    """The error of a call of a model where nothing serves one."""
+    return InvalidRequestError(
+        "no gateway serves models to this trajectory",
+        path="chat",
+        hint="Start `agentworld serve` with --upstream and --model, and connect to it with agentworld.connect(URL)",
     )
 
 

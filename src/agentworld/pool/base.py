@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from agentworld.errors import InvalidRequestError, QueryError
+from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.events import follow
@@ -55,7 +56,7 @@ class Store(Pool, abc.ABC):
         self, after: int = 0, *, timeout: float | None = None, kinds: Sequence[str] | None = None
     ) -> Iterator[Event]:
         """See Pool."""
-        return follow(self, check_after(after), timeout, kinds)
+        return follow(self, check_after(after), timeout, check_event_kinds(kinds))
 
     @abc.abstractmethod
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:

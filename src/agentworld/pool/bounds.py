@@ -31,6 +31,7 @@ from agentworld.records import (
     VersionSpan,
     check_depth,
     exact_json,
+    hint_of_values,
 )
 
 _NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
@@ -76,7 +77,8 @@ def refusal(error: Exception, path: str = "") -> InvalidRequestError:
     """One of NOT_STORABLE as an error of ours."""
     if isinstance(error, msgspec.ValidationError):
         message, _, where = str(error).partition(" - at ")
-        return InvalidRequestError(message, path=(path + where.strip("`$.")).rstrip(".") or None)
+        place = (path + where.strip("`$.")).rstrip(".")
+        return InvalidRequestError(message, path=place or None, hint=hint_of_values(message, place))
     return InvalidRequestError(f"the record is no JSON: {error}", path=path.rstrip(".") or None)
 
 
@@ -143,6 +145,8 @@ def check_seconds(value: float | None, path: str) -> None:
 
 def check_policy_record(policy: Policy) -> None:
     """Names, version and types of a policy that is published."""
+    if not isinstance(policy, Policy):
+        raise wrong_type(policy, "a Policy", "policy")
     check_policy(policy, "")
     with storable():
         _encode_checked(policy, Policy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from agentworld.records import Event
@@ -54,12 +54,11 @@ class Changes:
 
 
 def follow(
-    pool: Watched, after: int, timeout: float | None = None, kinds: Sequence[str] | None = None
+    pool: Watched, after: int, timeout: float | None = None, wanted: frozenset[str] | None = None
 ) -> Iterator[Event]:
     """Events with a sequence over `after`, as they are committed; see Pool.follow."""
     woken = threading.Event()
     stop = pool.watch(woken.set)
-    wanted = None if kinds is None else frozenset(kinds)
     quiet_since = time.monotonic()
     pause = FIRST_PAUSE
     try:

@@ -139,7 +139,11 @@ def printable(text: object) -> str:
 def check_completion(there: Trajectory, status: TerminalStatus) -> bool:
     """Whether `there` is open and may end; False where it ended so already, ConflictError where it ended otherwise."""
     if status not in ("finished", "failed", "truncated", "abandoned"):
-        raise InvalidRequestError(f"{status!r} is no way to end a trajectory", path="status")
+        raise InvalidRequestError(
+            f"{status!r} is no way to end a trajectory",
+            path="status",
+            hint="Known: finished, failed, truncated, abandoned",
+        )
     if there.status == "open":
         return True
     if there.status != status:

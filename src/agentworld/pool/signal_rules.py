@@ -15,6 +15,7 @@ import msgspec
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray, pack_values
+from agentworld.pool.arguments import listed
 from agentworld.pool.bounds import MAX_NAME, check_seconds, is_finite, storable
 from agentworld.pool.plain_values import as_number, plain_json
 from agentworld.pool.results import SignalsResult
@@ -45,6 +46,7 @@ class CheckedSignal(msgspec.Struct, frozen=True):
 
 def check_signals(signals: Sequence[Signal]) -> list[CheckedSignal]:
     """Every signal checked; InvalidRequestError names the first that is malformed, and where."""
+    signals = listed(signals, "Reward, Feedback or Annotation", "signals")
     if len(signals) > MAX_SIGNALS:
         raise InvalidRequestError(f"{len(signals)} signals in one call", hint=f"Send at most {MAX_SIGNALS} at once")
     for number, signal in enumerate(signals):

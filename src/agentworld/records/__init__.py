@@ -15,6 +15,7 @@ from agentworld.records.batch import (
 )
 from agentworld.records.depth import MAX_DEPTH, check_depth
 from agentworld.records.ids import check_id, digest, new_id
+from agentworld.records.known_values import hint_of_values
 from agentworld.records.message import (
     FunctionCall,
     MediaPart,
@@ -93,5 +94,6 @@ __all__ = [
     "check_id",
     "digest",
     "exact_json",
+    "hint_of_values",
     "new_id",
 ]

@@ -80,7 +80,9 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
         except msgspec.ValidationError as error:
             what, _, where = str(error).partition(" - at `$.")
             name = where.rstrip("`") or "spec"
-            raise InvalidRequestError(f"{name}: {what}", path=name) from None
+            from agentworld.records.known_values import hint_of_values
+
+            raise InvalidRequestError(f"{name}: {what}", path=name, hint=hint_of_values(what, name)) from None
         check_id(spec.channel, "channel")
         if len(spec.method) > 128 or not spec.method.isprintable():
             raise InvalidRequestError("method must be at most 128 printable characters", path="method")

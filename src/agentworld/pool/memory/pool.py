@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Literal, TypeVar
 
 from agentworld.errors import AgentWorldError, NotFoundError
+from agentworld.pool.arguments import listed
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.intake import check_include
@@ -88,7 +89,8 @@ class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
 
     def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
         """See Pool."""
-        return self._done(lambda: append_steps(self._state, steps))
+        sent = listed(steps, "Step", "steps")
+        return self._done(lambda: append_steps(self._state, sent))
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
         """See Pool."""

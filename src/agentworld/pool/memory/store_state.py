@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from agentworld.pool import rules
+from agentworld.pool.bounds import check_policy_record
 from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
 from agentworld.pool.results import GatewayState, PoolStats
@@ -17,6 +18,7 @@ class StateMethods(BatchMethods):
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""
+        check_policy_record(policy)
         with self._open():
             known = self._state.versions.get((policy.model, policy.run))
             rules.check_policy(policy, known)

@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool import schema
+from agentworld.pool.arguments import listed
 from agentworld.pool.base import check_limit
 from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.exact_text import read_json
@@ -115,7 +116,7 @@ class SqlPool(SignalMethods, StateMethods, BatchMethods, ParquetMethods, ReadMet
 
     def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
         """See Pool."""
-        prepared = prepare_all(steps)
+        prepared = prepare_all(listed(steps, "Step", "steps"))
         return self._writer.submit_together(self._appender.append_all, prepared, len(prepared))
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:

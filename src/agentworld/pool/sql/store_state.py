@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func, select
 
 from agentworld.pool import schema
+from agentworld.pool.bounds import check_policy_record
 from agentworld.pool.results import GatewayState, PoolStats
 from agentworld.pool.sql import signals
 from agentworld.pool.sql.statements import sql
@@ -37,6 +38,7 @@ class StateMethods(SqlStore):
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""
+        check_policy_record(policy)
         self._writer.submit(lambda txn: signals.set_policy(txn, policy)).result()
         return policy
 
