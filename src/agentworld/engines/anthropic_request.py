@@ -122,7 +122,7 @@ class _Conversation:
         self._request = request
         self._turns: list[dict[str, Any]] = []
         self._used: set[str] = set()
-        self._ids: dict[str, str] = {}
+        self._ids: dict[str, list[str]] = {}
 
     def messages(self) -> list[dict[str, Any]]:
         """All turns; those without anything that the API takes are left out."""
@@ -170,14 +170,17 @@ class _Conversation:
             while own in self._used:
                 own += "_"
             self._used.add(own)
-            self._ids.setdefault(call.id, own)
+            self._ids.setdefault(call.id, []).append(own)
             value = arguments_object(call.function.arguments)
             out.append({"type": "tool_use", "id": own, "name": call.function.name, "input": value})
         return out
 
     def _result(self, message: Message) -> dict[str, Any]:
         known = message.tool_call_id or ""
-        out: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._ids.get(known, known)}
+        waiting = self._ids.get(known) or [known]
+        # Calls of one turn may share an id; their results come in the order of the calls.
+        own = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        out: dict[str, Any] = {"type": "tool_result", "tool_use_id": own}
         content = self._parts(message)
         if content:
             out["content"] = content

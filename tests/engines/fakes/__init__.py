@@ -199,9 +199,9 @@ def event(value: Any, name: str | None = None) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-def driver(name: str, url: str, timeout: float = 20.0, **settings: Any) -> Engine:
+def driver(kind: str, url: str, timeout: float = 20.0, **settings: Any) -> Engine:
     """The driver of a model at a fake."""
-    fields = {"name": "model", "upstream": url, "driver": name, "api_key": "sk-secret", **settings}
+    fields = {"name": "model", "upstream": url, "driver": kind, "api_key": "sk-secret", **settings}
     return open_engine(ModelSettings(**fields), timeout)
 
 
