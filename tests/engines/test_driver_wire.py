@@ -37,6 +37,9 @@ def test_json_with_nan_is_read() -> None:
 def test_ids_where_proxies_put_them() -> None:
     delta = chat({"message": {"content": "x"}, "provider_specific_fields": {"token_ids": [1, 2]}})
     assert delta.ids == [1, 2]
+    message = {"content": "x", "provider_specific_fields": {"token_ids": [3]}}
+    assert chat({"message": message}, provider_specific_fields={"prompt_token_ids": [4]}).ids == [3]
+    assert chat({"message": message}, provider_specific_fields={"prompt_token_ids": [4]}).prompt_ids == [4]
 
 
 def test_both_spellings_of_reasoning() -> None:

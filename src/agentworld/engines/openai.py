@@ -1,11 +1,18 @@
-"""Any OpenAI-compatible API that gives text and no ids; its steps are text-only."""
+"""Any OpenAI-compatible API that gives text and no ids; its steps are text-only.
+
+A call that came in by chat completions goes on as it came, but for the model's name, fields of open engines, and
+parameters that the settings fix. Other calls are translated; OpenAI's own service then gets the limit as
+`max_completion_tokens`, the only one that its newer models take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import urlsplit
 
+from agentworld.config import ModelSettings
 from agentworld.dialects.chat_reply import wire_message
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines.base import Capabilities
@@ -13,13 +20,33 @@ from agentworld.engines.vllm import VllmEngine, sampling_body
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Sampling
 
-_UNKNOWN = ("top_k", "min_p", "min_tokens", "repetition_penalty", "stop_token_ids")
+_UNKNOWN: dict[str, tuple[Any, ...]] = {
+    "top_k": (None, 0),
+    "min_p": (None, 0.0),
+    "min_tokens": (None, 0),
+    "repetition_penalty": (None, 1.0),
+    "stop_token_ids": ((),),
+}
+"""Sampling fields that the API lacks, each with the values that mean as much as leaving it out."""
+_OPEN_ONLY = frozenset(
+    {"return_token_ids", "chat_template_kwargs", "add_generation_prompt", "add_special_tokens", "echo", "ignore_eos"}
+    | {"continue_final_message", "include_stop_str_in_output", "skip_special_tokens", "use_beam_search", "cache_salt"}
+    | {"priority", "request_id", "include_reasoning", "spaces_between_special_tokens"}
+)
+_FIXED = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_OPENAI = ("openai.com", "openai.azure.com")
 
 
 class OpenAIEngine(VllmEngine):
     """Sends what the caller set and nothing else, since these APIs refuse fields that they do not know."""
 
     capabilities = Capabilities(ids=False, token_in=False, developer=True, completions=True, pins=False)
+
+    def __init__(self, settings: ModelSettings, timeout: float) -> None:
+        super().__init__(settings, timeout)
+        host = urlsplit(settings.upstream).hostname or ""
+        own = any(host == name or host.endswith(f".{name}") for name in _OPENAI)
+        self._limit = "max_completion_tokens" if own else "max_tokens"
 
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""
@@ -30,14 +57,32 @@ class OpenAIEngine(VllmEngine):
                 path="chat_template_kwargs",
                 hint="Leave it out",
             )
+        same = request.raw is not None and request.dialect == "chat"
+        body = self._own(request, request.raw or {}) if same else self._translated(request)
+        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
+
+    def _own(self, request: Request, raw: dict[str, Any]) -> dict[str, Any]:
+        """The caller's body, and with a stream the usage, which goes on record."""
+        body = {name: value for name, value in raw.items() if name not in _OPEN_ONLY and name not in _UNKNOWN}
+        sampling = request.sampling
+        body |= {name: value for name in _FIXED if (value := getattr(sampling, name)) is not None}
+        if sampling.max_tokens is not None:
+            limits = [name for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+            body |= dict.fromkeys(limits or [self._limit], sampling.max_tokens)
+        body["model"] = self.settings.name
+        if request.stream:
+            body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+        return body
+
+    def _translated(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.settings.name,
             "messages": [wire_message(message) for message in request.messages],
-            **sampling_body(request.sampling),
+            **self._sampling(request.sampling),
             **self._stream(request),
         }
-        if request.sampling.top_k is not None:
-            body.pop("top_k", None)
+        if self._limit != "max_tokens" and "max_tokens" in body:
+            body[self._limit] = body.pop("max_tokens")
         if request.tools:
             body["tools"] = list(request.tools)
             for name in ("tool_choice", "parallel_tool_calls"):
@@ -45,7 +90,7 @@ class OpenAIEngine(VllmEngine):
                     body[name] = getattr(request.sampling, name)
         if request.logprobs:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
+        return body
 
     def complete(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Text completion with text back; fields that the API lacks are refused."""
@@ -53,17 +98,19 @@ class OpenAIEngine(VllmEngine):
         body: dict[str, Any] = {
             "model": self.settings.name,
             "prompt": request.prompt,
-            **sampling_body(request.sampling),
+            **self._sampling(request.sampling),
             **self._stream(request),
         }
-        body.pop("top_k", None)
         if request.logprobs:
             body["logprobs"] = request.top_logprobs
         return self.connection.deltas("/v1/completions", body, self._reader("completions", request))
 
+    def _sampling(self, sampling: Sampling) -> dict[str, Any]:
+        return {name: value for name, value in sampling_body(sampling).items() if name not in _UNKNOWN}
+
     def _refuse_unknown(self, sampling: Sampling) -> None:
-        for name in _UNKNOWN:
-            if getattr(sampling, name):
+        for name, neutral in _UNKNOWN.items():
+            if getattr(sampling, name) not in neutral:
                 raise InvalidRequestError(
                     f"{name} is not known to the API behind {self.settings.name}", path=name, hint="Leave it out"
                 )

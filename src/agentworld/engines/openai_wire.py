@@ -86,7 +86,7 @@ def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redac
     deltas = [read(choice, entries) for choice in fields.objects(body, "choices") or []]
     first = deltas[0] if deltas else Delta(index=-1)
     first.usage = fields.usage(body)
-    first.prompt_ids = fields.ids(body, "prompt_token_ids") or first.prompt_ids
+    first.prompt_ids = _ids(body, "prompt_token_ids") or first.prompt_ids
     mode, version = fields.text(body, "logprobs_mode") or None, fields.whole(body, "policy_version", fields.MAX_VERSION)
     spans = fields.version_spans(body)
     for delta in deltas or [first]:
@@ -109,10 +109,12 @@ def body_reader(redactor: Redactor, *, kind: str, entries: bool) -> Callable[[by
     return lambda data: read_body(decode(data, redactor), kind=kind, entries=entries, redactor=redactor)
 
 
-def _ids(choice: dict[str, Any], name: str) -> list[int] | None:
-    """Ids from the choice, or from where proxies such as LiteLLM move them."""
-    found = fields.ids(choice, name)
-    return found if found is not None else fields.ids(fields.mapping(choice, "provider_specific_fields"), name)
+def _ids(place: dict[str, Any], name: str) -> list[int] | None:
+    """Ids from a body, choice or message, or from where proxies such as LiteLLM move them there."""
+    found = fields.ids(place, name)
+    if found is None and "provider_specific_fields" in place:
+        found = fields.ids(fields.mapping(place, "provider_specific_fields"), name)
+    return found
 
 
 def _common(choice: dict[str, Any]) -> Delta:
@@ -131,6 +133,8 @@ def _chat(choice: dict[str, Any], entries: bool) -> Delta:
     message = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
     # A refusal is what the model said, in a field of its own; as content it is stored, and history brings it back so.
     delta.text = fields.text(message, "content") or fields.text(message, "refusal")
+    if delta.ids is None and "provider_specific_fields" in message:
+        delta.ids = _ids(message, "token_ids")
     delta.reasoning = fields.text(message, "reasoning") or fields.text(message, "reasoning_content")
     delta.tool_calls = tuple(
         _call(call, position) for position, call in enumerate(fields.objects(message, "tool_calls") or [])
