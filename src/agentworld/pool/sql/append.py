@@ -28,7 +28,7 @@ from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.step_digest import same_content, step_digest, stored_parts
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tallies, Tally, new_tally
-from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.transaction import Mark, Transaction
 from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
 
 
@@ -71,10 +71,13 @@ class Appender:
     def __init__(self) -> None:
         self._forests = ForestWriter()
         self._tallies = Tallies()
+        self._mark: Mark | None = None  # the pool as the latest `append_all` left it
 
     def append_all(self, txn: Transaction, payloads: Sequence[Payload]) -> list[list[AppendResult] | AgentWorldError]:
         """Each payload's results, or why it was refused as a whole."""
-        batch = _Batch(txn, self._forests, self._tallies)
+        undisturbed = self._mark is not None and txn.is_at(self._mark)
+        self._mark = None  # What is planned from here on is nowhere until it is written.
+        batch = _Batch(txn, self._forests, self._tallies, undisturbed)
         batch.load(payloads)
         outcomes: list[list[AppendResult] | AgentWorldError] = []
         for payload in payloads:
@@ -85,17 +88,22 @@ class Appender:
                 outcomes.append([batch.add(taken) for taken in payload])
             except AgentWorldError as error:
                 outcomes.append(error)
-        batch.write()
+        self._mark = batch.write()
+        txn.on_rollback(self._forget)
         return outcomes
+
+    def _forget(self) -> None:
+        self._mark = None
 
 
 class _Batch:
     """What one transaction appends: rows by table, and what is known of what they refer to."""
 
-    def __init__(self, txn: Transaction, forests: ForestWriter, tallies: Tallies) -> None:
+    def __init__(self, txn: Transaction, forests: ForestWriter, tallies: Tallies, undisturbed: bool) -> None:
         self._txn = txn
         self._forests = forests
-        forests.begin(txn)
+        self._undisturbed = undisturbed
+        forests.begin(txn, undisturbed)
         self._counting = tallies
         self._tallies: dict[str, Tally] = {}  # by trajectory
         self._implied = trajectories.Implied(txn)
@@ -135,7 +143,7 @@ class _Batch:
                 elif isinstance(one, Rejected):
                     refused.append(one)
         if named:
-            self._tallies = self._counting.load(self._txn, named)
+            self._tallies = self._counting.load(self._txn, named, self._undisturbed)
         if steps:
             self._known = append_rows.known_steps(self._txn, steps)
         if (steps or refused) and self._txn.counter(counters.TOMBSTONES) > 0:
@@ -291,8 +299,8 @@ class _Batch:
         return AppendResult(step_id, "rejected", reason=reason)
 
     # --- writing ----------------------------------------------------------------------------------------------
-    def write(self) -> None:
-        """Write what was planned."""
+    def write(self) -> Mark:
+        """Write what was planned; returns the pool as it is before signals that came with it change what it counts."""
         txn, forests = self._txn, self._forests
         self._implied.write()
         forests.finish(txn)
@@ -323,11 +331,13 @@ class _Batch:
         txn.many(append_rows.INSERT_DEAD, self._dead)
         self._counting.save(txn, self._changed.values())
         self._count()
+        mark = txn.mark()
         keep_rewards(txn, [("step", step_id, reward) for step_id, reward in self._rewards])
         if self._superseded:
             supersede(txn, self._superseded)
         if self._steps and txn.counter(counters.AWAITED) > 0:
             apply_awaited(txn, "step", [row[append_rows.STEP_ID] for row in self._steps])
+        return mark
 
     def _count(self) -> None:
         counted = {

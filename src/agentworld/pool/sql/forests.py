@@ -22,7 +22,7 @@ from agentworld.pool.exact_text import read_json, stored_json, stored_spoken
 from agentworld.pool.media import media_uses_of
 from agentworld.pool.sql.bodies import BodyWriter, pack_alone
 from agentworld.pool.sql.packing import pack_blocks
-from agentworld.pool.sql.pieces import NewPiece, Pieces, Ref
+from agentworld.pool.sql.pieces import Ends, NewPiece, Pieces, Ref
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.step_digest import conversation_content, sequence_content
 from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
@@ -111,15 +111,20 @@ class ForestWriter:
         self._bodies = BodyWriter()
         self._tool_rows: dict[bytes, int] = {}
         self._tool_digests: dict[bytes, bytes] = {}
-        self._generation = 0
+        self._generation = (0, 0)
+        self._ends = Ends()
         self._start()
 
-    def begin(self, txn: Transaction) -> None:
-        """Begin what `finish` writes; caches that a deletion by whatever process made doubtful are dropped."""
-        generation = txn.counter(GENERATION)
+    def begin(self, txn: Transaction, undisturbed: bool = False) -> None:
+        """Begin what `finish` writes; caches that a deletion by whatever process made doubtful are dropped, or a crash
+        of the engine. `undisturbed`: whether nobody has written to the pool since the latest transaction.
+        """
+        generation = txn.counter(GENERATION), txn.connection.era
         if generation != self._generation:
             self.clear()
             self._generation = generation
+        if not undisturbed:
+            self._ends.clear()
         self._start()
         touched, tools = self._touched, self._new_tools
         txn.on_rollback(lambda: self._undo(touched, tools))
@@ -130,6 +135,7 @@ class ForestWriter:
         self._message_tips.clear()
         self._bodies.clear()
         self._tool_rows.clear()
+        self._ends.clear()
 
     # --- tokens -----------------------------------------------------------------------------------------------
     def trace_tokens(
@@ -319,9 +325,9 @@ class ForestWriter:
     def _start(self) -> None:
         self._touched: set[str] = set()
         self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
-        self._new_blocks = Pieces(_blocks, "token_blocks")
-        self._new_nodes = Pieces(_nodes, "message_nodes")
-        self._new_tools = Pieces(_tools, "tool_sets", rooted=False)
+        self._new_blocks = Pieces(_blocks, "token_blocks", self._ends.blocks)
+        self._new_nodes = Pieces(_nodes, "message_nodes", self._ends.nodes)
+        self._new_tools = Pieces(_tools, "tool_sets", set(), rooted=False)
 
     def _undo(self, touched: set[str], tools: Pieces) -> None:
         for trajectory_id in touched:
@@ -330,3 +336,4 @@ class ForestWriter:
         for key in tools.rows:
             self._tool_rows.pop(key, None)
         self._bodies.clear()
+        self._ends.clear()

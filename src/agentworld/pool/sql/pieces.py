@@ -13,6 +13,7 @@ from agentworld.pool.sql.transaction import Transaction
 
 # A node whose row is known, one of this transaction by its digest, or none.
 Ref = int | bytes | None
+_KEPT_ENDS = 65_536
 _FEW, _MANY = 16, 128  # nodes named in one query
 _NOTHING = (b"", -1)  # No node has such a digest; fills up a query.
 
@@ -22,11 +23,31 @@ NewPiece = tuple[int, bytes, int | None, int, bytes]
 _Chain = tuple[Ref, Sequence[bytes], Sequence[bytes], int]  # under what, digests, contents, depth of the first
 
 
-class Pieces:
-    """Chains of nodes, each under its parent. `rows`: the row of every node of this transaction, once resolved."""
+class Ends:
+    """Rows of blocks and nodes that are known to have no child, as the process wrote them and nobody has written since.
 
-    def __init__(self, table: Table, name: str, rooted: bool = True) -> None:
+    What follows them, as the next turn of a conversation does, need not be looked for.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: set[int] = set()
+        self.nodes: set[int] = set()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.blocks.clear()
+        self.nodes.clear()
+
+
+class Pieces:
+    """Chains of nodes, each under its parent. `rows`: the row of every node of this transaction, once resolved.
+
+    `ends`: rows of the table that have no child; kept right.
+    """
+
+    def __init__(self, table: Table, name: str, ends: set[int], rooted: bool = True) -> None:
         self._name = name
+        self._ends = ends
         self._find = _finders(table, rooted)
         self.rows: dict[bytes, int] = {}
         self.chains: list[_Chain] = []
@@ -40,7 +61,9 @@ class Pieces:
         if not self.chains:
             return []
         self._look_up(txn)
-        rows = self.rows
+        rows, ends = self.rows, self._ends
+        if len(ends) > _KEPT_ENDS:
+            ends.clear()
         row = first = txn.next_pk(self._name, 0)
         new: list[NewPiece] = []
         for parent, digests, data, depth in self.chains:
@@ -52,15 +75,18 @@ class Pieces:
                 parent, depth = digests[known - 1], depth + known
                 digests, data = digests[known:], data[known:]
             under = rows[parent] if isinstance(parent, bytes) else parent
+            ends.discard(under)
             if len(digests) == 1:
                 rows[digests[0]] = row
                 new.append((row, digests[0], under, depth, data[0]))
+                ends.add(row)
                 row += 1
                 continue
             numbers = range(row, row + len(digests))
             rows.update(zip(digests, numbers, strict=True))
             new += zip(numbers, digests, (under, *numbers[:-1]), itertools.count(depth), data, strict=False)
             row += len(digests)
+            ends.add(row - 1)
         txn.next_pk(self._name, row - first)
         return new
 
@@ -69,7 +95,9 @@ class Pieces:
 
         A node is stored after its parent and deleted before it, so where one is missing, all below it are.
         """
-        at: list[tuple[Ref, Sequence[bytes], int]] = [(parent, chain, 0) for parent, chain, _, _ in self.chains]
+        at: list[tuple[Ref, Sequence[bytes], int]] = [
+            (parent, chain, 0) for parent, chain, _, _ in self.chains if parent not in self._ends
+        ]
         later: list[tuple[Ref, Sequence[bytes], int]] = []
         while at:
             asked: dict[bytes, int | None] = {}

@@ -16,7 +16,7 @@ from agentworld.pool.lacks import lacks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
-from agentworld.pool.sql.transaction import Mark, Transaction
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Sampling
 
 _s, _t = schema.steps, schema.trajectories
@@ -141,21 +141,18 @@ def new_tally(pk: int, channel: str) -> Tally:
 
 
 class Tallies:
-    """Those of the latest trajectories, kept from transaction to transaction while nobody else writes to the pool.
-
-    Used by the writing thread only. In each transaction `load`, then `save`.
-    """
+    """Those of the latest trajectories, kept from transaction to transaction; used by the writing thread only."""
 
     def __init__(self) -> None:
         self._held: dict[str, Tally] = {}
-        self._mark: Mark | None = None  # the pool as the latest `save` left it
 
-    def load(self, txn: Transaction, trajectory_ids: Iterable[str]) -> dict[str, Tally]:
-        """By id those of the trajectories that are there, among others; new ones are added to it."""
-        if self._mark is None or not txn.is_at(self._mark) or len(self._held) > _KEPT:
-            self.clear()
-        self._mark = None  # What is counted from here on is nowhere until it is saved.
-        txn.on_rollback(self.clear)
+    def load(self, txn: Transaction, trajectory_ids: Iterable[str], undisturbed: bool) -> dict[str, Tally]:
+        """By id those of the trajectories that are there, among others; new ones are added to it.
+
+        `undisturbed`: whether nobody has written to the pool since the latest `save`, which was not undone.
+        """
+        if not undisturbed or len(self._held) > _KEPT:
+            self._held = {}
         held = self._held
         if unknown := [name for name in trajectory_ids if name not in held]:
             found = txn.execute(_LOAD, {"ids": json_list(unknown)})
@@ -169,11 +166,6 @@ class Tallies:
             txn.many_in_order(statement, [in_order(tally) for tally in tallies])
         for tally in changed:
             tally.restated = False
-        self._mark = txn.mark()
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._held, self._mark = {}, None
 
 
 def recount_usable(txn: Transaction, trajectory: int) -> None:

@@ -46,6 +46,7 @@ class Transaction:
         self.now = now
         self._counts: dict[str, int] = {}
         self._writes = 0
+        self._era = connection.era
         self._undo: list[Callable[[], None]] = []
         self._before: Mapping[str, int] | None = connection.counters()
 
@@ -95,7 +96,7 @@ class Transaction:
     def is_at(self, mark: Mark) -> bool:
         """Whether nobody has written anything since `mark`, whose transaction has not been undone."""
         before = mark.transaction
-        if before._writes != mark.writes:
+        if before._writes != mark.writes or before._era != self._era:
             return False
         return before is self or self.counter(_NUMBER) == before.counter(_NUMBER)
 
