@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, literal_column, or_, s
 
 from agentworld.pool import schema
 from agentworld.pool.schema import BLOCK_BITS, Whole
-from agentworld.pool.sql.lookups import among_integers, unindexed
+from agentworld.pool.sql.lookups import among_integers
 from agentworld.pool.sql.statements import Statement, compiled, parameter
 from agentworld.query import Subject
 
@@ -139,16 +139,18 @@ class InBlocks(Access):
         table = self._pk.table
         # A sum, since SQLite would convert what is in the index to the type of a column before it compares.
         found = self._block == numbers.c.block + 0
-        inside: Select[Any] = select(literal_column("1")).select_from(table).where(found, *self._asked).limit(1)
-        # No EXISTS: PostgreSQL makes it a join, and that of all rows of the range.
+        # No EXISTS, which PostgreSQL makes a join with all rows of the range; and in the order of the index, since it
+        # thinks that the rows of a block stand anywhere in the table, so that reading on from its beginning finds one.
+        inside: Select[Any] = (
+            select(table.c.created_at).where(found, *self._asked).order_by(table.c.created_at).limit(1)
+        )
         return compiled(select(numbers.c.block).where(inside.correlate(numbers).scalar_subquery().is_not(None)))
 
     @functools.cached_property
     def keys(self) -> Statement:
-        """The next keys of the `blocks`."""
-        # All rows of the blocks that are asked for, and only then the rest, or an engine walks the table.
+        """The next keys of the `blocks`; `above` and `below` may be no further away than they are."""
         inside = select(self._pk).where(among_integers(self._block, "blocks"), *self._asked)
-        return self._page(inside.where(unindexed(self._between(self._pk))), self._pk + 0)
+        return self._page(inside.where(self._between(self._pk)), self._pk + 0)
 
 
 def key_of(subject: Subject) -> ColumnElement[Any]:

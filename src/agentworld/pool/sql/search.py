@@ -103,12 +103,14 @@ class Search:
     def explain(self, way: Way, access: Access | None) -> list[str]:
         """The steps of one way, and the engine's plan of each."""
         statements: list[Statement]
+        around: dict[str, int] = {}
         match access:
             case None:
                 said = f"row by row, up to {reads.SCAN_ROWS:,} rows or {PAGE_SECONDS:g} s a page"
                 return [said, *self._plan_of(self._plan.walk)]
             case InBlocks():
                 said, statements = f"by blocks of {1 << BLOCK_BITS:,} rows: {access.text}", [access.blocks, access.keys]
+                around = self._around([0])
             case OfTrajectories():
                 count = self._count(access, MANY)
                 said = f"by an index, then trajectory by trajectory: {access.text} finds {count:,} trajectories"
@@ -118,14 +120,14 @@ class Search:
             case Gathered():
                 said = f"by an index: {access.text} finds {self._count(access, MANY):,} rows"
                 statements = [access.keys]
-        lines = [said, *(line for statement in statements for line in self._plan_of(statement))]
+        lines = [said, *(line for statement in statements for line in self._plan_of(statement, **around))]
         if not access.exact:
             lines += ["then each row of these", *self._plan_of(self._plan.chosen)]
         return lines
 
-    def _plan_of(self, statement: Statement) -> list[str]:
+    def _plan_of(self, statement: Statement, **around: int) -> list[str]:
         one = json_list([1])
-        given = self._between(limit=100, cap=MANY + 1, rows=one, owners=one, blocks=one, first=0, last=1)
+        given = self._between(limit=100, cap=MANY + 1, rows=one, owners=one, blocks=one, first=0, last=1, **around)
         rows = self._reader.execute(Explained(statement), given)
         last = len(rows[0].keys()) - 1 if rows else 0
         return [f"  {row[last]}" for row in rows]
@@ -219,11 +221,16 @@ class Search:
             count = 1
             while blocks and len(keys) < size:
                 now, blocks = blocks[:count], blocks[count:]
-                got = self._keys(access.keys, blocks=json_list(now), limit=size - len(keys))
+                got = self._keys(access.keys, blocks=json_list(now), limit=size - len(keys), **self._around(now))
                 keys += got
                 # As many as will do where they hold what these did.
                 count = min(count * _GROWTH, -(-(size - len(keys)) * len(now) // max(1, len(got))))
         return keys, keys[-1] if len(keys) == size else None
+
+    def _around(self, blocks: list[int]) -> dict[str, int]:
+        """What of the range lies in and between these blocks."""
+        first, end = min(blocks) << BLOCK_BITS, max(blocks) + 1 << BLOCK_BITS
+        return {"above": max(first - 1, self._range.above), "below": min(end, self._range.below)}
 
     def _of_trajectories(self, access: OfTrajectories, size: int) -> list[int]:
         firsts = self._reader.execute(access.firsts, self._between(limit=size, cap=MANY + 1))
