@@ -42,9 +42,10 @@ class AnthropicEngine:
         return self.connection.deltas(_route(request), body, reader.read, headers=_headers(request))
 
     def _body(self, request: Request) -> dict[str, Any]:
-        if request.raw is None or request.dialect != "anthropic":
+        raw = _own(request)
+        if raw is None:
             return {"model": self.settings.name, **translated(request), "stream": request.stream}
-        body = {**request.raw, "model": self.settings.name}
+        body = {**raw, "model": self.settings.name}
         for name in _FIXED:
             value = getattr(request.sampling, name)
             if value is not None:
@@ -89,6 +90,11 @@ class AnthropicEngine:
         await self.connection.close()
 
 
+def _own(request: Request) -> dict[str, Any] | None:
+    """The caller's body, where it is of this API."""
+    return request.raw if request.dialect == "anthropic" else None
+
+
 def _route(request: Request) -> str:
     return "/v1/messages?beta=true" if "anthropic-beta" in request.forwarded else "/v1/messages"
 
@@ -100,4 +106,4 @@ def _headers(request: Request) -> dict[str, str]:
 def _added_limit(request: Request, body: dict[str, Any]) -> int | None:
     """The limit that the driver had to add, as the API demands one."""
     limit: int | None = body.get("max_tokens")
-    return limit if request.sampling.max_tokens is None and request.raw is None else None
+    return limit if request.sampling.max_tokens is None and _own(request) is None else None

@@ -224,7 +224,7 @@ class Answer:
 
     async def _commit(self) -> tuple[Reply, list[Step]]:
         choices = self._choices
-        self._model.observe(all(choice.ids is not None for choice in choices))
+        self._model.observe(choices)
         exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True
         steps = await self._recorder.store(exchange, self._call, self._session)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import structlog
 
 from agentworld.config import ModelSettings, ServeSettings
-from agentworld.dialects.exchange import Request
-from agentworld.engines.base import Engine
+from agentworld.dialects.exchange import Choice, Request
+from agentworld.engines.base import Capabilities, Engine
 from agentworld.errors import ConfigError, NotFoundError
 from agentworld.gateway.attempts import Attempts
 from agentworld.gateway.clock import Clock, MonotonicClock
@@ -42,6 +43,8 @@ class ServedModel:
         self.mode, self.reason = self._choose()
         self.vocabulary: str = self.token_in.vocabulary if self.token_in is not None else f"model:{settings.name}"
         self._confirmed = False
+        self.without_ids = 0
+        """Replies that lacked ids though the mode has some."""
         log.info("model", model=settings.name, driver=settings.driver, tokens=self.mode, reason=self.reason)
 
     def _choose(self) -> tuple[Mode, str]:
@@ -73,7 +76,7 @@ class ServedModel:
         if self.settings.tokenizer is not None and able.token_in:
             self.token_in = open_token_in(self.settings)
             return "token-in", f"the tokenizer is there, renderer {self.token_in.rendering({}).name}"
-        return "engine", "there is no tokenizer, and the engine is expected to give ids"
+        return "engine", f"there is no tokenizer, and the engine is expected to give ids{_asked_plain(able)}"
 
     @property
     def engine(self) -> Engine:
@@ -84,16 +87,23 @@ class ServedModel:
         """The tries of one call of the trajectory."""
         return Attempts(self.upstreams, trajectory_id, self.settings.retries, self._timeout, self._clock)
 
-    def observe(self, has_ids: bool) -> None:
-        """Learn from a reply whether the engine gives ids; says so at once where it does not."""
-        if self.mode != "engine" or self._confirmed:
+    def observe(self, choices: Sequence[Choice]) -> None:
+        """Learn from a reply whether the engine gives ids; says so at the first that has none."""
+        if self.mode == "none":
             return
-        if has_ids:
+        if all(choice.ids is not None for choice in choices):
+            if not self._confirmed and self.mode == "engine":
+                self.reason = f"the engine gives ids{_asked_plain(self.engine.capabilities)}"
             self._confirmed = True
-            self.reason = "the engine gives ids"
-        elif self.settings.tokens == "auto":
+            return
+        self.without_ids += 1
+        name, said = self.settings.name, next((found for choice in choices if (found := _partial(choice))), None)
+        if self.without_ids == 1:
+            log.error("ids_missing", model=name, driver=self.settings.driver, reason=said or "the engine gave none")
+        # A reply some of whose ids are missing says that the engine has them.
+        if self.settings.tokens == "auto" and self.mode == "engine" and not self._confirmed and said is None:
             self.mode, self.reason = "none", "the engine gave a reply without ids"
-            log.warning("model", model=self.settings.name, tokens="none", reason=self.reason)
+            log.warning("model", model=name, tokens="none", reason=self.reason)
 
     async def count(self, request: Request) -> int:
         """How many tokens the prompt of a request has; NotFoundError where only the engine knows and does not say."""
@@ -116,6 +126,16 @@ class ServedModel:
         if errors:
             out["error"] = errors[0]
         return out | {"engines": engines}
+
+
+def _partial(choice: Choice) -> str | None:
+    """Why a reply has no ids, where its driver says so."""
+    said = choice.metadata.get("ids_missing")
+    return said if isinstance(said, str) else None
+
+
+def _asked_plain(able: Capabilities) -> str:
+    return "" if able.stream_ids else ", with plain replies only: streamed calls are asked plain, then streamed"
 
 
 class Models:

@@ -22,6 +22,7 @@ class SglangFake(Base):
         super().__init__(said, faults)
         self.incremental = incremental
         self.version = version
+        self._prompt = len(self.said.prompt_ids)
 
     def answer(self, path: str, body: Any) -> Answer:
         if path == "/v1/models":
@@ -42,7 +43,7 @@ class SglangFake(Base):
         meta: dict[str, Any] = {
             "id": "a1b2",
             "finish_reason": stop if ended else None,
-            "prompt_tokens": len(self.said.prompt_ids),
+            "prompt_tokens": self._prompt,
             "weight_version": self.version,
             "total_retractions": 0,
             "output_token_logprobs": [[token.logprob, token.id, None] for token in self.spoil(tokens)],
@@ -58,6 +59,7 @@ class SglangFake(Base):
 
     def _generate(self, body: dict[str, Any]) -> Answer:
         count = body["sampling_params"]["n"]
+        self._prompt = len(body["input_ids"]) if "input_ids" in body else self._prompt
         if not body["stream"]:
             items = [self._item(len(self.said.sampled)) for _ in range(count)]
             return items[0] if count == 1 else items  # type: ignore[return-value]
