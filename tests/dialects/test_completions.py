@@ -180,3 +180,9 @@ def test_ids_in_a_stream_come_once_for_the_prompt() -> None:
 def test_a_failure_in_the_stream_is_an_error() -> None:
     sent = CompletionsStream(parse({"prompt": "x"}), "cmpl-1", "m", 1).fail(EngineError("it broke"))
     assert json.loads(sent.decode().removeprefix("data: "))["error"]["code"] == "engine_error"
+
+
+@pytest.mark.parametrize("value", [2**63, 10**400, 1e308])
+def test_numbers_that_no_pool_holds_are_refused(value: float) -> None:
+    assert refused(max_tokens=value).path == "max_tokens"
+    assert refused(top_k=value).path == "top_k"

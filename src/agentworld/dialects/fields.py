@@ -13,6 +13,8 @@ from agentworld.records.depth import check_depth
 
 _ARTICLES: dict[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
 
+MAX_WHOLE = 2**63 - 1
+
 T = TypeVar("T", str, bool, dict[str, Any], list[Any])
 
 
@@ -72,13 +74,13 @@ class Fields:
         return value
 
     def integer(self, name: str, low: int, high: int | None = None) -> int | None:
-        """A whole number within the bounds, or None."""
+        """A whole number within the bounds, or None. What no pool can hold is out of any bounds."""
         value = self.raw(name)
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+        if type(value) is not int or not low <= value <= (MAX_WHOLE if high is None else high):
             raise self.refuse(name, f"a whole number from {low}" + (f" to {high}" if high is not None else ""))
         return value
 
