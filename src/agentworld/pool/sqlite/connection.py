@@ -28,6 +28,13 @@ class SqliteConnection:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
+        self._changes = 0  # that the connection had made when its transaction began
+        self._at_start: list[bool] = []  # of each open savepoint, whether nothing was changed before it
+
+    def begin(self) -> None:
+        """Begin a transaction that writes."""
+        self._at_start.clear()
+        self._begin()
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
@@ -54,18 +61,34 @@ class SqliteConnection:
         self.raw.executemany(statement.positional[0], rows)
 
     def savepoint(self, name: str) -> None:
-        """See Connection."""
-        self.raw.execute(f"SAVEPOINT {name}")
+        """See Connection.
+
+        One that nothing was changed before is the transaction's beginning. To SQLite it would be worth a copy of every
+        page that is changed after it, in a file.
+        """
+        self._at_start.append(self.raw.total_changes == self._changes)
+        if not self._at_start[-1]:
+            self.raw.execute(f"SAVEPOINT {name}")
 
     def undo(self, name: str) -> None:
         """See Connection."""
-        if self.raw.in_transaction:
+        at_start = self._at_start.pop()
+        if self.raw.in_transaction and at_start:
+            self.raw.execute("ROLLBACK")
+            self._begin()
+        elif self.raw.in_transaction:
             self.raw.execute(f"ROLLBACK TO {name}")
             self.raw.execute(f"RELEASE {name}")
 
     def keep(self, name: str) -> None:
         """See Connection."""
-        self.raw.execute(f"RELEASE {name}")
+        if not self._at_start[-1]:
+            self.raw.execute(f"RELEASE {name}")
+        self._at_start.pop()
+
+    def _begin(self) -> None:
+        self.raw.execute("BEGIN IMMEDIATE")
+        self._changes = self.raw.total_changes
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:

@@ -47,7 +47,7 @@ class SqliteWriteSession(WriteSession):
         begin = time.monotonic()
         with self._database.exclusive():
             self.waited = time.monotonic() - begin
-            self._raw.execute("BEGIN IMMEDIATE")
+            self._connection.begin()
             try:
                 yield self._connection
             except BaseException:
