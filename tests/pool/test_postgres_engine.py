@@ -1,15 +1,17 @@
 """The engine under the shared statements: rows, savepoints, many rows at once, values, limits."""
 
 import math
+import threading
 
 import pytest
-from psycopg.errors import DataError, OperationalError, UniqueViolation
+from psycopg.errors import DataError, DivisionByZero, OperationalError, UniqueViolation
 from sqlalchemy import func, insert, literal, select, text, update
 
 from agentworld.errors import ConflictError, InvalidRequestError, PoolError
 from agentworld.pool import schema
 from agentworld.pool.postgres import PostgresPool, writing
 from agentworld.pool.postgres import connection as engine
+from agentworld.pool.sql import writer
 from agentworld.pool.sql.connections import SearchTimeoutError
 from agentworld.pool.sql.statements import compiled, parameter, sql
 
@@ -131,6 +133,86 @@ def test_insertions_of_parameters_alone_are_copied():
     assert [statement.insertion for statement in (constant, SET, MINE)] == [None] * 3
 
 
+def asked_alone(pool, monkeypatch):
+    """The statements that go to the server by themselves from now on, as counted by the connections."""
+    alone = []
+    ask = engine.PostgresConnection._ask
+
+    def counted(self, statement, parameters):
+        alone.append(parameters.get("like"))
+        return ask(self, statement, parameters)
+
+    monkeypatch.setattr(engine.PostgresConnection, "_ask", counted)
+    return alone
+
+
+def test_what_was_foreseen_is_asked_once_and_given_as_long_as_nothing_was_written(postgres_pool, monkeypatch):
+    alone = asked_alone(postgres_pool, monkeypatch)
+    asked = [(MINE, {"like": like}) for like in ("x%", "y%", "z%")]
+
+    def operation(txn):
+        add(txn, "x-waits")  # It goes along, before what is asked.
+        txn.connection.foresee(asked)
+        assert [len(txn.execute(*one)) for one in asked[:2]] == [1, 0]
+        assert alone == []
+        assert len(txn.execute(*asked[0])) == 1  # Given once.
+        assert alone == ["x%"]
+        add(txn, "z-later")
+        assert len(txn.execute(*asked[2])) == 1
+        txn.connection.foresee(asked)
+        with pytest.raises(ConflictError):
+            txn.run(lambda inner: [add(inner, "y"), refuse()])
+        assert len(txn.execute(*asked[1])) == 0
+
+    def refuse():
+        raise ConflictError("no")
+
+    write(postgres_pool, operation)
+    with postgres_pool._database.reading() as reader:
+        reader.foresee(asked)
+        alone.clear()
+        assert [len(reader.execute(*one)) for one in asked] == [1, 0, 1]
+        assert alone == []
+        reader.foresee(asked)
+    write(postgres_pool, lambda txn: add(txn, "y-too"))
+    with postgres_pool._database.reading() as reader:
+        assert len(reader.execute(*asked[1])) == 1
+
+
+def test_a_fault_in_what_was_foreseen_leaves_the_transaction_to_others(postgres_pool):
+    bad = (compiled(select(literal(1) / func.length(literal("")))), {})
+
+    def operation(txn):
+        add(txn, "x")
+        with pytest.raises(DivisionByZero):
+            txn.run(lambda inner: inner.connection.foresee([(MINE, {"like": "x%"}), bad]))
+        assert len(txn.execute(MINE, {"like": "x%"})) == 1
+
+    write(postgres_pool, operation)
+    assert mine(postgres_pool) == {"x": 1}
+
+
+def test_a_fault_in_what_was_trusted_ends_the_transaction_for_everyone_in_it(postgres_pool, monkeypatch):
+    monkeypatch.setattr(writer, "GROUP_SECONDS", 60.0)  # So that all of them are in one transaction.
+    gate = threading.Event()
+
+    def trusted(txn):
+        txn.connection.trust()
+        add(txn, "x-trusted")
+        txn.execute(ADD, {"name": "x-trusted", "value": 2})  # A fault, once it is sent.
+
+    for after in ([], [lambda txn: add(txn, "x-after")]):
+        gate.clear()
+        futures = [postgres_pool._writer.submit(one) for one in (lambda txn: gate.wait(30), trusted, *after)]
+        gate.set()
+        for future in futures:
+            with pytest.raises(PoolError):
+                future.result(30)
+        assert mine(postgres_pool) == {}
+    write(postgres_pool, lambda txn: [txn.connection.trust(), add(txn, "x")])
+    assert mine(postgres_pool) == {"x": 1}
+
+
 def test_a_search_that_takes_too_long_leaves_its_transaction_usable(postgres_pool):
     slow = compiled(select(func.pg_sleep(literal(30))))
     write(postgres_pool, lambda txn: add(txn, "x"))
@@ -206,15 +288,13 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(postgres_url):
 
 def test_a_commit_whose_answer_is_lost_says_that_it_may_have_been_written(postgres_pool, monkeypatch):
     sent = step("t", step_id="a", prompt_ids=list(range(300)))
-    command = writing.WritingConnection.command
+    commit = writing.WritingConnection.commit
 
     def lost(self, *texts):
-        found = command(self, *texts)
-        if texts[-1] == "COMMIT":
-            raise OperationalError("server closed the connection unexpectedly")
-        return found
+        assert commit(self, *texts) == "COMMIT"
+        raise OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(writing.WritingConnection, "command", lost)
+    monkeypatch.setattr(writing.WritingConnection, "commit", lost)
     with pytest.raises(PoolError, match="may have been written") as caught:
         postgres_pool.append_steps([sent])
     assert "again" in caught.value.hint

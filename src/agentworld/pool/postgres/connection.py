@@ -75,6 +75,7 @@ class PostgresConnection:
 
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
+        self.era = 0
         self._cursor = raw.cursor()
         self._cursors: list[psycopg.Cursor[PostgresRow]] = []  # for statements that are sent together
         self._foreseen: dict[Any, list[Row]] = {}

@@ -19,6 +19,7 @@ from agentworld.pool.postgres.address import Address, read_address
 from agentworld.pool.postgres.clock import ServerClock
 from agentworld.pool.postgres.connection import PostgresConnection, connect
 from agentworld.pool.postgres.errors import as_connection_error, as_pool_error, as_value_error, is_lost, may_pass
+from agentworld.pool.postgres.flushing import Flushing
 from agentworld.pool.postgres.listener import Listener
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.connections import Database, Reader, WriteSession
@@ -28,7 +29,7 @@ LOCK_SECONDS = 30.0
 _OLDEST = 14  # version of the server
 _IDLE_READERS = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-ASK_TIME = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS FLOAT)"
+NOW = "CAST(extract(epoch FROM clock_timestamp()) AS FLOAT)"
 
 _log = logging.getLogger("agentworld.pool")
 
@@ -85,11 +86,11 @@ class PostgresDatabase(Database):
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reader]:
         """See Database."""
-        connection = self._begin()
+        connection, unsafe = self._begin()
         try:
             with self.translated():
                 yield connection
-                connection.command("COMMIT")
+                connection.command("COMMIT", *self.flushing.after_read(unsafe))
             connection.forget()
         except BaseException:
             self._roll_back(connection)
@@ -141,10 +142,12 @@ class PostgresDatabase(Database):
         except (psycopg.Error, OSError, OverflowError, UnicodeEncodeError) as error:
             raise self.as_error(error) from error
 
-    def _begin(self) -> PostgresConnection:
-        """A connection inside a transaction that sees one state; an idle one that the server has left is replaced."""
+    def _begin(self) -> tuple[PostgresConnection, str | None]:
+        """A connection inside a transaction that sees one state, and up to where the log must be on the disk before
+        that is shown. An idle connection that the server has left is replaced.
+        """
         begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off{self.search_path}"
-        asks = self.clock.is_due()
+        begin = f"{begin}; {self.flushing.ask}, {NOW}"
         while True:
             with self._guard:
                 if self._closed:
@@ -153,10 +156,11 @@ class PostgresDatabase(Database):
             fresh = connection is None
             connection = connection or self.connect()
             try:
-                cursor = connection.command(f"{begin}; {ASK_TIME}" if asks else begin)
-                if asks:
-                    self.clock.observe(cursor.fetchall()[0][0])
-                return connection
+                [[unsafe, era, now]] = connection.command(begin).fetchall()
+                if self.clock.is_due():
+                    self.clock.observe(now)
+                connection.era = self.flushing.number(era)
+                return connection, unsafe
             except psycopg.Error as error:
                 connection.raw.close()
                 if fresh or not is_lost(error):
@@ -202,8 +206,9 @@ class PostgresDatabase(Database):
         digest = hashlib.blake2b(f"agentworld {name}".encode(), digest_size=8).digest()
         self.key = int.from_bytes(digest, "big", signed=True)
         self.channel = f"agentworld_{digest.hex()}"
-        self.durable = raw.execute("SHOW synchronous_commit").fetchall()[0][0] != "off"
-        self.clock.observe(raw.execute(ASK_TIME).fetchall()[0][0])
+        durable = raw.execute("SHOW synchronous_commit").fetchall()[0][0] != "off"
+        self.flushing = Flushing(raw.info.server_version // 10_000, durable)
+        self.clock.observe(raw.execute(f"SELECT {NOW}").fetchall()[0][0])
         if self._is_old(raw):
             from agentworld.pool.migrations import upgrade_schema
 

@@ -90,11 +90,13 @@ class PostgresKeeping(KeepingMethods):
             archive = ArchiveWriter(partial)
             try:
                 with self._connected() as connection:
-                    connection.command(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{self._database.search_path}")
+                    begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{self._database.search_path}"
+                    flushing = self._database.flushing
+                    unsafe = connection.command(begin, flushing.ask).fetchall()[0][0]
                     for table in TABLES:
                         total = connection.command(f'SELECT count(*) FROM "{table.name}"').fetchall()[0][0]
                         archive.add(table, _read(connection, table), progress, total)
-                    connection.command("COMMIT")
+                    connection.command("COMMIT", *flushing.after_read(unsafe))
             except BaseException:
                 archive.abandon()
                 raise

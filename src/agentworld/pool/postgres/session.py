@@ -34,15 +34,15 @@ class PostgresWriteSession(WriteSession):
         settings = [
             f"lock_timeout = {max(1, int(database.lock_seconds * 1000))}",
             f"idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
-            *([] if database.durable else ["synchronous_commit = on"]),
         ]
         self._begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED"
             + "".join(f"; SET LOCAL {setting}" for setting in settings)
-            + database.search_path
+            + f"{database.search_path}; {database.flushing.begin}"
             # Taken in the order of asking; the time is that after the wait.
             + f"; SELECT pg_advisory_xact_lock({database.key}), "
-            "CAST(extract(epoch FROM clock_timestamp()) AS FLOAT); SELECT name, value FROM counters"
+            f"CAST(extract(epoch FROM clock_timestamp()) AS FLOAT), {database.flushing.era}"
+            "; SELECT name, value FROM counters"
         )
 
     @contextlib.contextmanager
@@ -61,7 +61,7 @@ class PostgresWriteSession(WriteSession):
         assert connection is not None
         told = [f"NOTIFY {self._database.channel}"] if notify else []
         try:
-            cursor = connection.command(*told, "COMMIT")
+            status = connection.commit(told, self._database.flushing.after_write)
         except psycopg.Error as error:
             if is_lost(error):
                 raise PoolError(
@@ -70,7 +70,7 @@ class PostgresWriteSession(WriteSession):
                     hint="Send it again; ids make that safe",
                 ) from error
             raise
-        if cursor.statusmessage != "COMMIT":
+        if status != "COMMIT":
             raise PoolError(f"{self._database.url} rolled the transaction back", hint="Send again")
 
     def idle_seconds(self) -> float | None:
@@ -95,7 +95,8 @@ class PostgresWriteSession(WriteSession):
             connection = self._connection
             try:
                 asked = time.monotonic()
-                (_, server_time), *_ = connection.begin(self._begin)[-2]
+                (_, server_time, era), *_ = connection.begin(self._begin)[-2]
+                connection.era = self._database.flushing.number(era)
                 self.waited = time.monotonic() - asked
                 self._database.clock.observe(server_time)
                 return connection

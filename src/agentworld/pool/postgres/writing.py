@@ -118,6 +118,25 @@ class WritingConnection(PostgresConnection):
                 self._cursor.execute(text, prepare=False)
         return self._cursor
 
+    def commit(self, before: Sequence[str], after: str) -> str | None:
+        """Commit, after what waits and then `before`, and send `after` along, which is a transaction of its own; the
+        commit's status.
+        """
+        cursor = self._cursor
+        if not any(isinstance(item, _Write) for item in self._queue):
+            waiting, self._queue = cast("list[str]", self._queue), []
+            cursor.execute("; ".join([*waiting, *before, "COMMIT", after]), prepare=False)
+            for _ in range(len(waiting) + len(before)):
+                cursor.nextset()
+            return cursor.statusmessage
+        with self.raw.pipeline():
+            self._send_queue()
+            for text in before:
+                self._writes.execute(text, prepare=False)
+            cursor.execute("COMMIT", prepare=False)
+            self._writes.execute(after, prepare=False)
+        return cursor.statusmessage
+
     def savepoint(self, name: str) -> None:
         """See Connection."""
         if self._is_unproven:

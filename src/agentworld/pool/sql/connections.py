@@ -24,9 +24,14 @@ class Row(Protocol):
 
 
 class Reader(Protocol):
-    """A connection that reads one state of the pool."""
+    """A connection that reads one state of the pool.
+
+    `era`: grows with each crash of an engine that may have taken back what it showed; what was learnt of rows in an
+    earlier one may not hold.
+    """
 
     engine: EngineName
+    era: int
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = ...) -> list[Row]:
         """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""

@@ -55,6 +55,7 @@ class Knowledge:
         self._sequences: tuple[int, ...] = ()
         self._serials = itertools.count()
         self._generation = 0
+        self._era = 0
         self._guard = threading.Lock()
         self._reached: Place = self._start
         self._mark = 0
@@ -111,7 +112,13 @@ class Knowledge:
         lie ahead, and have seen them as they were before.
         """
         upto = backlog.latest(reader, MARKS)
+        era = reader.connection.era if isinstance(reader, Transaction) else reader.era
         with self._guard:
+            if era > self._era:
+                self._forget()
+                self._era = era
+            elif era < self._era:
+                return True  # What it reads may have been taken back.
             generation, base, is_new = self._generation, self._mark, self._reached == self._start
         rows: list[Marked] = []
         if not is_new and upto > base:
