@@ -18,6 +18,7 @@ from agentworld.dialects.responses_tools import Named
 from agentworld.errors import AgentWorldError
 from agentworld.records import Usage
 
+_encode = msgspec.json.Encoder().encode
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -113,12 +114,13 @@ class ResponsesStream:
         self._number = 0
         self._items: list[dict[str, Any]] = []
         self._open: str | None = None
+        self._delta_head = b""
         self._text: list[str] = []
         self._entries: list[dict[str, Any]] = []
         self._shown_entries = 0
 
     def _event(self, kind: str, **fields: Any) -> bytes:
-        data = msgspec.json.encode({"type": kind, **fields, "sequence_number": self._number})
+        data = _encode({"type": kind, **fields, "sequence_number": self._number})
         self._number += 1
         return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
 
@@ -170,11 +172,14 @@ class ResponsesStream:
         if self._open != kind:
             out += self._close("completed") + self._start(kind)
         self._text.append(text)
-        place = self._place()
-        if kind == "reasoning":
-            return out + self._event("response.reasoning_text.delta", **place, content_index=0, delta=text)
-        entries, self._shown_entries = self._entries[self._shown_entries :], len(self._entries)
-        return out + self._event("response.output_text.delta", **place, content_index=0, delta=text, logprobs=entries)
+        tail = b""
+        if kind == "message":
+            entries, self._shown_entries = self._entries[self._shown_entries :], len(self._entries)
+            tail = b',"logprobs":' + _encode(entries)
+        number = self._number
+        self._number += 1
+        # The bulk of a stream: what is the same in each is written once.
+        return out + self._delta_head + _encode(text) + tail + b',"sequence_number":%d}\n\n' % number
 
     def _place(self) -> dict[str, Any]:
         index = len(self._items)
@@ -184,6 +189,9 @@ class ResponsesStream:
     def _start(self, kind: str) -> bytes:
         self._open = kind
         index = len(self._items)
+        name = f"response.{'reasoning_text' if kind == 'reasoning' else 'output_text'}.delta"
+        head = _encode({"type": name, **self._place(), "content_index": 0})
+        self._delta_head = f"event: {name}\ndata: ".encode() + head[:-1] + b',"delta":'
         if kind == "reasoning":
             item = {**reasoning_item(self._exchange_id, index, "", sealed=False), "content": []}
             part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
