@@ -15,7 +15,7 @@ from agentworld.errors import AgentWorldError, InvalidRequestError
 if TYPE_CHECKING:
     from agentworld.config import ModelSettings, ServeSettings
     from agentworld.dialects.exchange import Delta, Request
-    from agentworld.engines.base import Engine
+    from agentworld.engines.base import Capabilities, Engine
     from agentworld.gateway.models import ServedModel
     from agentworld.gateway.token_in import TokenIn
 
@@ -27,6 +27,7 @@ PROBE_TOOL = {
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
     },
 }
+PROBE_SECONDS = 60.0
 # Words of several kinds, so that ids of one vocabulary hardly spell it in another.
 PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs; naïve café, 你好, def f(x): return x ** 2"
 
@@ -36,22 +37,26 @@ def check_models(settings: ServeSettings) -> Iterator[Finding]:
     if not settings.models:
         yield Finding("info", "engine", "no model is named", "add --upstream URL --model NAME to check an engine")
     for model in settings.models:
-        yield from asyncio.run(_check_model(model))
+        for address in model.addresses:
+            yield from asyncio.run(check_address(msgspec.structs.replace(model, upstream=address, upstreams=())))
 
 
-async def _check_model(model: ModelSettings) -> list[Finding]:
-    from agentworld.engines.base import open_engine
+async def check_address(model: ModelSettings) -> list[Finding]:
+    """The model at one address."""
+    from agentworld.gateway.clock import MonotonicClock
     from agentworld.gateway.models import ServedModel
+    from agentworld.gateway.upstreams import Upstreams
 
-    engine = None
+    upstreams = None
     subject = f"model {model.name}"
     try:
-        engine = open_engine(model, 60.0)
-        served = ServedModel(model, engine)
+        upstreams = Upstreams(model, PROBE_SECONDS, MonotonicClock())
+        served = ServedModel(model, upstreams, PROBE_SECONDS, MonotonicClock())
+        engine = served.engine
         names = [card.name for card in await engine.models()]
         if names and model.name not in names:
             return [Finding("bad", subject, f"the engine serves {', '.join(names[:5])}", f"--model {names[0]}")]
-        findings = [Finding("ok", subject, f"{model.driver} at {model.upstream}")]
+        findings = [Finding("ok", subject, f"{model.driver} at {model.upstream}: {able(engine.capabilities)}")]
         if served.token_in is not None:
             findings.append(await check_tokenizer(model, engine, served.token_in))
             if findings[-1].state == "bad":
@@ -60,8 +65,23 @@ async def _check_model(model: ModelSettings) -> list[Finding]:
     except AgentWorldError as error:
         return [bad(subject, error)]
     finally:
-        if engine is not None:
-            await engine.close()
+        if upstreams is not None:
+            await upstreams.close()
+
+
+def able(capabilities: Capabilities) -> str:
+    """What engines of a kind can do, in words."""
+    if capabilities.ids:
+        ids = "ids in plain and streamed replies" if capabilities.stream_ids else "ids in plain replies only"
+    else:
+        ids = "text without ids"
+    can = {
+        "prompts of ids": capabilities.token_in,
+        "images": capabilities.media,
+        "demanded tool calls": capabilities.tool_choice,
+        "JSON schemas": capabilities.structured,
+    }
+    return ", ".join([ids, *(what for what, there in can.items() if there)])
 
 
 async def check_tokenizer(model: ModelSettings, engine: Engine, token_in: TokenIn) -> Finding:
@@ -175,6 +195,13 @@ def tools_finding(model: ModelSettings, error: AgentWorldError) -> Finding:
     return bad("tool calls", error)
 
 
+_GIVES_IDS = {
+    "vllm": "vLLM 0.10.2 or newer",
+    "sglang": "an SGLang worker that knows return_meta_info, and no router before it",
+    "llamacpp": "a llama-server that knows return_tokens",
+}
+
+
 def tokens_finding(model: ModelSettings, served: ServedModel, ids: bool, logprobs: bool) -> Finding:
     """Whether what came back is enough to train on."""
     if served.mode == "none":
@@ -186,5 +213,6 @@ def tokens_finding(model: ModelSettings, served: ServedModel, ids: bool, logprob
     if served.mode == "token-in":
         fix = "an engine of this driver should return them; check its version"
     else:
-        fix = "use an engine that returns them (vLLM 0.10.2 or newer), or --tokens token-in --tokenizer PATH"
+        engine = _GIVES_IDS.get(model.driver, "an engine that returns them")
+        fix = f"use {engine}, or --tokens token-in --tokenizer PATH"
     return Finding("bad", "tokens", f"{served.mode}, but no {missing} came back from {model.upstream}", fix)

@@ -103,7 +103,9 @@ class VllmEngine:
 class BuiltinEngine(VllmEngine):
     """The local engine: as vLLM, with log-probabilities of the distribution that was sampled from."""
 
-    capabilities = Capabilities(ids=True, token_in=True, completions=True, media=False, space="processed")
+    capabilities = Capabilities(
+        ids=True, token_in=True, completions=True, media=False, tool_choice=False, structured=False, space="processed"
+    )
     more: ClassVar[dict[str, Any]] = {"logprobs_mode": "processed_logprobs"}
 
     async def reload(self, path: str, policy: Policy) -> dict[str, Any]:
