@@ -79,7 +79,7 @@ def test_one_section_is_measured_where_one_is_named(small, tmp_path):
     ("arguments", "said"), [(["--section", "nowhere"], "no section"), (["--engine", "mysql://x"], "no engine")]
 )
 def test_what_cannot_be_measured_is_refused(arguments, said, capsys):
-    assert invoke(["bench", "pool", *arguments]) == 1
+    assert invoke(["bench", "pool", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -84,3 +84,17 @@ def test_python_m_runs_it():
     )
     assert done.returncode == 2
     assert done.stderr.startswith("agentworld: No such command")
+
+
+def test_the_demo_names_what_it_lacks_before_it_writes(refused, monkeypatch, tmp_path):
+    from agentworld.cli import demo
+
+    monkeypatch.setattr(demo, "PACKAGES", ("os", "no_such_package"))
+    assert "package no_such_package. Install" in refused("demo", "--out", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_that_a_command_lacks_is_named(refused, monkeypatch):
+    error = ModuleNotFoundError("No module named 'torch'", name="torch")
+    monkeypatch.setattr(command_line, "load", lambda name: command_that_raises(error))
+    assert "torch, which is not installed. Install everything" in refused("serve")

@@ -208,7 +208,7 @@ def test_reward_set(cli, where, refused):
     assert listed(cli, *where, "--group", "g")[0]["rewards"] == {"reward": 1.0, "style": -0.5}
     assert "is not of trajectory 't2'" in refused("reward", "set", "t2", "1", "--step", "s1", *where)
     assert "waits, as there is no trajectory later yet" in cli("reward", "set", "later", "1", *where)[1]
-    assert "finite" in refused("reward", "set", "t2", "nan", *where)
+    assert "finite" in refused("reward", "set", "t2", "nan", *where, code=2)
 
 
 def test_feedback(cli, where, refused):
@@ -289,7 +289,7 @@ def test_a_pool_in_use_is_read(cli, pool):
 
 @pytest.mark.parametrize("option", ["--pool", "--url"])
 def test_an_empty_option_is_an_error(refused, option):
-    assert f"{option} is empty" in refused("trajectories", "list", option, "")
+    assert f"{option} is empty" in refused("trajectories", "list", option, "", code=2)
 
 
 @pytest.mark.parametrize("url", ["mysql://127.0.0.1/db", "pool.db", "sqlite://pool.db"])
@@ -303,7 +303,8 @@ def test_what_is_not_there_is_said(refused, cli, where, tmp_path):
     assert "Did you mean reward?" in refused("trajectories", "list", "--where", "rewrd > 1", *where)
     assert "There is no pool at" in refused("trajectories", "list", "--pool", f"sqlite:///{tmp_path}/typo.db")
     assert not (tmp_path / "typo.db").exists()
-    assert "exclude each other" in refused("trajectories", "list", "--pool", "memory://", "--url", "http://127.0.0.1:1")
+    both = ("--pool", "sqlite:///a.db", "--url", "http://127.0.0.1:1")
+    assert "exclude each other" in refused("trajectories", "list", *both, code=2)
     assert "not the address" in refused("trajectories", "list", "--url", "nonsense")
 
 
@@ -316,7 +317,7 @@ def test_a_query_is_explained_instead_of_answered(cli, refused, where):
     assert re.search(r"^plan +by an index: reward >= 0.5 finds 1 rows$", shown, re.MULTILINE)
     found = json.loads(cli("trajectories", "list", "--where", "open", "--explain", "--json", *where)[1])
     assert (found["expression"], found["indexed"]) == ("open", ["open"])
-    assert "--where" in refused("trajectories", "list", "--explain", *where)
+    assert "--where" in refused("trajectories", "list", "--explain", *where, code=2)
 
 
 def test_a_long_search_says_how_far_it_is(cli, pool, monkeypatch):

@@ -131,6 +131,13 @@ def test_an_address_that_is_none(url):
         Connection(url)
 
 
+@pytest.mark.parametrize("url", ["sqlite:///pool.db", "postgresql://ann:secret@h/d", "memory://"])
+def test_the_address_of_a_pool_says_how_to_open_it(url):
+    with pytest.raises(ConfigError, match="open_pool") as caught:
+        Connection(url)
+    assert "secret" not in str(caught.value)
+
+
 def test_each_thread_has_its_connection():
     with Obeying(OK, OK) as server:
         client = Connection(server.url)

@@ -19,6 +19,24 @@ def test_urls_that_name_no_pool_are_refused(url, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite:///pool.db?schema=a", "unknown option 'schema'"),
+        ("sqlite:///pool.db?medea=file:///m", "Did you mean media?"),
+        ("sqlite:///pool.db?media=file:///m&mode=ro", "unknown option 'mode'"),
+        ("sqlite:///:memory:", "A pool in memory is memory://"),
+        ("http://127.0.0.1:8400", "use agentworld.connect(URL)"),
+    ],
+)
+def test_a_url_that_is_nearly_one_says_what_was_meant(url, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        open_store(url)
+    assert said in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_relative_and_absolute_paths_are_the_same_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = open_store("sqlite:///pool.db")

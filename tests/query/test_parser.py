@@ -102,6 +102,7 @@ def test_trees(source, expected):
         ("reward >=", 9, "a value must stand there, not the end"),
         ("reward >= and", 10, "Put text in quotes"),
         ("reward = 1", 7, "=="),
+        ("reward between 1 and 2", 7, "Write reward >= LEAST and reward <= MOST"),
         ("reward > 1 && late", 11, "Use and"),
         ("late ready", 5, "Join conditions"),
         ("(late", 5, "')' must stand there"),

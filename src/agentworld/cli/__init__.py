@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from agentworld.cli.usage import CommandLineError
 from agentworld.errors import AgentWorldError
 
 # Every command, in the order of the help text: its one line of help. The module is agentworld.cli.<name>.
@@ -27,7 +28,7 @@ COMMANDS: dict[str, str] = {
     "trajectories": "List trajectories, or show one with its steps and its tree.",
     "reward": "Put a reward on a trajectory or on a step.",
     "feedback": "Give feedback on a trajectory or a step, or list what was given.",
-    "pool": "Counters and migrations of a pool.",
+    "pool": "Look at a pool, check it, collect or delete from it, back it up, export, import, migrate.",
     "train": "Train a policy on batches from a pool.",
     "engine": "Serve a small local model (CPU or one GPU).",
     "bench": "Measure rates, sizes and latencies on this machine.",
@@ -40,13 +41,18 @@ def load(name: str) -> Any:
     try:
         module = importlib.import_module(f"agentworld.cli.{name}")
     except ModuleNotFoundError as error:
-        raise AgentWorldError(
-            f"agentworld {name} needs the Python package {error.name}, which is not installed",
-            hint='Install everything with: pip install "agentworld[all]"',
-        ) from error
+        raise missing_package(error, f"agentworld {name}") from error
     command = get_command(module.app)
     command.name = name
     return command
+
+
+def missing_package(error: ModuleNotFoundError, what: str = "this") -> AgentWorldError:
+    """The error of a package that belongs to an extra which is not installed."""
+    return AgentWorldError(
+        f"{what} needs the Python package {error.name}, which is not installed",
+        hint='Install everything with: pip install "agentworld[all]"',
+    )
 
 
 class LazyGroup(TyperGroup):
@@ -113,7 +119,9 @@ def invoke(arguments: Sequence[str]) -> int:
 def explain(error: Exception) -> tuple[str, int]:
     """One line that says what is wrong and what to do, and the exit code."""
     if isinstance(error, AgentWorldError):
-        return error.one_line(), 1
+        return error.one_line(), 2 if isinstance(error, CommandLineError) else 1
+    if isinstance(error, ModuleNotFoundError):
+        return missing_package(error).one_line(), 1
     if hasattr(error, "format_message"):  # click's errors; typer carries its own copy of click since 0.2x
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "agentworld"

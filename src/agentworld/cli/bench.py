@@ -11,7 +11,7 @@ import typer
 from agentworld.bench.pool import SECTIONS, measure
 from agentworld.bench.record import Bench, Figure
 from agentworld.cli import output
-from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.cli.usage import CommandLineError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Measurements on this machine.")
 
@@ -27,7 +27,7 @@ def pool_(
         str, typer.Option("--engine", help="sqlite, or the URL of a PostgreSQL database to make schemas in.")
     ] = "sqlite",
     steps: Annotated[int, typer.Option("--steps", min=200, help="Steps that each rate is measured with.")] = 6_400,
-    large: Annotated[int, typer.Option("--large", min=2_000, help="Steps of the large pool of `page`.")] = 1_000_000,
+    large: Annotated[int, typer.Option("--large", min=2_000, help="Steps of the large pool.")] = 1_000_000,
     section: Annotated[list[str] | None, typer.Option("--section", help="Measure this section; repeatable.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Where files go; a temporary folder by default.")
@@ -38,9 +38,9 @@ def pool_(
     known = [each.name for each in SECTIONS]
     for name in section or ():
         if name not in known:
-            raise InvalidRequestError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
+            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
     if engine != "sqlite" and not engine.startswith("postgres"):
-        raise ConfigError(f"no engine {engine!r}", path="engine", hint="Use sqlite, or postgresql://...")
+        raise CommandLineError(f"no engine {engine!r}", path="engine", hint="Use sqlite, or postgresql://...")
     found: dict[str, list[dict[str, Any]]] = {}
     short = False
     with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import time
@@ -10,6 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from agentworld.errors import AgentWorldError
+
+# Engine and trainer, the black-box agent, the task sets, the curve.
+PACKAGES = ("torch", "transformers", "openai", "reasoning_gym", "matplotlib")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -24,6 +29,7 @@ def demo(
 
     Ctrl-C stops every process; the same command again goes on where it stopped.
     """
+    _check_extras()
     # Several processes share few cores; threads that spin while they wait would take them from one another.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from rich.console import Console
@@ -43,6 +49,16 @@ def demo(
         return _run(folder, state, console)
     finally:
         folder.close()
+
+
+def _check_extras() -> None:
+    """AgentWorldError where a package is missing that a stage of the demo needs, before anything is written."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise AgentWorldError(
+            f"the demo needs the Python package{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+            hint='Install them with: pip install "agentworld[engine,train,agents,tasks]"; `make demo` does',
+        )
 
 
 def _run(folder: Any, state: Any, console: Any) -> int:

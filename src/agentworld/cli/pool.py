@@ -1,4 +1,4 @@
-"""`agentworld pool`: counters and migrations; the rest is in pool_keeping."""
+"""`agentworld pool`: the group, counters and migrations; the rest is in pool_keeping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import typer
 from agentworld.cli import output, pool_keeping
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Counters, checks, retention and copies of a pool.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Look at a pool, check it, collect or delete from it, back it up, export, import, migrate.",
+)
 for _command in (
     pool_keeping.check,
     pool_keeping.gc,

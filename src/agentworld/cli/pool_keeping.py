@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +11,12 @@ import typer
 
 from agentworld.cli import output
 from agentworld.cli.progress import progress_bar
-from agentworld.cli.source import DEFAULT_POOL, PoolOption, check_given, open_existing
-from agentworld.errors import ConfigError
+from agentworld.cli.source import DEFAULT_POOL, PoolOption, check_given, open_existing, open_or_make
+from agentworld.cli.usage import CommandLineError
 
 if TYPE_CHECKING:
     from agentworld.factory import EmbeddedPool
+    from agentworld.pool.keeping import Problem
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -33,8 +35,7 @@ def check(
         output.emit_json(problems)
     else:
         for problem in problems:
-            where = f"{problem.table} {problem.key}"
-            typer.echo(output.plain(f"{problem.kind}: {where}: {problem.message}. {problem.hint}"))
+            typer.echo(_said(problem))
         typer.echo(f"{len(problems)} problems" if problems else "No problem found")
     if problems:
         raise typer.Exit(1)
@@ -84,7 +85,7 @@ def gc(
         done = opened.collect(retention, dry_run=dry_run, include_waiting=include_waiting, progress=progress)
         if purge and not dry_run:
             opened.purge(progress=progress)
-    _tell(done, as_json)
+    _tell(done, as_json, "would go" if dry_run else "rows")
 
 
 def delete(
@@ -104,7 +105,9 @@ def delete(
 ) -> None:
     """Delete trajectories for good, or everything of one user. Beats pins and leases."""
     if bool(trajectory_ids) == bool(user):
-        raise ConfigError("Name trajectories, or --user", hint="Give one of the two")
+        raise CommandLineError("Name trajectories, or --user", hint="Give one of the two")
+    if not yes and not sys.stdin.isatty():
+        raise CommandLineError("nobody can be asked, as this is no terminal", hint="Give --yes to delete without it")
     what = f"everything of user {user}" if user else f"{len(trajectory_ids or [])} trajectories"
     with _opened(pool) as opened:
         if not yes:
@@ -159,7 +162,7 @@ def export(
 ) -> None:
     """Write trajectories with all that belongs to them as Parquet files."""
     if format != "parquet":
-        raise ConfigError(f"--format {format} is not known", hint="Use parquet")
+        raise CommandLineError(f"--format {format} is not known", hint="Use parquet")
     with _opened(pool) as opened, progress_bar() as progress:
         manifest = opened.export_parquet(path, where=where, channel=channel, progress=progress)
     if as_json:
@@ -173,8 +176,14 @@ def import_(
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read an export into a pool. What is there already stays as it is, so that it can be done again."""
-    with _opened(pool) as opened, progress_bar() as progress:
+    """Read an export into a pool, which is made where it is not there. What is there already stays as it is, so that it
+    can be done again.
+    """
+    from agentworld.pool.parquet.load import read_manifest
+
+    read_manifest(path)  # So that no pool is made for what is no export.
+    check_given("--pool", pool)
+    with open_or_make(pool or DEFAULT_POOL) as opened, progress_bar() as progress:
         done = opened.import_parquet(path, progress=progress)
     _tell(done, as_json)
 
@@ -188,9 +197,14 @@ def _verify(url: str) -> None:
     with open_existing(url, migrate=True) as opened, progress_bar() as progress:
         problems = opened.check(progress=progress)
     for problem in problems:
-        typer.echo(output.plain(f"{problem.kind}: {problem.table} {problem.key}: {problem.message}"), err=True)
+        typer.echo(_said(problem), err=True)
     if problems:
         raise typer.Exit(1)
+
+
+def _said(problem: Problem) -> str:
+    """A problem on one line, with what to do about it."""
+    return output.plain(f"{problem.kind}: {problem.table} {problem.key}: {problem.message}. {problem.hint}")
 
 
 def _shown(url: str) -> str:
@@ -201,24 +215,30 @@ def _shown(url: str) -> str:
     return shown_url(split_media(url)[0])
 
 
-def _tell(done: Any, as_json: bool) -> None:
+def _tell(done: Any, as_json: bool, column: str = "rows") -> None:
     if as_json:
         output.emit_json(done)
         return
     values = [(name.replace("_", " "), getattr(done, name)) for name in done.__struct_fields__]
-    rows = [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in values]
-    output.table(("", "rows"), [row for row in rows if row[1] not in (0, "", False)] or [("nothing", 0)])
+    rows = [
+        (name, ", ".join(value) if isinstance(value, list) else value)
+        for name, value in values
+        if not isinstance(value, bool)
+    ]
+    output.table(("", column), [row for row in rows if row[1] not in (0, "")] or [("nothing", 0)])
 
 
 def _duration(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
     if found is None:
-        raise ConfigError(f"--max-age {text!r} is no duration", hint="Write a number and s, m, h, d or w, such as 30d")
+        raise CommandLineError(
+            f"--max-age {text!r} is no duration", hint="Write a number and s, m, h, d or w, such as 30d"
+        )
     return float(found[1]) * _UNITS[found[2]]
 
 
 def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+)([kmgt]?)(?:i?b)?", text.lower())
     if found is None:
-        raise ConfigError(f"--max-bytes {text!r} is no size", hint="Write a number of bytes, or with K, M, G or T")
+        raise CommandLineError(f"--max-bytes {text!r} is no size", hint="Write a number of bytes, or with K, M, G or T")
     return int(found[1]) * _SIZES[found[2]]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentworld.cli.source import PoolOption, UrlOption, source
-from agentworld.errors import InvalidRequestError
+from agentworld.cli.usage import CommandLineError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Put rewards on trajectories and steps.")
 
@@ -32,7 +32,7 @@ def set_(
     from agentworld.records import Reward
 
     if not math.isfinite(value):
-        raise InvalidRequestError(f"a reward cannot be {value}", hint="Give a finite number")
+        raise CommandLineError(f"a reward cannot be {value}", hint="Give a finite number")
     reward = Reward(value=value, trajectory_id=trajectory, step_id=step, name=name, source=source_name)
     with source(pool, url) as opened:
         result = opened.add_signals([reward])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentworld.errors import ConfigError, NotFoundError, PoolError
+from agentworld.cli.usage import CommandLineError
+from agentworld.errors import NotFoundError, PoolError
 
 if TYPE_CHECKING:
     from agentworld.client.factory import Factory
@@ -31,8 +32,9 @@ UrlOption = Annotated[
 def pool_file(url: str) -> Path | None:
     """The file of an SQLite pool; None for other pools."""
     from agentworld.pool.media.address import split_media
+    from agentworld.pool.urls import sqlite_path
 
-    return Path(split_media(url)[0].removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+    return sqlite_path(split_media(url)[0]) if url.startswith("sqlite:") else None
 
 
 def stored_schema(path: Path) -> str | None:
@@ -68,11 +70,9 @@ def schema_at(url: str) -> tuple[str | None, str]:
     from agentworld.pool.urls import is_postgres, shown_url
 
     path = pool_file(url)
-    if path is not None and not url.endswith("/") and not path.is_dir():
+    if path is not None and not path.is_dir():
         if not path.exists():
-            raise NotFoundError(
-                f"There is no pool at {path}", hint="Give another --pool, or --url for a running server"
-            )
+            raise NotFoundError(f"There is no pool at {path}", hint="Name the one that is meant with --pool")
         return stored_schema(path), str(path)
     if is_postgres(url) and importlib.util.find_spec("psycopg") is not None:
         from agentworld.pool.media.address import split_media
@@ -90,9 +90,12 @@ def open_existing(url: str, *, migrate: bool = False) -> EmbeddedPool:
     from agentworld.pool import shown_url
     from agentworld.pool.schema import SCHEMA_VERSION
 
+    _check_lasting(url)
     schema, place = schema_at(url)
     if schema is None:
-        raise NotFoundError(f"{place} is empty, no pool", hint="`agentworld serve` makes one of it")
+        raise NotFoundError(
+            f"{place} is empty, no pool", hint="`agentworld serve --pool`, or agentworld.open_pool in Python, makes one"
+        )
     if schema < SCHEMA_VERSION and not migrate:
         raise PoolError(
             f"{place} has the schema {schema} of an older version, this one needs {SCHEMA_VERSION}",
@@ -101,10 +104,32 @@ def open_existing(url: str, *, migrate: bool = False) -> EmbeddedPool:
     return open_pool(url)
 
 
+def open_or_make(url: str) -> EmbeddedPool:
+    """As `open_existing`, but a pool that is not there is made."""
+    from agentworld.factory import open_pool
+
+    _check_lasting(url)
+    try:
+        there = schema_at(url)[0] is not None
+    except NotFoundError:
+        there = False
+    return open_existing(url) if there else open_pool(url)
+
+
+def _check_lasting(url: str) -> None:
+    """CommandLineError for a pool that would begin and end with the command."""
+    if url.startswith("memory:"):
+        raise CommandLineError(
+            "memory:// is a new and empty pool of this command alone",
+            path="--pool",
+            hint="Name a pool in a file or on a PostgreSQL server; one in a server's memory answers to its URL only",
+        )
+
+
 def check_given(option: str, value: str | None) -> None:
     """ConfigError for an empty value, which a variable that is not set leaves behind."""
     if value is not None and not value.strip():
-        raise ConfigError(f"{option} is empty", hint="Give a value, or leave the option and its variable out")
+        raise CommandLineError(f"{option} is empty", hint="Give a value, or leave the option and its variable out")
 
 
 @contextmanager
@@ -118,7 +143,7 @@ def source(pool: str | None, url: str | None) -> Iterator[EmbeddedPool | Factory
     check_given("--pool", pool)
     check_given("--url", url)
     if pool and url:
-        raise ConfigError("--pool and --url exclude each other", hint="Give the one that you mean")
+        raise CommandLineError("--pool and --url exclude each other", hint="Give the one that you mean")
     if pool is None and url is None:
         path = pool_file(DEFAULT_POOL)
         pool, url = (DEFAULT_POOL, None) if path is not None and path.exists() else (None, DEFAULT_URL)

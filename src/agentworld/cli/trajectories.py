@@ -9,7 +9,7 @@ import typer
 
 from agentworld.cli import output
 from agentworld.cli.source import PoolOption, UrlOption, source
-from agentworld.errors import InvalidRequestError
+from agentworld.cli.usage import CommandLineError
 
 if TYPE_CHECKING:
     from agentworld.client.factory import Factory
@@ -66,7 +66,7 @@ def list_(
 
 def _explain(pool: str | None, url: str | None, where: str | None, as_json: bool) -> None:
     if where is None:
-        raise InvalidRequestError("There is nothing to explain", path="--explain", hint="Give --where EXPRESSION")
+        raise CommandLineError("There is nothing to explain", path="--explain", hint="Give --where EXPRESSION")
     with source(pool, url) as opened:
         found = opened.explain(where)
     if as_json:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from agentworld.errors import AgentWorldError, ConfigError
+from agentworld.pool.urls import shown_url
 
 # Pauses before the second, third and fourth try, in seconds.
 BACKOFF = (0.1, 0.4, 1.6)
@@ -40,7 +41,9 @@ def check_url(url: str) -> SplitResult:
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigError(f"{url!r} is not the address of a server", hint="Write it like http://127.0.0.1:8400")
+        is_pool = parts.scheme.startswith(("sqlite", "postgres", "memory"))
+        hint = "This is a pool: use agentworld.open_pool(URL), or --pool" if is_pool else "Write http://127.0.0.1:8400"
+        raise ConfigError(f"{shown_url(url)!r} is not the address of a server", hint=hint)
     return parts
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentworld.errors import ConfigError
@@ -16,7 +15,7 @@ from agentworld.pool.protocol import AppendResult, DeadLetter, GatewayState, Pag
 
 if TYPE_CHECKING:
     from agentworld.pool.sql.store import SqlPool
-from agentworld.pool.urls import is_postgres, shown_url
+from agentworld.pool.urls import is_postgres, shown_url, sqlite_path
 
 __all__ = [
     "AppendResult",
@@ -60,18 +59,12 @@ def open_store(url: str) -> Pool:
 def _open(url: str) -> SqlPool:
     if is_postgres(url):
         return _open_postgres(url)
-    scheme, separator, rest = url.partition("://")
-    if scheme != "sqlite" or not separator:
-        raise ConfigError(
-            f"no pool at {shown_url(url)!r}",
-            path="pool",
-            hint="Use sqlite:///relative.db, sqlite:////absolute.db, postgresql://... or memory://",
-        )
-    if not rest.startswith("/") or len(rest) < 2 or rest.endswith("/"):
-        raise ConfigError(
-            f"{url!r} names no file", path="pool", hint="Three slashes and a relative path, or four and an absolute one"
-        )
-    path = Path(rest[1:])
+    if not url.startswith("sqlite:"):
+        known = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://... or memory://"
+        over_http = url.startswith(("http://", "https://"))
+        hint = "This is a server: use agentworld.connect(URL), or --url" if over_http else f"Use {known}"
+        raise ConfigError(f"no pool at {shown_url(url)!r}", path="pool", hint=hint)
+    path = sqlite_path(url)
     if not path.parent.is_dir():
         raise ConfigError(f"the folder {path.parent} does not exist", path="pool", hint="Create it, or name another")
     from agentworld.pool.sqlite import SqlitePool

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from pathlib import Path
+
+from agentworld.errors import ConfigError
 
 # Up to the last @ of what is no option, as a password may hold one that should have been %40.
 _USER = re.compile(r"(://[^:/@]*):.*@")
@@ -20,3 +24,21 @@ def shown_url(url: str) -> str:
     """The URL as it may be printed: without its secrets, whether or not it can be read."""
     base, mark, options = url.partition("?")
     return _USER.sub(r"\1@", base) + mark + _OPTION.sub(r"\1\2=***", options)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a URL of an SQLite pool names, its `media` option taken away; ConfigError where it names none."""
+    base, mark, options = url.partition("?")
+    rest = base.removeprefix("sqlite://")
+    if mark:
+        name = options.partition("=")[0].partition("&")[0]
+        near = difflib.get_close_matches(name, ["media"], n=1)
+        hint = "Did you mean media?" if near else "A pool in a file takes media=FOLDER alone"
+        raise ConfigError(f"{url!r} has an unknown option {name!r}", path="pool", hint=hint)
+    if rest == base or not rest.startswith("/") or len(rest) < 2 or rest.endswith("/"):
+        raise ConfigError(
+            f"{url!r} names no file", path="pool", hint="Three slashes and a relative path, or four and an absolute one"
+        )
+    if rest == "/:memory:":
+        raise ConfigError(f"{url!r} is no file", path="pool", hint="A pool in memory is memory://")
+    return Path(rest[1:])

@@ -107,6 +107,8 @@ class _Parser:
             return self._membership(field)
         if self._accept("like"):
             return self._like(field, token)
+        if self.peek().text.lower() == "between":
+            raise fault("there is no between,", self.peek().position, f"Write {field} >= LEAST and {field} <= MOST")
         if self.peek().text in _OPERATORS and self.peek().kind == "operator":
             operator = self._operator()
             literal = self.peek()

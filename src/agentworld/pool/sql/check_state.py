@@ -25,6 +25,7 @@ def _sum(value: Any) -> ColumnElement[Any]:
     return func.coalesce(func.sum(value), 0)
 
 
+_ANEW = "export the pool and import it into a new one, which counts anew"
 _usable = and_(_s.c.excluded_reason.is_(None), _s.c.channel == _t.c.channel)
 
 
@@ -153,7 +154,7 @@ def _trajectories(database: Database, progress: Progress) -> Iterator[Problem]:
             for name in _FIGURES:
                 if row[f"kept_{name}"] != row[f"real_{name}"]:
                     message = f"{name} is {row[f'kept_{name}']}, its steps give {int(row[f'real_{name}'])}"
-                    hint = "What is filtered or served by it can be wrong; the steps themselves are not touched by it"
+                    hint = "What is served by it can be wrong, the steps are whole: " + _ANEW
                     yield Problem("count", "trajectories", row["trajectory_id"], message, hint)
             if not row["indexes"] == row["top_index"] == row["real_step_count"]:
                 message = f"{row['real_step_count']} steps have {row['indexes']} indexes up to {row['top_index'] - 1}"
@@ -163,7 +164,7 @@ def _trajectories(database: Database, progress: Progress) -> Iterator[Problem]:
 
 
 def _groups(database: Database) -> Iterator[Problem]:
-    hint = "A batch of it can be handed out too early or too late"
+    hint = "A batch of it can come too early or too late: " + _ANEW
     with database.reading() as reader:
         last = reader.execute(_LAST_GROUP)[0][0]
     for above in range(0, last, ROWS):

@@ -57,7 +57,7 @@ def _counters(database: Database, progress: Progress) -> Iterator[Problem]:
     for name in sorted(kept.keys() | counted.keys()):
         if kept.get(name, 0) != counted.get(name, 0):
             message = f"the counter {name} is {kept.get(name, 0)}, but there are {counted.get(name, 0)}"
-            hint = "Statistics are off by the difference; the records themselves are not touched by it"
+            hint = "Statistics are off, the records are whole: import an export into a new pool to count anew"
             yield Problem("count", "counters", name, message, hint)
     progress("counters", 1, 1)
 
