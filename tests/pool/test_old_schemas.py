@@ -45,6 +45,7 @@ def restore_on_postgres(name, url, path):
             rows = source.execute(f"SELECT * FROM {table}")
             names = ", ".join(column[0] for column in rows.description)
             slots = ", ".join(["%s"] * len(rows.description))
+            target.execute(f"DELETE FROM {table}")  # Migrations fill some.
             target.cursor().executemany(f"INSERT INTO {table} ({names}) VALUES ({slots})", rows.fetchall())
 
 

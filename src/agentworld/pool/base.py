@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from agentworld.errors import InvalidRequestError, QueryError
+from agentworld.pool import draining
 from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.events import follow
-from agentworld.pool.protocol import AppendResult, Pool, Rejected, SignalsResult
+from agentworld.pool.protocol import AppendResult, Drain, Pool, Rejected, SignalsResult
 from agentworld.records import Annotation, Event, Exchange, Feedback, Reward, Step
 
 MAX_PAGE = 1000
@@ -47,6 +48,10 @@ class Store(Pool, abc.ABC):
     def consumer(self, name: str) -> PoolConsumer:
         """See Pool."""
         return PoolConsumer(self, name)
+
+    def drain(self, timeout: float = 0.0) -> Drain:
+        """See Pool."""
+        return draining.wait(lambda: draining.judge(self.gateway_state(), self.gateway_workers()), timeout)
 
     @abc.abstractmethod
     def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:

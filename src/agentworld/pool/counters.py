@@ -59,8 +59,8 @@ AWAITED = "awaited"
 DEAD_LETTERS = "dead_letters"
 TOMBSTONES = "tombstones"
 
-# Counters that count no rows: the pause, primary keys handed out, collections of garbage.
-UNCOUNTED = ("gateway.paused", "pk.", "gc.")
+# Counters that count no rows: whether and how often there was a pause, primary keys handed out, collections of garbage.
+UNCOUNTED = ("gateway.", "pk.", "gc.")
 
 DELIVERY_STATES = ("leased", "acknowledged", "dropped", "poisoned")
 

@@ -28,7 +28,9 @@ from agentworld.pool.results import (
     AppendResult,
     Awaited,
     DeadLetter,
+    Drain,
     GatewayState,
+    GatewayWorker,
     Page,
     PoolStats,
     Rejected,
@@ -61,7 +63,9 @@ __all__ = [
     "Awaited",
     "Consumer",
     "DeadLetter",
+    "Drain",
     "GatewayState",
+    "GatewayWorker",
     "Page",
     "Pool",
     "PoolStats",
@@ -245,6 +249,18 @@ class Pool(Protocol):
 
     def gateway_state(self) -> GatewayState:
         """Policies by model, and whether the gateways are paused."""
+
+    def report_worker(self, worker: str, in_flight: int, pauses: int) -> None:
+        """Say what a worker of a gateway does. It has to say so every few seconds, see agentworld.pool.draining."""
+
+    def forget_worker(self, worker: str) -> None:
+        """A worker ends; again is no error."""
+
+    def gateway_workers(self) -> list[GatewayWorker]:
+        """The workers of gateways that said something of themselves lately, by name."""
+
+    def drain(self, timeout: float = 0.0) -> Drain:
+        """Wait up to `timeout` seconds until the gateways are paused and no live worker has a call in flight."""
 
     def stats(self) -> PoolStats:
         """Counters; no scan."""

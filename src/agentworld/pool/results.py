@@ -13,7 +13,9 @@ __all__ = [
     "AppendResult",
     "Awaited",
     "DeadLetter",
+    "Drain",
     "GatewayState",
+    "GatewayWorker",
     "Page",
     "PoolStats",
     "Rejected",
@@ -105,7 +107,30 @@ class Awaited(msgspec.Struct, frozen=True):
 
 
 class GatewayState(msgspec.Struct, frozen=True):
-    """Shared server state that is read at dispatch."""
+    """Shared server state that is read at dispatch. `pauses`: how often there was a pause, the present one included."""
 
     policies: dict[str, Policy]
     paused: bool = False
+    pauses: int = 0
+
+
+class GatewayWorker(msgspec.Struct, frozen=True):
+    """One worker process of a gateway, as it last said of itself at `seen_at` (seconds since the epoch). `in_flight`:
+    its calls that are at an engine or on their way into the pool; `pauses`: of how many pauses it knows.
+    """
+
+    worker: str
+    in_flight: int
+    pauses: int
+    seen_at: float
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Whether the gateways are paused and none of their live workers has a call in flight. `in_flight`: the calls that
+    they have; `unaware`: how many of the `workers` have not said yet that they know of the pause.
+    """
+
+    drained: bool
+    workers: int
+    in_flight: int
+    unaware: int

@@ -14,7 +14,7 @@ from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
 from agentworld.pool.keeping.records import Tombstone
 from agentworld.pool.media.blob import Medium
-from agentworld.pool.protocol import DeadLetter
+from agentworld.pool.protocol import DeadLetter, GatewayWorker
 from agentworld.pool.step_arrays import restore_arrays
 from agentworld.pool.values import step_value, trajectory_value
 from agentworld.query import Expression, Subject, bind, evaluate, parse, with_texts
@@ -73,6 +73,8 @@ class State:
         self.policies: dict[str, Policy] = {}
         self.versions: dict[tuple[str, str], int] = {}
         self.paused = False
+        self.pauses = 0
+        self.workers: dict[str, GatewayWorker] = {}
         self.blocks: set[bytes] = set()
         self.nodes: set[bytes] = set()
         self.tool_sets: set[bytes] = set()

@@ -6,9 +6,10 @@ import msgspec
 
 from agentworld.pool import rules
 from agentworld.pool.bounds import check_policy_record
+from agentworld.pool.draining import KEPT_SECONDS, SILENT_SECONDS
 from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
-from agentworld.pool.results import GatewayState, PoolStats
+from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
 from agentworld.pool.stats import pool_stats
 from agentworld.records import Policy
 
@@ -33,12 +34,34 @@ class StateMethods(BatchMethods):
         with self._open():
             if paused != self._state.paused:
                 self._state.paused = paused
+                self._state.pauses += paused
                 self._state.add_event("gateway.paused" if paused else "gateway.resumed")
 
     def gateway_state(self) -> GatewayState:
         """See Pool."""
         with self._open():
-            return GatewayState(dict(self._state.policies), self._state.paused)
+            return GatewayState(dict(self._state.policies), self._state.paused, self._state.pauses)
+
+    def report_worker(self, worker: str, in_flight: int, pauses: int) -> None:
+        """See Pool."""
+        with self._open():
+            now = self._state.clock()
+            self._state.workers[worker] = GatewayWorker(worker, in_flight, pauses, now)
+            for silent in [each for each in self._state.workers.values() if each.seen_at < now - KEPT_SECONDS]:
+                del self._state.workers[silent.worker]
+
+    def forget_worker(self, worker: str) -> None:
+        """See Pool."""
+        with self._open():
+            self._state.workers.pop(worker, None)
+
+    def gateway_workers(self) -> list[GatewayWorker]:
+        """See Pool."""
+        with self._open():
+            since = self._state.clock() - SILENT_SECONDS
+            return sorted(
+                (each for each in self._state.workers.values() if each.seen_at >= since), key=lambda each: each.worker
+            )
 
     def stats(self) -> PoolStats:
         """See Pool."""

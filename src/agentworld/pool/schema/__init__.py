@@ -13,6 +13,7 @@ from agentworld.pool.schema.consuming import (
     consumers,
     counters,
     deliveries,
+    gateway_workers,
     pins,
     policies,
     positions,
@@ -38,7 +39,7 @@ from agentworld.pool.schema.signals import (
     rewards,
 )
 
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 
 __all__ = [
     "BLOCK_BITS",
@@ -57,6 +58,7 @@ __all__ = [
     "events",
     "exchanges",
     "feedback",
+    "gateway_workers",
     "groups",
     "media",
     "media_uses",

@@ -22,6 +22,16 @@ counters = Table(
     Column("value", Whole, nullable=False),
 )
 
+# Worker processes of gateways: what each said of itself last. One that ended without a word is known by its silence.
+gateway_workers = Table(
+    "gateway_workers",
+    metadata,
+    Column("worker", Text, primary_key=True),
+    Column("in_flight", Whole, nullable=False),
+    Column("pauses", Whole, nullable=False),  # the latest pause that it knew of
+    Column("seen_at", Float, nullable=False),
+)
+
 consumers = Table(
     "consumers",
     metadata,

@@ -13,7 +13,7 @@ from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Policy
 
-PAUSED = "gateway.paused"
+PAUSED, PAUSES = "gateway.paused", "gateway.pauses"
 
 _p = schema.policies
 _KNOWN = sql(select(_p.c.version, _p.c.current).where(_p.c.model == parameter("model"), _p.c.run == parameter("run")))
@@ -56,4 +56,6 @@ def set_paused(txn: Transaction, paused: bool) -> None:
     before = known[0] if known else 0
     if before != int(paused):
         txn.count(PAUSED, int(paused) - before)
+        if paused:
+            txn.count(PAUSES)
         add_event(txn, "gateway.paused" if paused else "gateway.resumed")

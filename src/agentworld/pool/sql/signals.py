@@ -28,7 +28,7 @@ from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.events import Events, add_event
 from agentworld.pool.sql.feedback import FeedbackRows, apply_feedback, drop_feedback, feedback_from, feedback_of
 from agentworld.pool.sql.lookups import among_texts
-from agentworld.pool.sql.policies import PAUSED, current_policies, set_paused, set_policy
+from agentworld.pool.sql.policies import PAUSED, PAUSES, current_policies, set_paused, set_policy
 from agentworld.pool.sql.rewards import (
     RewardRows,
     apply_reward,
@@ -45,6 +45,7 @@ from agentworld.records import Annotation, Feedback, Reward
 
 __all__ = [
     "PAUSED",
+    "PAUSES",
     "add_event",
     "add_signals",
     "apply_awaited",

@@ -6,8 +6,8 @@ from sqlalchemy import func, select
 
 from agentworld.pool import schema
 from agentworld.pool.bounds import check_policy_record
-from agentworld.pool.results import GatewayState, PoolStats
-from agentworld.pool.sql import signals
+from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
+from agentworld.pool.sql import signals, workers
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.stats import policy_stats, pool_stats
@@ -51,7 +51,20 @@ class StateMethods(SqlStore):
         with self._database.reading() as connection:
             policies = signals.current_policies(connection)
             counters = {row["name"]: row["value"] for row in connection.execute(_COUNTERS)}
-        return GatewayState(policies, bool(counters.get(signals.PAUSED)))
+        return GatewayState(policies, bool(counters.get(signals.PAUSED)), counters.get(signals.PAUSES, 0))
+
+    def report_worker(self, worker: str, in_flight: int, pauses: int) -> None:
+        """See Pool."""
+        self._writer.submit(lambda txn: workers.report(txn, worker, in_flight, pauses)).result()
+
+    def forget_worker(self, worker: str) -> None:
+        """See Pool."""
+        self._writer.submit(lambda txn: workers.forget(txn, worker)).result()
+
+    def gateway_workers(self) -> list[GatewayWorker]:
+        """See Pool."""
+        with self._database.reading() as connection:
+            return workers.live(connection, self._clock())
 
     def stats(self) -> PoolStats:
         """See Pool."""
