@@ -96,6 +96,7 @@ def reply(*texts: str, entries: list[dict[str, Any]] | None = None) -> Reply:
             message=Message(role="assistant", content=text),
             finish_reason="stop",
             ids=[7, 8],
+            logprobs=[entry.get("logprob") for entry in entries] if entries is not None else None,
             entries=entries,
         )
         for at, text in enumerate(texts)
@@ -121,6 +122,18 @@ def test_log_probabilities_in_the_body() -> None:
         "token_logprobs": [-0.5, None],
         "top_logprobs": [{"ab": -0.5}, {}],
         "text_offset": [0, 2],
+    }
+
+
+def test_log_probabilities_of_an_engine_that_gives_no_texts() -> None:
+    end = reply("abc", entries=[{"tops": {"ab": -0.5}}])
+    end.choices[0].logprobs = [-0.5, None]
+    found = response_body(parse({"prompt": "x", "logprobs": 1}), end)["choices"][0]["logprobs"]
+    assert found == {
+        "tokens": ["", ""],
+        "token_logprobs": [-0.5, None],
+        "top_logprobs": [{"ab": -0.5}, {}],
+        "text_offset": [0, 0],
     }
 
 
@@ -156,12 +169,12 @@ def test_a_stream_folds_to_the_body_however_it_is_cut(pieces: list[tuple[int, st
     texts, entries = ["", ""], [[], []]  # type: ignore[var-annotated]
     for at, text in pieces:
         entry = {"token": text, "logprob": -1.0, "tops": {}}
-        sent += writer.delta(Delta(index=at, text=text, entries=[entry], ids=[1]))
+        sent += writer.delta(Delta(index=at, text=text, entries=[entry], logprobs=[-1.0], ids=[1]))
         texts[at] += text
         entries[at].append(entry)
     end = reply(*texts)
     for choice, own in zip(end.choices, entries, strict=True):
-        choice.entries = own
+        choice.entries, choice.logprobs = own, [-1.0] * len(own)
     body = response_body(request, end)
     for choice in body["choices"]:
         choice["logprobs"] = choice["logprobs"] if choice["logprobs"]["tokens"] else None

@@ -11,16 +11,20 @@ from agentworld.dialects.exchange import Delta, Reply, Request
 from agentworld.errors import AgentWorldError
 
 
-def logprobs_body(entries: list[dict[str, Any]], begun: int = 0) -> dict[str, Any]:
-    """Log-probabilities as this API lists them. `begun`: how many characters of text went before."""
+def logprobs_body(values: list[float | None], entries: list[dict[str, Any]] | None, begun: int = 0) -> dict[str, Any]:
+    """Log-probabilities as this API lists them. `entries`: texts and alternatives of the tokens, where the engine gives
+    them; `begun`: how many characters of text went before.
+    """
+    known = [*(entries or []), *({} for _ in range(len(values) - len(entries or [])))][: len(values)]
+    tokens = [entry.get("token") or "" for entry in known]
     offsets = []
-    for entry in entries:
+    for token in tokens:
         offsets.append(begun)
-        begun += len(entry.get("token") or "")
+        begun += len(token)
     return {
-        "tokens": [entry.get("token") or "" for entry in entries],
-        "token_logprobs": [entry.get("logprob") for entry in entries],
-        "top_logprobs": [entry.get("tops") or {} for entry in entries],
+        "tokens": tokens,
+        "token_logprobs": values,
+        "top_logprobs": [entry.get("tops") or {} for entry in known],
         "text_offset": offsets,
     }
 
@@ -32,7 +36,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         out: dict[str, Any] = {
             "index": choice.index,
             "text": choice.message.text,
-            "logprobs": logprobs_body(choice.entries or []) if request.logprobs else None,
+            "logprobs": logprobs_body(choice.logprobs or [], choice.entries) if request.logprobs else None,
             "finish_reason": choice.finish_reason,
         }
         if request.return_token_ids:
@@ -64,10 +68,10 @@ class CompletionsStream:
         """The event for one piece, without its finish reason; b"" where it says nothing to this caller."""
         choice: dict[str, Any] = {"index": delta.index, "text": delta.text, "logprobs": None, "finish_reason": None}
         wanted = bool(delta.text)
-        if self._request.logprobs and delta.entries:
+        if self._request.logprobs and delta.logprobs:
             begun = self._characters.get(delta.index, 0)
-            choice["logprobs"] = logprobs_body(delta.entries, begun)
-            self._characters[delta.index] = begun + sum(len(entry.get("token") or "") for entry in delta.entries)
+            found = choice["logprobs"] = logprobs_body(delta.logprobs, delta.entries, begun)
+            self._characters[delta.index] = begun + sum(map(len, found["tokens"]))
             wanted = True
         if self._request.return_token_ids and delta.ids:
             choice["token_ids"] = delta.ids
