@@ -122,6 +122,15 @@ async def test_a_chat_is_not_continued_by_a_text_that_reads_like_it() -> None:
         assert chat.dialect == "chat"
 
 
+async def test_a_chat_does_not_go_on_in_the_trajectory_of_a_completion() -> None:
+    async with running("there") as gateway:
+        await gateway.client().completions.create(model="m", prompt="hi", max_tokens=50)
+        messages: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "there"}]
+        await gateway.client().chat.completions.create(model="m", messages=[*messages, messages[0]])
+        completion, chat = gateway.steps()
+        assert chat.trajectory_id != completion.trajectory_id
+
+
 @pytest.mark.parametrize("tokens", MODES)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_log_probabilities(tokens: str, stream: bool) -> None:

@@ -229,7 +229,8 @@ class Answer:
         self._committing = True
         steps = await self._recorder.store(exchange, self._call, self._session)
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
-        for choice in choices:
+        # Texts that went without a template are no conversation that a chat could go on with.
+        for choice in choices if self._call.request.prompt is None else ():
             path = match_key(self._call.keys[-1], choice.message)
             self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
         reply = Reply(
