@@ -199,3 +199,37 @@ def test_which_dialect_answers_a_path() -> None:
     assert dialect_at("/t/t1/v1/messages/count_tokens") is MESSAGES
     assert dialect_at("/v1/chat/completions") is CHAT
     assert dialect_at("/nothing") is CHAT
+
+
+def test_signatures_are_those_of_the_service() -> None:
+    """Each thinking block ends with its own, in the order in which they came, also where the thinking is not shown."""
+    deltas = [
+        Delta(reasoning="one"),
+        Delta(signature="c2ln"),
+        Delta(reasoning="two"),
+        Delta(signature="YTI="),
+        Delta(redacted="eHg="),
+        Delta(text="so"),
+        Delta(signature="YTM="),
+    ]
+    content = folded(stream(deltas, reply(content="so", reasoning="onetwo")))["content"]
+    assert content == [
+        {"type": "thinking", "thinking": "one", "signature": "c2ln"},
+        {"type": "thinking", "thinking": "two", "signature": "YTI="},
+        {"type": "redacted_thinking", "data": "eHg="},
+        {"type": "text", "text": "so"},
+        {"type": "thinking", "thinking": "", "signature": "YTM="},
+    ]
+
+
+def test_a_service_of_this_api_counts_for_itself() -> None:
+    told = {"input_tokens": 1, "cache_read_input_tokens": 9, "output_tokens": 2, "service_tier": "standard"}
+    end = reply(content="so")
+    end.choices[0].metadata = {"upstream_usage": told}
+    blocks = [{"type": "text", "text": "so", "citations": []}, {"type": "server_tool_use", "id": "s", "input": {}}]
+    end.choices[0].blocks = blocks
+    body = response_body(REQUEST, end)
+    assert (body["usage"], body["content"]) == (told, blocks)
+    found = stream([Delta(metadata={"upstream_usage": {"input_tokens": 1}}), Delta(text="so")], end)
+    assert found[0]["message"]["usage"] == {"input_tokens": 1}
+    assert found[-2]["usage"] == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +188,49 @@ async def test_statuses(
 ) -> None:
     error = await failure(name, route, stream, Faults(status=status, error=body))
     assert type(error) is kind
+
+
+@every
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(name: str, route: str, stream: bool, status: int) -> None:
+    async with FAKES[name](faults=Faults(status=status, error={})) as fake:
+        engine = driver(name, fake.url)
+        with pytest.raises(EngineError, match=rf"redirects \(HTTP status {status}\)"):
+            await whole(engine, route, request(stream))
+        assert len(fake.asked) == 1
+        await engine.close()
+
+
+@every
+async def test_leaving_the_call_ends_it(name: str, route: str, stream: bool) -> None:
+    """A driver that first has its prompt rendered waits there already."""
+    parts = 2 if stream and (name, route) in streams_here else 0
+    async with FAKES[name](faults=Faults(slow=parts)) as fake:
+        engine = driver(name, fake.url)
+        working = asyncio.ensure_future(whole(engine, route, request(stream)))
+        async with asyncio.timeout(10):
+            await fake.waiting.wait()
+            working.cancel()
+            await fake.left.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        await engine.close()
+
+
+@pytest.mark.parametrize("name", list(FAKES))
+async def test_what_the_caller_set_is_sent(name: str) -> None:
+    """In each engine's own spelling; the neutral values of what was not set too, where every field is sent."""
+    given = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["x"]}
+    limit = {"llamacpp": "n_predict"}.get(name, "max_tokens")
+    stop = {"anthropic": "stop_sequences"}.get(name, "stop")
+    async with FAKES[name]() as fake:
+        engine = driver(name, fake.url)
+        await whole(engine, "chat", request(False, **given))
+        body = fake.asked[-1].body
+        assert (body["temperature"], body["top_p"], body[limit], body[stop]) == (0.5, 0.9, 9, ["x"])
+        every_field = ("min_p", "presence_penalty", "frequency_penalty")
+        assert [body.get(field) for field in every_field] == ([0.0] * 3 if engine.capabilities.pins else [None] * 3)
+        await engine.close()
 
 
 @pytest.mark.parametrize(

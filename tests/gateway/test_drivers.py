@@ -220,3 +220,21 @@ async def test_openai_gets_the_callers_own_body() -> None:
         status, _ = await running.post("/v1/chat/completions", body)
         assert (status, fake.asked[0].body) == (200, {**body, "model": "model"})
         assert running.step().token_source == "none"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("driver", ["vllm", "sglang", "llamacpp"])
+async def test_text_completions(driver: str, stream: bool) -> None:
+    async with EXACT[driver]() as fake, gateway(driver, fake) as running:
+        status, _ = await running.post("/v1/completions", {"prompt": "once", "stream": stream})
+        assert status == 200
+        step = running.step()
+        assert (step.token_source, step.excluded_reason) == ("engine", None)
+        assert (step.prompt_ids, step.response_ids) == (list(fake.said.prompt_ids), fake.said.ids)
+
+
+async def test_an_engine_without_text_completions_says_so() -> None:
+    async with AnthropicFake() as fake, gateway("anthropic", fake) as running:
+        status, answer = await running.post("/v1/completions", {"prompt": "once"})
+        assert (status, json.loads(answer)["error"]["param"]) == (400, "prompt")
+        assert fake.asked == []

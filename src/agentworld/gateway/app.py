@@ -24,6 +24,7 @@ from agentworld.errors import AgentWorldError
 from agentworld.gateway.admit import Admission
 from agentworld.gateway.answer import Answer
 from agentworld.gateway.clock import Clock, MonotonicClock
+from agentworld.gateway.heartbeat import Heartbeat
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import PrefixIndex, read_identity
 from agentworld.gateway.models import Models
@@ -62,6 +63,7 @@ class Gateway:
         self.retries = Retries()
         overrides = Overrides(settings.channels)
         self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides)
+        self.heartbeat = Heartbeat(pool, self.state)
         self._tasks: list[asyncio.Task[None]] = []
         self.in_flight = 0
         if settings.workers > 1 and settings.models:
@@ -82,18 +84,29 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                self._tasks.append(asyncio.create_task(self.models.probe()))
+                await self._start()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    async def _start(self) -> None:
+        """Begin what goes on beside the calls. The worker makes itself known before it takes one."""
+        try:
+            await self.heartbeat.beat()
+        except AgentWorldError as error:
+            log.warning("worker_not_reported", code=error.code)
+        self._tasks = [asyncio.create_task(self.heartbeat.run()), asyncio.create_task(self.models.probe())]
+
     async def close(self) -> None:
-        """Let go of connections to engines."""
+        """End what goes on beside the calls, and let go of connections to engines."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.state.settle()
+        if self._tasks:
+            await self.heartbeat.end()
         await self.models.close()
 
     async def _http(self, http: Http) -> None:
@@ -196,7 +209,9 @@ class Gateway:
 
 def with_raw(request: Request, body: dict[str, Any], http: Http) -> Request:
     """The request with what an engine gets that speaks the caller's own API."""
-    headers = {name: value for name in FORWARDED if (value := http.header(name)) is not None}
+    headers = {}
+    if request.dialect == messages.DIALECT:
+        headers = {name: value for name in FORWARDED if (value := http.header(name)) is not None}
     return msgspec.structs.replace(request, raw=body, forwarded=headers)
 
 

@@ -73,12 +73,15 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes wrong. `cut`: the connection closes after so many bytes of the body."""
+    """What goes wrong. `cut`: the connection closes after so many bytes of the body. `slow`: so many parts of it come,
+    and then none for long.
+    """
 
     status: int | None = None
     error: Any = None
     reset: bool = False
     cut: int | None = None
+    slow: int | None = None
     stall: bool = False
     garbage: bool = False
     split: int | None = None
@@ -121,6 +124,10 @@ class FakeEngine:
         self.said = said or Said()
         self.faults = faults or Faults()
         self.asked: list[Call] = []
+        self.waiting = asyncio.Event()
+        """Set where a slow answer has come to its wait."""
+        self.left = asyncio.Event()
+        """Set where its caller went away in this wait."""
         self.url = ""
         self._runner: web.AppRunner | None = None
         self._over = asyncio.Event()
@@ -161,7 +168,8 @@ class FakeEngine:
             assert request.transport is not None
             request.transport.abort()
         if faults.status is not None:
-            return web.json_response(faults.error, status=faults.status)
+            headers = {"location": "/elsewhere"} if faults.status < 400 else None
+            return web.json_response(faults.error, status=faults.status, headers=headers)
         try:
             answer = self.answer(request.path, body)
         except Refusal as refusal:
@@ -181,7 +189,14 @@ class FakeEngine:
             parts = [data[start : start + faults.split] for start in range(0, len(data), faults.split)]
         if faults.cut is not None:
             parts = [data[: faults.cut]]
-        for part in parts:
+        for place, part in enumerate(parts):
+            if place == faults.slow:
+                self.waiting.set()
+                try:
+                    await self._over.wait()
+                except asyncio.CancelledError:
+                    self.left.set()
+                    raise
             await response.write(part)
         if faults.cut is not None:
             assert request.transport is not None
