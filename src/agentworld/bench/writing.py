@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agentworld.bench.record import Bench, Figure, one_core, seconds
 from agentworld.pool.protocol import Pool
@@ -57,7 +59,7 @@ def _steps(bench: Bench, count: int, texts: bool) -> list[Step]:
 
 
 def _pool_rate(bench: Bench, steps: Sequence[Step], work: Callable[[Pool, Sequence[Step]], object]) -> float:
-    with one_core(), bench.pool() as pool:
+    with one_core(), bench.pool() as pool, _unwatched():
         return len(steps) / seconds(lambda: work(pool, steps))
 
 
@@ -65,13 +67,26 @@ def _flat_rate(bench: Bench, texts: bool, size: int) -> float:
     steps = _steps(bench, _FLAT_STEPS, texts)
     batches = [steps[at : at + size] for at in range(0, len(steps), size)]
 
-    with one_core(), bench.flat() as table:
+    with one_core(), bench.flat() as table, _unwatched():
 
         def write_all() -> None:
             for batch in batches:
                 table.append(batch)
 
         return len(steps) / seconds(write_all)
+
+
+@contextlib.contextmanager
+def _unwatched() -> Iterator[None]:
+    """Inside, the garbage collector does not walk over the records that were made for the measurement, which a process
+    that writes as they come would not hold.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _in_batches(pool: Pool, steps: Sequence[Step]) -> None:
