@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from agentworld.client.session import TrajectorySession
     from agentworld.errors import AgentWorldError
     from agentworld.factory import EmbeddedPool, connect, open_pool
+    from agentworld.pool.protocol import Pool
     from agentworld.records import (
         Annotation,
         Batch,
         BatchSpec,
+        Exchange,
         Feedback,
         Message,
         NewTrajectory,
@@ -38,10 +40,12 @@ _MODULES = {
     "agentworld.client.aio": ("AsyncFactory", "AsyncTrajectory"),
     "agentworld.client.session": ("TrajectorySession",),
     "agentworld.errors": ("AgentWorldError",),
+    "agentworld.pool.protocol": ("Pool",),
     "agentworld.records": (
         "Annotation",
         "Batch",
         "BatchSpec",
+        "Exchange",
         "Feedback",
         "Message",
         "NewTrajectory",
@@ -61,11 +65,13 @@ __all__ = [
     "Batch",
     "BatchSpec",
     "EmbeddedPool",
+    "Exchange",
     "Factory",
     "Feedback",
     "Message",
     "NewTrajectory",
     "Policy",
+    "Pool",
     "Reward",
     "Step",
     "Trajectory",

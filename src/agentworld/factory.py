@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentworld.client.attempts import Attempt, attempts
 from agentworld.client.factory import Factory
 from agentworld.client.session import TrajectorySession, new_trajectory
 from agentworld.client.wire import StartedTrajectory
@@ -22,8 +23,9 @@ else:
 
 
 class EmbeddedPool(_Surface):
-    """A store in this process with what a factory over HTTP offers too, `trajectory` and `start_trajectory`, and
-    `to_ray`. `address`: the URL by which other processes open it, secrets included; by default the store's own.
+    """A store in this process, so with all methods of a pool (`help(agentworld.Pool)`), and with `trajectory`,
+    `attempts`, `start_trajectory` and `to_ray`. `address`: the URL by which other processes open it, secrets included;
+    by default the store's own.
     """
 
     def __init__(self, store: Pool, address: str | None = None) -> None:
@@ -44,6 +46,23 @@ class EmbeddedPool(_Surface):
         Its base_url is None: steps come in by `step`, as no gateway listens in this process.
         """
         return TrajectorySession(self, new_trajectory(task, group, fields))
+
+    def attempts(
+        self, times: int = 3, *, task: dict[str, Any] | None = None, group: str | None = None, **fields: Any
+    ) -> Iterator[Attempt]:
+        """Up to `times` attempts at one rollout, each a trajectory to work in, until the `with` block of one does not
+        raise; the error of the last is raised. The next attempt begins before the failed one ends, so that the group
+        waits for it.
+
+            for attempt in pool.attempts(3, group="g", group_size=8, rollout_index=0):
+                with attempt as trajectory:
+                    ...
+        """
+        new = new_trajectory(task, group, fields)
+        return attempts(lambda each: Attempt(self, each), new, times)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.store)})
 
     def start_trajectory(self, new: NewTrajectory) -> StartedTrajectory:
         """Create a trajectory."""

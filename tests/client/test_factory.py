@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from agentworld import Pool
 from agentworld.client import Factory, calls
+from agentworld.client.absent import NOT_OVER_HTTP
 from agentworld.config import ModelSettings
 from agentworld.errors import (
     AgentWorldError,
@@ -288,3 +290,55 @@ def test_a_wrong_argument_is_an_error_that_says_what_to_write(factory, call, sai
 def test_signals_of_another_kind_are_refused(server):
     with connect(server.url) as factory, pytest.raises(InvalidRequestError, match="a Feedback, not Reward"):
         factory.add_feedback([Reward(trajectory_id="t", value=1.0)])
+
+
+def test_a_rollout_is_tried_again_before_its_group_is_full(factory):
+    for index, failing in ((0, 0), (1, 2)):
+        for attempt in factory.attempts(3, group="g", group_size=2, rollout_index=index):
+            with attempt as trajectory:
+                trajectory.step(prompt_ids=[1], response_ids=[2])
+                if failing:
+                    failing -= 1
+                    raise RuntimeError("the agent died")
+                trajectory.reward(1.0)
+    there = factory.list_trajectories(group_id="g").items
+    assert [(one.rollout_index, one.attempt, one.status, one.readiness) for one in there] == [
+        (0, 0, "finished", "ready"),
+        (1, 0, "failed", "excluded"),
+        (1, 1, "failed", "excluded"),
+        (1, 2, "finished", "ready"),
+    ]
+    group = factory.get_group("g")
+    assert (group.state, group.ended, group.served) == ("closed", 2, 2)
+
+
+def test_the_error_of_the_last_attempt_is_raised(factory):
+    began = []
+    with pytest.raises(RuntimeError, match="attempt 1"):
+        for attempt in factory.attempts(2, group="g", group_size=1, rollout_index=0):
+            with attempt as trajectory:
+                began.append(trajectory.trajectory_id)
+                raise RuntimeError(f"attempt {len(began) - 1}")
+    assert [factory.get_trajectory(name).status for name in began] == ["failed", "failed"]
+    assert factory.get_group("g").state == "closed"
+
+
+def test_attempts_that_cannot_be_meant_are_refused(factory):
+    for fields in ({"times": 0}, {"trajectory_id": "t"}, {"group": "g"}):
+        with pytest.raises(InvalidRequestError):
+            factory.attempts(**fields)
+
+
+def test_what_a_server_does_not_offer_says_what_to_use(server):
+    with connect(server.url) as factory, open_pool("memory://") as pool:
+        offered = {name for name in [*dir(Pool), *dir(pool), "poll_seconds"] if not name.startswith("_")} - {"store"}
+        assert {name for name in offered if not hasattr(factory, name)} == set(NOT_OVER_HTTP)
+        with pytest.raises(InvalidRequestError, match="Use append_steps"):
+            factory.submit_steps([])
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            factory.nothing()
+
+
+def test_the_pool_lists_its_methods():
+    with open_pool("memory://") as pool:
+        assert {"append_steps", "lease", "trajectory", "attempts"} <= set(dir(pool))

@@ -179,8 +179,10 @@ def import_(
     """Read an export into a pool, which is made where it is not there. What is there already stays as it is, so that it
     can be done again.
     """
-    from agentworld.pool.parquet.load import read_manifest
+    from agentworld.pool.parquet.layout import arrow
+    from agentworld.pool.parquet.manifest import read_manifest
 
+    arrow()
     read_manifest(path)  # So that no pool is made for what is no export.
     check_given("--pool", pool)
     with open_or_make(pool or DEFAULT_POOL) as opened, progress_bar() as progress:

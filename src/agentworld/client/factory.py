@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agentworld.client import calls, wire
+from agentworld.client.absent import absent
+from agentworld.client.attempts import Attempt, attempts
 from agentworld.client.connection import Connection
 from agentworld.client.following import follow
 from agentworld.client.session import TrajectorySession, new_trajectory
+from agentworld.pool import draining
 from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.arrays import StepArrays, check_selection, steps_as_arrays
 from agentworld.pool.base import check_after
@@ -18,7 +21,9 @@ from agentworld.pool.protocol import (
     AppendResult,
     Awaited,
     DeadLetter,
+    Drain,
     GatewayState,
+    GatewayWorker,
     Page,
     PoolStats,
     SignalsResult,
@@ -73,6 +78,11 @@ class Factory:
             raise wire.control_error(reply.status, reply.body, self.url, call.path)
         return reply.body
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent(name)
+
     # --- trajectories -----------------------------------------------------------------------------------------
     def trajectory(
         self, *, task: dict[str, Any] | None = None, group: str | None = None, **fields: Any
@@ -80,6 +90,13 @@ class Factory:
         """A trajectory to work in, as a context manager; `fields` are those of NewTrajectory."""
         new = new_trajectory(task, group, fields)
         return TrajectorySession(self, new, chat_timeout=self._chat_timeout)
+
+    def attempts(
+        self, times: int = 3, *, task: dict[str, Any] | None = None, group: str | None = None, **fields: Any
+    ) -> Iterator[Attempt]:
+        """See EmbeddedPool.attempts."""
+        new = new_trajectory(task, group, fields)
+        return attempts(lambda each: Attempt(self, each, chat_timeout=self._chat_timeout), new, times)
 
     def start_trajectory(self, new: NewTrajectory) -> wire.StartedTrajectory:
         """Create a trajectory; the reply says how its agent reaches the gateway."""
@@ -274,6 +291,14 @@ class Factory:
     def gateway_state(self) -> GatewayState:
         """See Pool."""
         return self._send(calls.gateway_state())
+
+    def gateway_workers(self) -> list[GatewayWorker]:
+        """See Pool."""
+        return self._send(calls.gateway_workers()).workers
+
+    def drain(self, timeout: float = 0.0) -> Drain:
+        """See Pool."""
+        return draining.wait(lambda: self._send(calls.gateway_workers()).drain, timeout)
 
     def stats(self) -> PoolStats:
         """See Pool."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import Connection
@@ -123,15 +123,21 @@ class TrajectorySession:
             self._store.complete_trajectory(self.trajectory_id, status, reward)
             self._completed = True
 
-    def __enter__(self) -> TrajectorySession:
+    @property
+    def ended(self) -> bool:
+        """Whether this session has ended its trajectory."""
+        return self._completed
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool | None:
         if self._connection is not None:
             self._connection.close()
         self.complete("finished" if kind is None else "failed")
+        return None
 
 
 def new_trajectory(task: dict[str, Any] | None, group: str | None, fields: Mapping[str, Any]) -> NewTrajectory:
