@@ -23,6 +23,7 @@ class SglangFake(Base):
         self.incremental = incremental
         self.version = version
         self._prompt = len(self.said.prompt_ids)
+        self._tells_prompt = False
 
     def answer(self, path: str, body: Any) -> Answer:
         if path == "/v1/models":
@@ -59,6 +60,7 @@ class SglangFake(Base):
 
     def _generate(self, body: dict[str, Any]) -> Answer:
         count = body["sampling_params"]["n"]
+        self._tells_prompt = body.get("return_prompt_token_ids", False)
         self._prompt = len(body["input_ids"]) if "input_ids" in body else self._prompt
         if not body["stream"]:
             items = [self._item(len(self.said.sampled)) for _ in range(count)]
@@ -80,6 +82,8 @@ class SglangFake(Base):
             "output_ids": [token.id for token in self.spoil(tokens)],
             "meta_info": self._meta(tokens, length, ended=ended),
         }
+        if self._tells_prompt:
+            out["prompt_token_ids"] = list(self.said.prompt_ids)
         if self.faults.without_ids:
             del out["output_ids"]
         return out
