@@ -26,7 +26,7 @@ from agentworld.pool import schema
 from agentworld.pool.counters import BACKLOG
 from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.lookups import among_texts
-from agentworld.pool.sql.statements import json_list, parameter, sql
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.unit_rules import SHUFFLE_PRIME, shuffle_rounds
 from agentworld.records import Order
@@ -185,6 +185,11 @@ _RESHUFFLE = sql(
     .where(of_scope(_k), _k.c.place > parameter("after"), _k.c.place <= parameter("until"))
     .values(shuffle=shuffle_of(_k.c.row_pk))
 )
+
+
+def statements(order: Order) -> list[Statement]:
+    """Those of a lease."""
+    return [_POSITION, _PAGES[order], _NAMED, _MARKED, _REMOVE]
 
 
 def position(reader: Reader | Transaction, scope: Scope) -> Position:

@@ -105,6 +105,10 @@ _UNITS = sql(
 _MOVE = sql(update(_d).where(*_of_batch).values(state=parameter("moved_to"), batch=parameter("row")))
 
 
+# Of a lease and its end.
+STATEMENTS = (_EXPIRED, _EPOCH, _SET_EPOCH, _INSERT, _INSERT_UNIT, _DELIVER, _FIND, _UNITS, _MOVE, _STATE)
+
+
 def find(txn: Transaction, batch_id: str) -> Row | None:
     """The batch's row."""
     return txn.one(_FIND, {"id": batch_id})

@@ -11,7 +11,7 @@ from agentworld.pool.sql.rows import json_or_none
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 
-_EVENT = sql(
+EVENT = sql(
     insert(schema.events).values({n: parameter(n) for n in ("pk", "kind", "at", "trajectory_id", "step_id", "data")})
 )
 
@@ -44,7 +44,7 @@ class Events:
 
     def write(self) -> None:
         """Write what was added."""
-        self._txn.many(_EVENT, self._rows)
+        self._txn.many(EVENT, self._rows)
         self._rows = []
 
 

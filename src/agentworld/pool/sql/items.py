@@ -16,7 +16,7 @@ from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.lookups import among_integers, among_texts, unindexed
 from agentworld.pool.sql.reads import read_steps
 from agentworld.pool.sql.rows import from_json, select_steps, select_trajectories, trajectory_from
-from agentworld.pool.sql.statements import json_list, parameter, sql
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Member
@@ -52,6 +52,12 @@ class TakenUnit(NamedTuple):
     members: tuple[Member, ...]
     deliveries: int
     rewards: Rewards
+
+
+def statements(plan: Plan) -> list[Statement]:
+    """Those that `rewards_of` and `read_items` ask of every unit."""
+    steps = [_OWN_REWARDS, _STEPS] if plan.scope.unit == "step" else [_STEP_REWARDS, _STEPS_OF]
+    return [*steps, _TRAJECTORIES]
 
 
 def rewards_of(txn: Transaction, plan: Plan, members: Sequence[tuple[Member, ...]]) -> list[Rewards]:

@@ -26,7 +26,7 @@ from agentworld.pool.lease_rules import (
     check_spec,
     empty_resumption,
 )
-from agentworld.pool.sql import backlog, batch_rows, groups, standing
+from agentworld.pool.sql import backlog, batch_rows, events, groups, items, pulling, standing, units
 from agentworld.pool.sql.backlog import READY
 from agentworld.pool.sql.batch_rows import end_batch, lease_state
 from agentworld.pool.sql.connections import Database, Reader, Row
@@ -164,11 +164,27 @@ class Leases:
     def _knowledge(self, wanted: Plan) -> Knowledge:
         key = (wanted.scope.consumer, wanted.spec)
         with self._guard:
-            found = self._hints.pop(key, None) or Knowledge(wanted)
-            self._hints[key] = found
+            known = self._hints.pop(key, None)
+            found = self._hints[key] = known or Knowledge(wanted)
             while len(self._hints) > _MOST_HINTS:
                 self._hints.popitem(last=False)
+        if known is None:
+            self._compile(wanted)
         return found
+
+    def _compile(self, wanted: Plan) -> None:
+        """Compile the statements of a lease now, not under the pool's lock."""
+        expected = [
+            *batch_rows.STATEMENTS,
+            groups.ask_due(0.0)[0],
+            *backlog.statements(wanted.spec.order),
+            *pulling.statements(wanted),
+            *units.statements(wanted),
+            *items.statements(wanted),
+            events.EVENT,
+        ]
+        for statement in expected:
+            statement.text(self._database.engine)
 
     def _begin(self, wanted: Plan, knowledge: Knowledge) -> None:
         """Forget what does not hold any more."""

@@ -140,6 +140,11 @@ _KINDS = {
 }
 
 
+def statements(plan: Plan) -> list[Statement]:
+    """Those that `pull` always asks."""
+    return list(_KINDS[plan.scope.unit])
+
+
 def is_behind(reader: Reader, plan: Plan) -> bool:
     """Whether something that the plan's backlog does not know became fit to be served."""
     scope = plan.scope

@@ -60,6 +60,17 @@ def plan(spec: BatchSpec, consumer: str, needs: tuple[str, ...]) -> Plan:
     return Plan(spec, scope, Wish(spec.where, needs, wanted_readiness(spec)))
 
 
+def statements(plan: Plan) -> list[Statement]:
+    """Those that `judge` asks."""
+    match plan.scope.unit:
+        case "step":
+            return [_step_sql(plan.wish)]
+        case "trajectory":
+            return [_trajectory_sql(plan.wish)]
+        case _:
+            return [_GROUPS, _members_sql(plan.wish)]
+
+
 def judge(
     reader: Reader | Transaction, plan: Plan, units: Sequence[Waiting], now: float, current: Policies
 ) -> list[Verdict]:
