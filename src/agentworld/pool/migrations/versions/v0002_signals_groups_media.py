@@ -200,25 +200,22 @@ def _extend_tables() -> None:
             op.add_column(table, column)
     op.drop_index("trajectories_by_readiness", "trajectories")
     op.drop_index("trajectories_by_group", "trajectories")
-    op.drop_index("steps_by_trajectory", "steps")
-    by_block = sa.text("(pk >> 11)")
-    indexes: dict[str, dict[str, list[Any]]] = {
+    indexes: dict[str, dict[str, list[str]]] = {
         "trajectories": {
             "readiness": ["readiness", "pk"],
             "group": ["group_id", "rollout_index"],
             "channel": ["channel", "pk"],
             "status": ["status", "pk"],
-            "creation": [by_block, "created_at"],
+            "creation": ["created_at"],
             "reward": ["reward"],
-            "policy": ["policy_model", "policy_run", "policy_version", "pk"],
-            "user": ["user_id", "pk"],
+            "policy": ["policy_model", "policy_run", "policy_version"],
+            "user": ["user_id"],
             "priority": ["priority"],
             "ready_seq": ["ready_seq"],
         },
         "steps": {
-            "trajectory": ["trajectory", "pk"],
             "block": ["block"],
-            "creation": [by_block, "created_at"],
+            "creation": ["created_at"],
             "channel": ["channel", "pk"],
         },
         "batches": {"consumer": ["consumer", "state"]},
@@ -226,8 +223,7 @@ def _extend_tables() -> None:
     }
     for table, named in indexes.items():
         for name, columns in named.items():
-            include = ["pk"] if name == "creation" else None
-            op.create_index(f"{table}_by_{name}", table, columns, postgresql_include=include)
+            op.create_index(f"{table}_by_{name}", table, columns)
     for name in ("prompt_node", "reply_node", "tools", "reward"):
         there = sa.text(f"{name} IS NOT NULL")
         op.create_index(f"steps_by_{name}", "steps", [name], sqlite_where=there, postgresql_where=there)

@@ -1,0 +1,37 @@
+"""Worker processes of gateways, so that a pause can tell when all have drained, and indexes that pages walk by."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from agentworld.pool.schema import Text, Whole
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    """Create the tables, which there is nothing to fill with, and make some indexes anew."""
+    op.create_table(
+        "gateway_workers",
+        sa.Column("worker", Text, nullable=False),
+        sa.Column("in_flight", Whole, nullable=False),
+        sa.Column("pauses", Whole, nullable=False),
+        sa.Column("seen_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("worker"),
+    )
+    by_block = sa.text("(pk >> 11)")
+    indexes: dict[str, dict[str, list[Any]]] = {
+        "trajectories": {
+            "creation": [by_block, "created_at"],
+            "policy": ["policy_model", "policy_run", "policy_version", "pk"],
+            "user": ["user_id", "pk"],
+        },
+        "steps": {"creation": [by_block, "created_at"], "trajectory": ["trajectory", "pk"]},
+    }
+    for table, named in indexes.items():
+        for name, columns in named.items():
+            include = ["pk"] if name == "creation" else None
+            op.drop_index(f"{table}_by_{name}", table)
+            op.create_index(f"{table}_by_{name}", table, columns, postgresql_include=include)
