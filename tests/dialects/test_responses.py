@@ -345,14 +345,14 @@ REPLIES = st.builds(
 )
 
 
-@given(REPLIES, st.booleans(), st.booleans())
-def test_a_reply_that_comes_back_is_the_reply(reply: Message, sealed: bool, keep_content: bool) -> None:
+@given(REPLIES, st.booleans(), st.booleans(), st.booleans())
+def test_a_reply_that_comes_back_is_the_reply(reply: Message, sealed: bool, summarized: bool, keep_text: bool) -> None:
     """Also from clients that keep of the reasoning only what is sealed, as Codex does."""
     named = {"apply_patch": ["custom", "", "apply_patch"], "crm__look": ["function", "crm", "look"]}
-    items = json.loads(json.dumps(output_items(reply, ONE, named, sealed=sealed)))
+    items = json.loads(json.dumps(output_items(reply, ONE, named, sealed=sealed, summarized=summarized)))
     for item in items:
-        if item["type"] == "reasoning" and sealed and not keep_content:
-            item["content"] = None
+        if item["type"] == "reasoning" and sealed and not keep_text:
+            item["content"], item["summary"] = None, []
     assert read(HELLO, *items, HELLO).messages[1] == reply
 
 

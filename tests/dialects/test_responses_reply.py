@@ -26,6 +26,7 @@ TOOLS = [
 ]
 REQUEST = parse({"input": "hi", "tools": TOOLS, "metadata": {"a": "b"}, "instructions": "be kind"})
 SEALED = parse({"input": "hi", "tools": TOOLS, "include": ["reasoning.encrypted_content"], "top_logprobs": 0})
+SUMMARIZED = parse({"input": "hi", "tools": TOOLS, "reasoning": {"summary": "auto"}})
 LOGPROBS = parse({"input": "hi", "include": ["message.output_text.logprobs"]})
 
 
@@ -76,7 +77,13 @@ def folded(found: list[dict[str, Any]]) -> dict[str, Any]:
             growing = {}
             continue
         assert event["item_id"] == growing["id"]
-        if kind == "content_part.added":
+        if kind == "reasoning_summary_part.added":
+            growing["summary"] = [dict(event["part"])]
+        elif kind == "reasoning_summary_text.delta":
+            growing["summary"][event["summary_index"]]["text"] += event["delta"]
+        elif kind in ("reasoning_summary_text.done", "reasoning_summary_part.done"):
+            assert growing["summary"][0]["text"] == event.get("text", (event.get("part") or {}).get("text"))
+        elif kind == "content_part.added":
             growing["content"] = [dict(event["part"])]
         elif kind in ("output_text.delta", "reasoning_text.delta"):
             growing["content"][0]["text"] += event["delta"]
@@ -160,6 +167,19 @@ def test_thinking_can_be_carried_sealed() -> None:
     assert "encrypted_content" not in response_body(REQUEST, end)["output"][0]
 
 
+def test_a_summary_that_is_asked_for_is_the_whole_thinking() -> None:
+    end = reply(content="x", reasoning="hm")
+    for body in (
+        response_body(SUMMARIZED, end),
+        folded(stream([Delta(reasoning="h"), Delta(reasoning="m"), Delta(text="x")], end, SUMMARIZED)),
+    ):
+        assert body["output"][0]["summary"] == [{"type": "summary_text", "text": "hm"}]
+        assert "content" not in body["output"][0]
+        assert body["reasoning"] == {"effort": None, "summary": "auto"}
+        again = parse({"input": [{"role": "user", "content": "hi"}, *body["output"]]})
+        assert again.messages[1] == end.choices[0].message
+
+
 def test_think_answer_think_keeps_its_order() -> None:
     deltas = [Delta(reasoning="a"), Delta(text="b"), Delta(reasoning="c"), Delta(text="d")]
     body = folded(stream(deltas, reply(content="bd", reasoning="ac")))
@@ -218,7 +238,7 @@ def test_a_stream_folds_to_the_body_however_it_is_cut(
         deltas.append(Delta(tool_calls=(ToolCallDelta(at, f"c{at}", name, text[:cut]),)))
         deltas.append(Delta(tool_calls=(ToolCallDelta(at, None, None, text[cut:]),)))
     deltas.append(Delta(finish_reason=finish, usage=Usage(1, 2)))
-    for request in (REQUEST, SEALED, LOGPROBS):
+    for request in (REQUEST, SEALED, SUMMARIZED, LOGPROBS):
         request = REQUEST if calls and request is LOGPROBS else request
         collector, writer, sent = Collector(), ResponsesStream(request, ID, "m", 1), b""
         for delta in deltas:

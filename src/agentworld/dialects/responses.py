@@ -7,9 +7,10 @@ Left out on purpose: tools that run at OpenAI, background calls, conversations a
 truncation.
 
 Three things are known to differ from OpenAI's own service: everything is on record whatever `store` says, as that is
-what the gateway is for; reasoning comes back as its text, and `summary` makes no summary of it; `encrypted_content` is
-that text, wrapped. An effort of reasoning reaches the chat template as its variable `reasoning_effort`, `none` as
-`enable_thinking` false, and a verbosity as `verbosity`; a renderer that has no such variable refuses it.
+what the gateway is for; reasoning comes back as its text, whole in the `summary` where one is asked for and in the
+`content` else; `encrypted_content` is that text, wrapped. An effort of reasoning reaches the chat template as its
+variable `reasoning_effort`, `none` as `enable_thinking` false, and a verbosity as `verbosity`; a renderer that has no
+such variable refuses it.
 """
 
 from __future__ import annotations
@@ -135,6 +136,7 @@ def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Reque
             ("metadata", metadata),
             ("store", store),
             ("effort", reasoning["effort"]),
+            ("summary", reasoning["summary"]),
         )
         if value not in (None, {})
     }
@@ -263,7 +265,7 @@ def _reasoning(fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
     """Template settings, and what the reply says of them."""
     template = dict(fields.take("chat_template_kwargs", dict) or {})
     value = fields.take("reasoning", dict)
-    effort = None
+    effort = summary = None
     if value is not None:
         inner = Fields(value, "reasoning")
         effort = inner.take("effort", str)
@@ -275,12 +277,13 @@ def _reasoning(fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
             asked = inner.take(name, str)
             if asked not in (None, "auto", "concise", "detailed", "none"):
                 raise inner.refuse(name, "auto, concise or detailed")
+            summary = summary or (asked if asked != "none" else None)
         inner.finish()
     if effort == "none":
         template["enable_thinking"] = False
     elif effort is not None:
         template["reasoning_effort"] = effort
-    return template, {"effort": effort, "summary": None}
+    return template, {"effort": effort, "summary": summary}
 
 
 def _metadata(fields: Fields) -> dict[str, Any]:

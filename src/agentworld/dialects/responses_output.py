@@ -15,17 +15,19 @@ def output_items(
     named: Named,
     *,
     sealed: bool,
+    summarized: bool = False,
     entries: list[dict[str, Any]] | None = None,
     whole: bool = True,
 ) -> list[dict[str, Any]]:
     """Reasoning, text and calls, in this order. `whole`: the reply was not cut, else its last item is incomplete.
 
-    `sealed`: reasoning comes as `encrypted_content` too. `entries`: log-probabilities, where the caller asked.
+    `sealed`: reasoning comes as `encrypted_content` too; `summarized`: its text is the summary that was asked for, else
+    the content. `entries`: log-probabilities, where the caller asked.
     """
     items: list[dict[str, Any]] = []
     calls = message.tool_calls
     if message.reasoning:
-        items.append(reasoning_item(exchange_id, len(items), message.reasoning, sealed=sealed))
+        items.append(reasoning_item(exchange_id, len(items), message.reasoning, sealed, summarized))
     if message.text or (not calls and not message.reasoning):
         status = "completed" if whole or calls else "incomplete"
         items.append(message_item(exchange_id, len(items), message.text, status, entries))
@@ -35,14 +37,13 @@ def output_items(
     return items
 
 
-def reasoning_item(exchange_id: str, index: int, text: str, *, sealed: bool) -> dict[str, Any]:
+def reasoning_item(exchange_id: str, index: int, text: str, sealed: bool, summarized: bool) -> dict[str, Any]:
     """The item of the model's thinking."""
-    item: dict[str, Any] = {
-        "id": item_id("rs", exchange_id, index),
-        "type": "reasoning",
-        "summary": [],
-        "content": [{"type": "reasoning_text", "text": text}],
-    }
+    item: dict[str, Any] = {"id": item_id("rs", exchange_id, index), "type": "reasoning"}
+    if summarized:
+        item["summary"] = [{"type": "summary_text", "text": text}]
+    else:
+        item |= {"summary": [], "content": [{"type": "reasoning_text", "text": text}]}
     return {**item, "encrypted_content": seal(text)} if sealed else item
 
 

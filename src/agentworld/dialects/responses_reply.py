@@ -6,14 +6,14 @@ end: clients act on a call as soon as its item is done, and it must be on record
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from agentworld.dialects.chat_reply import error_body
 from agentworld.dialects.exchange import Choice, Delta, Reply, Request
 from agentworld.dialects.responses_items import item_id
-from agentworld.dialects.responses_output import call_item, message_item, output_items, reasoning_item, text_part
+from agentworld.dialects.responses_output import call_item, message_item, output_items, reasoning_item
 from agentworld.dialects.responses_tools import Named
 from agentworld.errors import AgentWorldError
 from agentworld.records import Usage
@@ -26,6 +26,11 @@ def names_of(request: Request) -> Named:
     """The names of the request's tools that are not plain functions."""
     named: Named = request.notes.get("responses", {}).get("named", {})
     return named
+
+
+def is_summarized(request: Request) -> bool:
+    """Whether the caller asked for a summary of the reasoning: it gets all of it."""
+    return bool((request.echo.get("reasoning") or {}).get("summary"))
 
 
 def envelope(
@@ -96,10 +101,27 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         reply.reply_id.removeprefix("resp_"),
         names_of(request),
         sealed=bool(request.echo.get("sealed")),
+        summarized=is_summarized(request),
         entries=choice.entries if request.logprobs else None,
         whole=_is_whole(choice),
     )
     return _ended(request, reply, output)
+
+
+class _Part(NamedTuple):
+    """How the text of an item is told: the part that holds it, and the names of its events."""
+
+    holder: str
+    counter: str
+    part_events: str
+    text_events: str
+
+
+_PARTS = {
+    "message": _Part("content", "content_index", "content_part", "output_text"),
+    "reasoning": _Part("content", "content_index", "content_part", "reasoning_text"),
+    "summary": _Part("summary", "summary_index", "reasoning_summary_part", "reasoning_summary_text"),
+}
 
 
 class ResponsesStream:
@@ -111,6 +133,7 @@ class ResponsesStream:
         self._exchange_id = reply_id.removeprefix("resp_")
         self._facts = (request, reply_id, model, created)
         self._sealed = bool(request.echo.get("sealed"))
+        self._thinking = "summary" if is_summarized(request) else "reasoning"
         self._number = 0
         self._items: list[dict[str, Any]] = []
         self._open: str | None = None
@@ -132,7 +155,7 @@ class ResponsesStream:
         if delta.entries and self._request.logprobs:
             self._entries.extend(delta.entries)
         if delta.reasoning:
-            out += self._piece("reasoning", delta.reasoning)
+            out += self._piece(self._thinking, delta.reasoning)
         if delta.text:
             out += self._piece("message", delta.text)
         return out
@@ -183,42 +206,45 @@ class ResponsesStream:
 
     def _place(self) -> dict[str, Any]:
         index = len(self._items)
-        kind = "rs" if self._open == "reasoning" else "msg"
+        kind = "msg" if self._open == "message" else "rs"
         return {"item_id": item_id(kind, self._exchange_id, index), "output_index": index}
+
+    def _item(self, text: str, status: str) -> dict[str, Any]:
+        """The open item."""
+        index = len(self._items)
+        if self._open == "message":
+            return message_item(self._exchange_id, index, text, status, self._entries)
+        sealed = self._sealed and status != "in_progress"
+        return reasoning_item(self._exchange_id, index, text, sealed, self._open == "summary")
 
     def _start(self, kind: str) -> bytes:
         self._open = kind
-        index = len(self._items)
-        name = f"response.{'reasoning_text' if kind == 'reasoning' else 'output_text'}.delta"
-        head = _encode({"type": name, **self._place(), "content_index": 0})
-        self._delta_head = f"event: {name}\ndata: ".encode() + head[:-1] + b',"delta":'
-        if kind == "reasoning":
-            item = {**reasoning_item(self._exchange_id, index, "", sealed=False), "content": []}
-            part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
-        else:
-            item = {**message_item(self._exchange_id, index, "", "in_progress", None), "content": []}
-            part = text_part("", None)
-        return self._event("response.output_item.added", output_index=index, item=item) + self._event(
-            "response.content_part.added", **self._place(), content_index=0, part=part
-        )
+        part = _PARTS[kind]
+        place = {**self._place(), part.counter: 0}
+        name = f"response.{part.text_events}.delta"
+        self._delta_head = f"event: {name}\ndata: ".encode() + _encode({"type": name, **place})[:-1] + b',"delta":'
+        item = self._item("", "in_progress")
+        (empty,) = item[part.holder]
+        if kind == "message":
+            empty = {**empty, "logprobs": []}
+        return self._event(
+            "response.output_item.added", output_index=len(self._items), item={**item, part.holder: []}
+        ) + self._event(f"response.{part.part_events}.added", **place, part=empty)
 
     def _close(self, status: str) -> bytes:
         """End the open item, if there is one."""
         if self._open is None:
             return b""
-        text, place = "".join(self._text), self._place()
-        self._text = []
-        if self._open == "reasoning":
-            item = reasoning_item(self._exchange_id, len(self._items), text, sealed=self._sealed)
-            done = self._event("response.reasoning_text.done", **place, content_index=0, text=text)
-        else:
-            entries = self._entries
-            item = message_item(self._exchange_id, len(self._items), text, status, entries)
-            done = self._event("response.output_text.done", **place, content_index=0, text=text, logprobs=entries)
+        part, text = _PARTS[self._open], "".join(self._text)
+        place = {**self._place(), part.counter: 0}
+        item = self._item(text, status)
+        more = {"logprobs": self._entries} if self._open == "message" else {}
+        out = self._event(f"response.{part.text_events}.done", **place, text=text, **more)
+        out += self._event(f"response.{part.part_events}.done", **place, part=item[part.holder][0])
+        if self._open == "message":
             self._entries, self._shown_entries = [], 0
-        done += self._event("response.content_part.done", **place, content_index=0, part=item["content"][0])
-        self._open = None
-        return done + self._done(item)
+        self._open, self._text = None, []
+        return out + self._done(item)
 
     def _done(self, item: dict[str, Any]) -> bytes:
         self._items.append(item)

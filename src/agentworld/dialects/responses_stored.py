@@ -32,7 +32,7 @@ def stored_body(step: Step) -> dict[str, Any] | None:
         "metadata": notes.get("metadata") or {},
         "parallel_tool_calls": sampling.parallel_tool_calls is not False,
         "previous_response_id": notes.get("previous"),
-        "reasoning": {"effort": notes.get("effort"), "summary": None},
+        "reasoning": {"effort": notes.get("effort"), "summary": notes.get("summary")},
         "store": notes.get("store", True),
         "text": {"format": _shape(sampling.response_format)},
         "tool_choice": _choice(sampling.tool_choice, named),
