@@ -234,3 +234,12 @@ def test_a_chat_reply_with_ids_but_no_meta_info() -> None:
     data = b'{"choices": [{"message": {"content": "a"}, "response_token_ids": [4, 2], "finish_reason": "stop"}]}'
     (delta,) = read_chat(data, entries=False)
     assert (delta.ids, delta.logprobs) == ([4, 2], None)
+
+
+def test_ids_that_change_on_the_way_are_a_fault() -> None:
+    reader = GenerateReader(entries=False)
+    ended = b'"finish_reason": {"type": "stop"}, "completion_tokens": 2'
+    for triples, more in ((b"[[-0.5, 1]]", b'"completion_tokens": 1'), (b"[[-0.5, 9], [-0.5, 2]]", ended)):
+        (delta,) = reader.read(b'{"meta_info": {"output_token_logprobs": %s, %s}}' % (triples, more))
+    assert delta.ids == [2]
+    assert delta.fault == "the engine changed sampled ids"

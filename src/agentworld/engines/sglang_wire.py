@@ -16,7 +16,8 @@ from agentworld.engines.redact import Redactor
 from agentworld.errors import EngineError
 from agentworld.records import Usage
 
-Triples = list[tuple[float | None, int]]
+Pairs = list[tuple[float | None, int]]
+PAIRS = "output_token_logprobs"
 
 
 def read_chat(data: bytes, *, entries: bool, redactor: Redactor = NO_KEY) -> list[Delta]:
@@ -28,9 +29,9 @@ def read_chat(data: bytes, *, entries: bool, redactor: Redactor = NO_KEY) -> lis
         delta.stop_reason = _matched(choice, "matched_stop")
         delta.policy_version = version
         meta = fields.mapping(choice, "meta_info")
-        found = _triples(meta)
-        told = fields.ids(choice, "response_token_ids")
-        if found is not None:
+        pairs, told = _list(meta, PAIRS), fields.ids(choice, "response_token_ids")
+        if pairs is not None:
+            found = _pairs(pairs)
             delta.ids = [token for _, token in found]
             delta.logprobs = [value for value, _ in found]
             delta.fault = contradiction(delta.ids, told)
@@ -73,30 +74,48 @@ class GenerateReader:
         return delta
 
     def _tokens(self, delta: Delta, item: dict[str, Any], meta: dict[str, Any]) -> bool:
-        """Put what is new since the last event on the delta; whether the event repeats what came before."""
-        found = _triples(meta)
-        told = fields.ids(item, "output_ids")
-        ids = [token for _, token in found] if found is not None else told
-        if ids is None:
+        """Put what is new since the last event on the delta; whether the event repeats what came before.
+
+        Only what is new is looked at, as streams that repeat themselves grow with the square of their length. The last
+        event is compared whole.
+        """
+        pairs, told = _list(meta, PAIRS), _list(item, "output_ids")
+        given = pairs if pairs is not None else told
+        if given is None:
             return True
         known = self._ids.setdefault(delta.index, [])
-        repeats = _repeats(ids, known, fields.whole(meta, "completion_tokens", fields.MAX_COUNT))
+        total = fields.whole(meta, "completion_tokens", fields.MAX_COUNT)
+        if total == len(given):
+            repeats = True
+        elif total == len(known) + len(given):
+            repeats = False
+        else:
+            repeats = _ids_of(given[: len(known)], pairs is not None) == known
         begin = len(known) if repeats else 0
-        if begin > len(ids):
+        if begin > len(given):
             delta.fault = "the engine took sampled ids back"
-        delta.ids = ids[begin:]
+        if pairs is not None:
+            found = _pairs(pairs[begin:])
+            delta.ids = [token for _, token in found]
+            delta.logprobs = [value for value, _ in found]
+        else:
+            delta.ids = fields.ids({"output_ids": given[begin:]}, "output_ids") or []
         known += delta.ids
-        if found is None:
-            return repeats
-        delta.logprobs = [value for value, _ in found[begin:]]
-        if told is not None and meta.get("finish_reason") is not None:
-            delta.fault = delta.fault or contradiction(ids, told)
-        if self._entries:
-            tops = meta.get("output_top_logprobs") or []
-            if not isinstance(tops, list):
-                fields.refuse("output_top_logprobs", "a list")
-            delta.entries = [{"tops": _tops(top)} for top in tops[begin : len(ids)]]
+        if meta.get("finish_reason") is not None:
+            delta.fault = delta.fault or self._compare(delta, repeats, given, pairs, told)
+        if self._entries and pairs is not None:
+            tops = _list(meta, "output_top_logprobs") or []
+            delta.entries = [{"tops": _tops(top)} for top in tops[begin : len(given)]]
         return repeats
+
+    def _compare(
+        self, delta: Delta, repeats: bool, given: list[Any], pairs: list[Any] | None, told: list[Any] | None
+    ) -> str | None:
+        """What the last event says against the ones before it, or against itself."""
+        ids = self._ids[delta.index] if repeats else delta.ids or []
+        if repeats and _ids_of(given, pairs is not None) != ids:
+            return "the engine changed sampled ids"
+        return contradiction(ids, None if told is None else fields.ids({"output_ids": told}, "output_ids"))
 
     def _end(self, delta: Delta, ended: Any, meta: dict[str, Any]) -> None:
         if isinstance(ended, dict):
@@ -111,26 +130,25 @@ class GenerateReader:
         delta.usage = Usage(prompt, sum(count.completion_tokens for count in self._counts.values()))
 
 
-def _repeats(ids: list[int], known: list[int], total: int | None) -> bool:
-    """Whether the ids of an event are all from the reply's start on; `total`: how many there are of them so far."""
-    if total == len(ids):
-        return True
-    if total == len(known) + len(ids):
-        return False
-    return ids[: len(known)] == known
+def _list(place: dict[str, Any], name: str) -> list[Any] | None:
+    value = place.get(name)
+    if value is not None and not isinstance(value, list):
+        fields.refuse(name, "a list")
+    return value
 
 
-def _triples(meta: dict[str, Any]) -> Triples | None:
-    """The pairs of log-probability and id, None where there are none."""
-    given = meta.get("output_token_logprobs")
-    if given is None:
-        return None
-    name = "output_token_logprobs"
-    if not isinstance(given, list) or not all(isinstance(item, list) and len(item) >= 2 for item in given):
-        fields.refuse(name, "a list of [log-probability, id, text]")
-    ids = fields.ids({name: [item[1] for item in given]}, name) or []
+def _ids_of(items: list[Any], paired: bool) -> list[Any]:
+    """The ids in a list of pairs or of ids, whatever else may stand there."""
+    return [item[1] if isinstance(item, list) and len(item) > 1 else None for item in items] if paired else items
+
+
+def _pairs(given: list[Any]) -> Pairs:
+    """Log-probabilities and ids."""
+    if not all(isinstance(item, list) and len(item) >= 2 for item in given):
+        fields.refuse(PAIRS, "a list of [log-probability, id, text]")
+    ids = fields.ids({PAIRS: [item[1] for item in given]}, PAIRS) or []
     values = [item[0] for item in given]
-    fields.numbers(values, name)
+    fields.numbers(values, PAIRS)
     return [(finite(value), token) for value, token in zip(values, ids, strict=True)]
 
 
