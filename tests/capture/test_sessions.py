@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from agentworld.capture.holdings import owner
-from agentworld.capture.sessions import MAX_TIPS, Session, Sessions, message_keys
+from agentworld.capture.sessions import MAX_TIPS, Session, Sessions, ids_key, message_keys
 from agentworld.forest import match, tools_digest
 from agentworld.pool import open_store
 from agentworld.pool.memory import MemoryPool
@@ -49,6 +49,24 @@ async def test_loaded_once_and_like_the_steps() -> None:
     found = match(first.tips, wanted, message_keys(wanted), tools_digest([]))
     assert found is not None
     assert (found.tip.step_id, found.depth) == ("stp_t1_2", len(tip.messages))
+
+
+async def test_prompts_of_ids_are_known_by_their_ids() -> None:
+    """Alike when the step was just made and when it was loaded; a chat that begins with the same reply is another."""
+    made = step(0, prompt_messages=[], metadata={"completion": "ids"})
+    pool = open_store("memory://")
+    pool.append_steps([made])
+    session = await Sessions(pool).get("t1")
+    fresh = Session("t1", None)
+    fresh.add(made, [ids_key([0])])
+    assert [tip.keys for tip in session.tips] == [tip.keys for tip in fresh.tips]
+    (tip,) = session.tips
+    assert (tip.prompt_key, len(tip.keys), len(tip.messages)) == (ids_key([0]), 2, 1)
+    assert session.completions == {"stp_t1_0"}
+    reply = Message(role="assistant", content="r0")
+    assert session.recall([reply, Message(role="user", content="on")])[1] == []
+    session.discard("stp_t1_0")
+    assert session.completions == set()
 
 
 async def test_what_other_workers_stored_is_taken_in() -> None:
