@@ -86,7 +86,8 @@ def test_examples_load_with_the_real_readers(file: Path) -> None:
 
 @pytest.mark.parametrize("page", [ARCHITECTURE, DOCS / "pool.md"], ids=name)
 def test_quoted_tests_exist(page: Path) -> None:
-    quoted = [found for code in codes(page.read_text()) if (found := re.fullmatch(r"([\w/]+\.py)::(\w+)", code))]
+    text = without_fences(page.read_text())
+    quoted = [found for code in codes(text) if (found := re.fullmatch(r"([\w/]+\.py)::(\w+)", code))]
     assert len(quoted) > 20
     missing = []
     for found in quoted:
