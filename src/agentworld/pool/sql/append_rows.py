@@ -11,6 +11,7 @@ from agentworld.errors import GoneError
 from agentworld.pool import rules, schema
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import Prepared
+from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import (
     PROMPT_IDS,
     PROMPT_MESSAGES,
@@ -20,16 +21,16 @@ from agentworld.pool.sql.rows import (
     Call,
     json_or_none,
 )
-from agentworld.pool.sql.statements import Statement, json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.tally import Tally
 from agentworld.pool.sql.transaction import Transaction
 
 _s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones
-_KNOWN_STEPS = sql(select(_s.c.step_id, _s.c.content, _s.c.step_index).where(_s.c.step_id.in_(texts("ids"))))
-_KNOWN_EXCHANGES = sql(select(_x.c.exchange_id, _x.c.content).where(_x.c.exchange_id.in_(texts("ids"))))
+_KNOWN_STEPS = sql(select(_s.c.step_id, _s.c.content, _s.c.step_index).where(among_texts(_s.c.step_id, "ids")))
+_KNOWN_EXCHANGES = sql(select(_x.c.exchange_id, _x.c.content).where(among_texts(_x.c.exchange_id, "ids")))
 _DELETED = sql(
     select(_stones.c.target_id, _stones.c.reason).where(
-        _stones.c.kind == parameter("kind"), _stones.c.target_id.in_(texts("ids"))
+        _stones.c.kind == parameter("kind"), among_texts(_stones.c.target_id, "ids")
     )
 )
 

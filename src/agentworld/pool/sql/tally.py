@@ -14,8 +14,9 @@ from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import Prepared
 from agentworld.pool.lacks import lacks
 from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
-from agentworld.pool.sql.statements import json_list, parameter, sql, texts
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Sampling
 
@@ -36,7 +37,7 @@ _CONSTANT = (str, int, float, bool, tuple)
 _KEPT = 8192  # trajectories
 _LOAD = sql(
     select(*(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", *_POLICY, *_COUNTED))).where(
-        _t.c.trajectory_id.in_(texts("ids"))
+        among_texts(_t.c.trajectory_id, "ids")
     )
 )
 _SELDOM = (*_POLICY, "sampling")
