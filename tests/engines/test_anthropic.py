@@ -250,6 +250,9 @@ def test_schemas_thinking_and_limits() -> None:
     )
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": {"type": "object"}}}
     assert (body["thinking"], body["max_tokens"], body["temperature"]) == ({"type": "disabled"}, 5, 0.5)
+    for effort, sent in (("minimal", "low"), ("high", "high")):
+        body = translated(asked(chat_template_kwargs={"reasoning_effort": effort}))
+        assert body["output_config"] == {"effort": sent}
 
 
 @pytest.mark.parametrize(
@@ -266,6 +269,7 @@ def test_schemas_thinking_and_limits() -> None:
         ({"repetition_penalty": 1.5}, "repetition_penalty"),
         ({"logprobs": True}, "logprobs"),
         ({"chat_template_kwargs": {"enable_thinking": True}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"verbosity": "low"}}, "chat_template_kwargs"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
     ],
     ids=str,

@@ -82,3 +82,20 @@ async def test_neutral_values_of_fields_that_it_lacks_are_left_out() -> None:
         with pytest.raises(InvalidRequestError):
             await sent(engine, fake, chat.parse({"messages": SAID, "repetition_penalty": 1.1}))
         await engine.close()
+
+
+async def test_effort_has_a_field_of_its_own() -> None:
+    """Other dialects hand it over as a setting of the template."""
+    async with OpenAIFake() as fake:
+        engine = driver("openai", fake.url)
+        for template, expected in (
+            ({"reasoning_effort": "high", "verbosity": "low"}, {"reasoning_effort": "high", "verbosity": "low"}),
+            ({"enable_thinking": False}, {"reasoning_effort": "none"}),
+        ):
+            body = await sent(engine, fake, chat.parse({"messages": SAID, "chat_template_kwargs": template}))
+            assert {name: body[name] for name in ("reasoning_effort", "verbosity") if name in body} == expected
+            assert "chat_template_kwargs" not in body
+        for template in ({"enable_thinking": True}, {"enable_thinking": False, "other": 1}):
+            with pytest.raises(InvalidRequestError):
+                await sent(engine, fake, chat.parse({"messages": SAID, "chat_template_kwargs": template}))
+        await engine.close()

@@ -57,8 +57,14 @@ def translated(request: Request) -> dict[str, Any]:
         choice = _choice(sampling)
         if choice is not None:
             body["tool_choice"] = choice
+    output: dict[str, Any] = {}
     if sampling.response_format is not None:
-        body["output_config"] = {"format": _format(sampling.response_format)}
+        output["format"] = _format(sampling.response_format)
+    effort = request.template.get("reasoning_effort")
+    if effort is not None:
+        output["effort"] = "low" if effort == "minimal" else effort
+    if output:
+        body["output_config"] = output
     if request.template.get("enable_thinking") is False:
         body["thinking"] = {"type": "disabled"}
     return body
@@ -70,9 +76,10 @@ def _refuse(request: Request) -> None:
             raise InvalidRequestError(f"{name} is not known to Anthropic's API", path=name, hint="Leave it out")
     if request.logprobs:
         raise InvalidRequestError("Anthropic's API gives no log-probabilities", path="logprobs", hint="Leave it out")
-    if request.template not in ({}, {"enable_thinking": False}):
+    unknown = request.template.keys() - {"reasoning_effort", "enable_thinking"}
+    if unknown or request.template.get("enable_thinking") not in (None, False):
         raise InvalidRequestError(
-            "chat_template_kwargs is not known to Anthropic's API, apart from enable_thinking: false",
+            "of template settings Anthropic's API knows enable_thinking: false and reasoning_effort only",
             path="chat_template_kwargs",
             hint="Leave it out, or call this model by /v1/messages to set thinking",
         )

@@ -51,15 +51,24 @@ class OpenAIEngine(VllmEngine):
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""
         self._refuse_unknown(request.sampling)
-        if request.template:
+        effort = self._effort(request.template)
+        same = request.raw is not None and request.dialect == "chat"
+        body = (self._own(request, request.raw or {}) if same else self._translated(request)) | effort
+        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
+
+    def _effort(self, template: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a template that the API has fields for; the others are refused."""
+        out: dict[str, Any] = {name: template[name] for name in ("reasoning_effort", "verbosity") if name in template}
+        thinking = template.get("enable_thinking")
+        if thinking is False:
+            out["reasoning_effort"] = "none"
+        if thinking not in (None, False) or template.keys() - {"reasoning_effort", "verbosity", "enable_thinking"}:
             raise InvalidRequestError(
                 f"chat_template_kwargs is not known to the API behind {self.settings.name}",
                 path="chat_template_kwargs",
                 hint="Leave it out",
             )
-        same = request.raw is not None and request.dialect == "chat"
-        body = self._own(request, request.raw or {}) if same else self._translated(request)
-        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
+        return out
 
     def _own(self, request: Request, raw: dict[str, Any]) -> dict[str, Any]:
         """The caller's body, and with a stream the usage, which goes on record."""
