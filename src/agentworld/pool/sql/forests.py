@@ -8,6 +8,7 @@ inserted together. A rollback drops what it undid from the caches, so that nothi
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -22,7 +23,7 @@ from agentworld.pool.exact_text import read_json, stored_json, stored_spoken
 from agentworld.pool.media import media_uses_of
 from agentworld.pool.sql.bodies import BodyWriter, pack_alone
 from agentworld.pool.sql.packing import pack_blocks
-from agentworld.pool.sql.pieces import Ends, NewPiece, Pieces, Ref
+from agentworld.pool.sql.pieces import Ends, Pieces, Ref, Run
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.step_digest import conversation_content, sequence_content
 from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
@@ -42,11 +43,12 @@ _KNOWN_TOOL_SETS = 256
 _BLOCK_BYTES = BLOCK_SIZE * 4
 
 
-def _uses(new: Sequence[NewPiece]) -> list[dict[str, object]]:
+def _uses(new: Sequence[Run]) -> list[dict[str, object]]:
     """Which blobs new messages show."""
     return [
         {"node": row, "digest": found}
-        for row, _, _, _, body in new
+        for run in new
+        for row, body in enumerate(run.data, run.row)
         if b'"type":"media"' in body
         for found in media_uses_of(read_json(body, Message))
     ]
@@ -169,9 +171,7 @@ class ForestWriter:
         if old is not None:
             parent = old.rows[first - 1] if first <= len(old.rows) else old.digests[first - 1]
         if trace.digests:
-            data = trace.data
-            pieces = [data[at : at + _BLOCK_BYTES] for at in range(0, len(data) - len(trace.tail), _BLOCK_BYTES)]
-            self._new_blocks.add(parent, trace.digests, pieces)
+            self._new_blocks.add(parent, trace.digests, trace.data[: len(trace.digests) * _BLOCK_BYTES])
         if old is not None and trace.shared == old.length:
             tip = old
             tip.append(trace.data[4 * tip.length - first * _BLOCK_BYTES :])
@@ -280,23 +280,28 @@ class ForestWriter:
     def finish(self, txn: Transaction) -> None:
         """Look up what may be there, insert what is new; now `blocks`, `nodes` and `tool_sets` know every row."""
         if new := self._new_blocks.resolve(txn):
-            packed = pack_blocks([piece[4] for piece in new])
-            rows = [(*piece[:3], ids) for piece, ids in zip(new, packed, strict=True)]
+            packed = pack_blocks(b"".join([run.data for run in new]))
+            digests = itertools.chain.from_iterable([run.digests for run in new])
+            parents = itertools.chain.from_iterable([run.parents() for run in new])
+            rows = list(zip(itertools.count(new[0].row), digests, parents, packed, strict=False))
             txn.many_in_order(_ADD_BLOCK, rows)
             txn.count("blocks", len(rows))
         if new := self._new_nodes.resolve(txn):
             nodes = []
-            for row, own, parent, depth, body in new:
-                coding, data = self._bodies.pack(row, parent, body)
-                nodes.append((row, own, parent, depth, data, coding))
+            for run in new:
+                row, depth = run.row, run.depth
+                for own, parent, body in zip(run.digests, run.parents(), run.data, strict=True):
+                    coding, data = self._bodies.pack(row, parent, body)
+                    nodes.append((row, own, parent, depth, data, coding))
+                    row, depth = row + 1, depth + 1
             txn.many_in_order(_ADD_NODE, nodes)
             txn.count("message_nodes", len(nodes))
             txn.many(_ADD_USE, _uses(new))
         if self._new_tools.chains:
             sets = []
-            for row, own, _, _, body in self._new_tools.resolve(txn):
-                coding, data = pack_alone(body)
-                sets.append((row, own, data, coding))
+            for run in self._new_tools.resolve(txn):
+                coding, data = pack_alone(run.data[0])
+                sets.append((run.row, run.digests[0], data, coding))
             txn.many_in_order(_ADD_TOOLS, sets)
             txn.count("tool_sets", len(sets))
             if len(self._tool_rows) >= _KNOWN_TOOL_SETS:
@@ -325,7 +330,7 @@ class ForestWriter:
     def _start(self) -> None:
         self._touched: set[str] = set()
         self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
-        self._new_blocks = Pieces(_blocks, "token_blocks", self._ends.blocks)
+        self._new_blocks = Pieces(_blocks, "token_blocks", self._ends.blocks, _BLOCK_BYTES)
         self._new_nodes = Pieces(_nodes, "message_nodes", self._ends.nodes)
         self._new_tools = Pieces(_tools, "tool_sets", set(), rooted=False)
 

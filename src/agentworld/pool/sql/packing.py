@@ -28,9 +28,9 @@ def pack_ids(ids: TokenArray) -> bytes:
     return ids.astype("<u4", copy=False).tobytes()
 
 
-def pack_blocks(blocks: Sequence[bytes]) -> list[bytes]:
+def pack_blocks(blocks: bytes) -> list[bytes]:
     """Full blocks, each as 128 little-endian uint32, packed as `pack_ids` packs each."""
-    ids = np.frombuffer(b"".join(blocks), dtype="<u4").reshape(-1, BLOCK_SIZE)
+    ids = np.frombuffer(blocks, dtype="<u4").reshape(-1, BLOCK_SIZE)
     largest = ids.max(axis=1)
     if int(largest.min()) >= 1 << 16 and int(largest.max()) < 1 << 24:
         data = _lowest_three(ids)
@@ -91,7 +91,9 @@ def unpack_mask(data: bytes | None) -> npt.NDArray[np.uint8] | None:
 
 def raw_logprobs(logprobs: npt.NDArray[np.float32] | None) -> bytes | None:
     """Little-endian float32, which digests are over."""
-    return None if logprobs is None else logprobs.astype(_FLOAT32, copy=False).tobytes()
+    if logprobs is None:
+        return None
+    return logprobs.tobytes() if logprobs.dtype is _FLOAT32 else logprobs.astype(_FLOAT32).tobytes()
 
 
 def pack_logprobs(raws: Sequence[bytes]) -> list[bytes]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import Table, and_, or_, select
 
@@ -18,9 +18,27 @@ _FEW, _MANY = 16, 128  # nodes named in one query
 _NOTHING = (b"", -1)  # No node has such a digest; fills up a query.
 
 
-# A node to insert: its row, its digest, its parent's row, its depth, its content. A plain tuple, as there are many.
-NewPiece = tuple[int, bytes, int | None, int, bytes]
-_Chain = tuple[Ref, Sequence[bytes], Sequence[bytes], int]  # under what, digests, contents, depth of the first
+# The contents of a chain: one for each node, or all of them joined.
+Data = Sequence[bytes] | bytes
+
+
+class Run(NamedTuple):
+    """New nodes, each the parent of the next: the row, the parent's row and the depth of the first, the digests and
+    contents of all. Their rows follow each other.
+    """
+
+    row: int
+    parent: int | None
+    depth: int
+    digests: Sequence[bytes]
+    data: Any
+
+    def parents(self) -> Iterator[int | None]:
+        """The parent's row of each."""
+        return itertools.chain((self.parent,), range(self.row, self.row + len(self.digests) - 1))
+
+
+_Chain = tuple[Ref, Sequence[bytes], Data, int]  # under what, digests, contents, depth of the first
 
 
 class Ends:
@@ -42,22 +60,23 @@ class Ends:
 class Pieces:
     """Chains of nodes, each under its parent. `rows`: the row of every node of this transaction, once resolved.
 
-    `ends`: rows of the table that have no child; kept right.
+    `ends`: rows of the table that have no child; kept right. `width`: bytes of each content, where they are joined.
     """
 
-    def __init__(self, table: Table, name: str, ends: set[int], rooted: bool = True) -> None:
+    def __init__(self, table: Table, name: str, ends: set[int], width: int = 1, rooted: bool = True) -> None:
         self._name = name
+        self._width = width
         self._ends = ends
         self._find = _finders(table, rooted)
         self.rows: dict[bytes, int] = {}
         self.chains: list[_Chain] = []
 
-    def add(self, parent: Ref, digests: Sequence[bytes], data: Sequence[bytes], depth: int = 0) -> None:
+    def add(self, parent: Ref, digests: Sequence[bytes], data: Data, depth: int = 0) -> None:
         """A chain under `parent`; the first of its nodes is `depth` below the root."""
         self.chains.append((parent, digests, data, depth))
 
-    def resolve(self, txn: Transaction) -> list[NewPiece]:
-        """Find what is there and number what is not; returns the new nodes, parents first."""
+    def resolve(self, txn: Transaction) -> list[Run]:
+        """Find what is there and number what is not; returns the new nodes, parents first, in the order of rows."""
         if not self.chains:
             return []
         self._look_up(txn)
@@ -65,7 +84,7 @@ class Pieces:
         if len(ends) > _KEPT_ENDS:
             ends.clear()
         row = first = txn.next_pk(self._name, 0)
-        new: list[NewPiece] = []
+        runs: list[Run] = []
         for parent, digests, data, depth in self.chains:
             if digests[0] in rows:
                 # A digest is over its parent's too: from the first that is new on, all are.
@@ -73,22 +92,15 @@ class Pieces:
                 if known == len(digests):
                     continue
                 parent, depth = digests[known - 1], depth + known
-                digests, data = digests[known:], data[known:]
+                digests, data = digests[known:], data[known * self._width :]
             under = rows[parent] if isinstance(parent, bytes) else parent
-            ends.discard(under)
-            if len(digests) == 1:
-                rows[digests[0]] = row
-                new.append((row, digests[0], under, depth, data[0]))
-                ends.add(row)
-                row += 1
-                continue
-            numbers = range(row, row + len(digests))
-            rows.update(zip(digests, numbers, strict=True))
-            new += zip(numbers, digests, (under, *numbers[:-1]), itertools.count(depth), data, strict=False)
+            runs.append(Run(row, under, depth, digests, data))
+            rows.update(zip(digests, itertools.count(row), strict=False))
             row += len(digests)
+            ends.discard(under)
             ends.add(row - 1)
         txn.next_pk(self._name, row - first)
-        return new
+        return runs
 
     def _look_up(self, txn: Transaction) -> None:
         """Follow all chains together, a node further each time, as far as their nodes are there.
