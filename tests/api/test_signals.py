@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 
 
@@ -129,6 +131,25 @@ def test_pause_and_resume(server):
     assert server.pool.gateway_state().paused is True
     assert server.post("/api/v1/gateway/resume", {})[1]["paused"] is False
     assert server.post("/api/v1/gateway/pause", {"drane": True})[0] == 400
+    assert server.post("/api/v1/gateway/resume", {"drain": True})[0] == 400
+
+
+def test_a_pause_that_waits_until_all_have_drained(server):
+    server.pool.report_worker("w1", 1, 0)
+    none = {"drained": False, "workers": 1, "in_flight": 1, "unaware": 0}
+    assert server.get("/api/v1/gateway")[1]["drain"] == none
+    status, reply = server.post("/api/v1/gateway/pause", {"drain": True, "timeout": 0})
+    assert status == 200
+    assert (reply["paused"], reply["pauses"], reply["drain"]) == (True, 1, {**none, "unaware": 1})
+    assert server.post("/api/v1/gateway/pause", {"drain": True, "timeout": 1e9})[0] == 400
+    ending = threading.Timer(0.2, lambda: server.pool.report_worker("w1", 0, 1))
+    ending.start()
+    status, reply = server.post("/api/v1/gateway/pause", {"drain": True, "timeout": 30})
+    ending.join()
+    assert reply["drain"] == {"drained": True, "workers": 1, "in_flight": 0, "unaware": 0}
+    status, reply = server.get("/api/v1/gateway")
+    assert [(each["worker"], each["in_flight"], each["pauses"]) for each in reply["workers"]] == [("w1", 0, 1)]
+    assert server.post("/api/v1/gateway/pause")[1]["drain"] is None
 
 
 def test_stats_and_metrics_tell_the_same(server):

@@ -78,7 +78,9 @@ def test_signals_and_state(factory):
     assert factory.set_policy(Policy("m", "r", 3)) == Policy("m", "r", 3)
     factory.set_paused(True)
     state = factory.gateway_state()
-    assert (state.paused, state.policies["m"].version) == (True, 3)
+    assert (state.paused, state.policies["m"].version, state.pauses) == (True, 3, 1)
+    assert factory.drain().drained  # There is no gateway.
+    assert factory.gateway_workers() == []
     assert factory.stats().rewards == 2
     kinds = [event.kind for event in factory.events()]
     assert kinds[0] == "trajectory.created"

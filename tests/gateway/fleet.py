@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 
 from agentworld.config import ModelSettings, ServeSettings
+from agentworld.engines.backend import Wire
 from agentworld.gateway import Gateway, create_gateway
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.models import PROBE_SECONDS
@@ -98,3 +99,25 @@ async def fleet(
         harness = Fleet(engines, gateway, store, server.url, http)
         stack.push_async_callback(harness.close)
         yield harness
+
+
+class _Silent(Wire):
+    """Leaves out what the engine knows of its weights."""
+
+    def body(self, body: dict[str, Any]) -> bytes:
+        return super().body(_without(body))
+
+    def chunk(self, chunk: dict[str, Any]) -> list[bytes]:
+        return super().chunk(_without(chunk))
+
+
+def _without(body: dict[str, Any]) -> dict[str, Any]:
+    hidden = ("policy_version", "policy_run", "version_spans")
+    out = {name: value for name, value in body.items() if name not in hidden}
+    choices = [{key: value for key, value in each.items() if key not in hidden} for each in body["choices"]]
+    return {**out, "choices": choices}
+
+
+def silence(engine: ScriptedEngine) -> None:
+    """Have the engine say nothing of its weights, like vLLM itself."""
+    engine.wire = lambda job: _Silent()  # type: ignore[method-assign]

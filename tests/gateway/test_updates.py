@@ -11,7 +11,7 @@ from agentworld.records import Policy, VersionSpan
 from agentworld.testing import ScriptedReply, ScriptedRequest
 
 from .clocks import HeldClock
-from .fleet import Fleet, fleet
+from .fleet import Fleet, fleet, silence
 from .harness import until
 
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
@@ -96,26 +96,6 @@ async def test_an_engine_that_says_nothing_of_its_weights_is_stamped_piece_by_pi
         (step,) = gateway.steps("t1")
         assert step.version_spans == (VersionSpan(0, 7), VersionSpan(1, 8))
         assert step.policy == Policy("scripted", "run", 7)
-
-
-def silence(engine: Any) -> None:
-    """Have the engine leave out what it knows of its weights."""
-    from agentworld.engines.backend import Wire
-
-    class Silent(Wire):
-        def body(self, body: dict[str, Any]) -> bytes:
-            return super().body(strip(body))
-
-        def chunk(self, chunk: dict[str, Any]) -> list[bytes]:
-            return super().chunk(strip(chunk))
-
-    def strip(body: dict[str, Any]) -> dict[str, Any]:
-        hidden = ("policy_version", "policy_run", "version_spans")
-        out = {name: value for name, value in body.items() if name not in hidden}
-        choices = [{key: value for key, value in each.items() if key not in hidden} for each in body["choices"]]
-        return {**out, "choices": choices}
-
-    engine.wire = lambda job: Silent()
 
 
 async def test_weights_of_another_run_cannot_share_a_reply() -> None:

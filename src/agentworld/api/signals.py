@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+import time
+from typing import Annotated
 
 import msgspec
 from litestar import get, post
@@ -12,7 +14,17 @@ from litestar.params import QueryParameter, RawBody
 from agentworld.api.bodies import RewardRequest, decode, decode_signals
 from agentworld.api.events import After
 from agentworld.client.wire import API, RewardsRequest
-from agentworld.pool.protocol import DeadLetter, GatewayState, Page, PoolStats, SignalsResult, sequence_page
+from agentworld.pool import draining
+from agentworld.pool.protocol import (
+    DeadLetter,
+    Drain,
+    GatewayState,
+    GatewayWorker,
+    Page,
+    PoolStats,
+    SignalsResult,
+    sequence_page,
+)
 from agentworld.records import Policy
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Dead letters a page, at most")]
@@ -23,7 +35,29 @@ class PolicyRequest(Policy, frozen=True, forbid_unknown_fields=True):
 
 
 class PauseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Calls that run go on in any case; waiting for their end is the caller's, by the events or the counters."""
+    """Calls that run go on in any case. `drain`: answer only once no live worker of a gateway has a call in flight, or
+    after `timeout` seconds; the reply says which.
+    """
+
+    drain: bool = False
+    timeout: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 60.0
+
+
+class ResumeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to say."""
+
+
+class PausedState(GatewayState, frozen=True):
+    """The state after a pause. `drain`: how far the gateways have drained, where that was asked for."""
+
+    drain: Drain | None = None
+
+
+class GatewayStatus(GatewayState, frozen=True, kw_only=True):
+    """The state of all gateways of this pool, and what their live workers last said of themselves."""
+
+    drain: Drain
+    workers: list[GatewayWorker]
 
 
 @post(f"{API}/rewards", status_code=200, sync_to_thread=True, opt={"body": RewardRequest | RewardsRequest})
@@ -48,23 +82,46 @@ def get_policy(state: State) -> GatewayState:
     return gateway
 
 
-def _set_paused(pool: Any, body: bytes, paused: bool) -> GatewayState:
-    decode(body, PauseRequest)
-    pool.set_paused(paused)
-    gateway: GatewayState = pool.gateway_state()
-    return gateway
+@get(f"{API}/gateway", sync_to_thread=True)
+def gateway(state: State) -> GatewayStatus:
+    """The policies, the pause, and what each live worker of a gateway has in flight."""
+    found, workers = state.pool.gateway_state(), state.pool.gateway_workers()
+    return GatewayStatus(
+        policies=found.policies,
+        paused=found.paused,
+        pauses=found.pauses,
+        drain=draining.judge(found, workers),
+        workers=workers,
+    )
 
 
-@post(f"{API}/gateway/pause", status_code=200, sync_to_thread=True, opt={"body": PauseRequest})
-def pause(state: State, body: RawBody) -> GatewayState:
-    """Stop the dispatch of new calls on every gateway of this pool."""
-    return _set_paused(state.pool, body, True)
+@post(f"{API}/gateway/pause", status_code=200, opt={"body": PauseRequest})
+async def pause(state: State, body: RawBody) -> PausedState:
+    """Stop the dispatch of new calls on every gateway of this pool, and wait until all have drained where asked to."""
+    asked = decode(body, PauseRequest)
+    await asyncio.to_thread(state.pool.set_paused, True)
+    drain = await _drain(state, asked.timeout) if asked.drain else None
+    found: GatewayState = await asyncio.to_thread(state.pool.gateway_state)
+    return PausedState(policies=found.policies, paused=found.paused, pauses=found.pauses, drain=drain)
 
 
-@post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": PauseRequest})
+async def _drain(state: State, timeout: float) -> Drain:
+    """Look until all have drained, the time is over or the server ends."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found: Drain = await asyncio.to_thread(state.pool.drain)
+        if found.drained or time.monotonic() >= deadline or state.closing.is_set():
+            return found
+        await asyncio.sleep(draining.LOOK_SECONDS)
+
+
+@post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": ResumeRequest})
 def resume(state: State, body: RawBody) -> GatewayState:
     """Take new calls again."""
-    return _set_paused(state.pool, body, False)
+    decode(body, ResumeRequest)
+    state.pool.set_paused(False)
+    found: GatewayState = state.pool.gateway_state()
+    return found
 
 
 @get(f"{API}/stats", sync_to_thread=True)
@@ -80,4 +137,4 @@ def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> Page[Dea
     return sequence_page(state.pool.dead_letters(after, limit), limit)
 
 
-ROUTES = [add_rewards, set_policy, get_policy, pause, resume, stats, dead_letters]
+ROUTES = [add_rewards, set_policy, get_policy, gateway, pause, resume, stats, dead_letters]

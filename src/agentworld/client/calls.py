@@ -16,7 +16,16 @@ from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_
 from agentworld.pool.arguments import listed
 from agentworld.pool.bounds import wrong_type
 from agentworld.pool.lease_rules import check_names
-from agentworld.pool.protocol import Awaited, DeadLetter, GatewayState, Page, PoolStats, SignalsResult
+from agentworld.pool.protocol import (
+    Awaited,
+    DeadLetter,
+    Drain,
+    GatewayState,
+    GatewayWorker,
+    Page,
+    PoolStats,
+    SignalsResult,
+)
 from agentworld.pool.signal_rules import PLACES
 from agentworld.pool.step_arrays import with_lists
 from agentworld.query import Explanation, Subject
@@ -247,6 +256,18 @@ def set_paused(paused: bool) -> Call[GatewayState]:
 def gateway_state() -> Call[GatewayState]:
     """Policies, and whether the gateways are paused."""
     return Call("GET", f"{API}/policy", GatewayState)
+
+
+class Workers(msgspec.Struct):
+    """What is read of the state of the gateways."""
+
+    drain: Drain
+    workers: list[GatewayWorker]
+
+
+def gateway_workers() -> Call[Workers]:
+    """What each live worker of a gateway has in flight, and what that comes to."""
+    return Call("GET", f"{API}/gateway", Workers)
 
 
 def stats() -> Call[PoolStats]:

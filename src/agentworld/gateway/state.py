@@ -40,11 +40,29 @@ class SharedState:
     async def _read(self) -> GatewayState:
         try:
             begun = time.monotonic()
-            self._state = await asyncio.to_thread(self._pool.gateway_state)
-            self._read_at = begun
-            return self._state
+            found = await asyncio.to_thread(self._pool.gateway_state)
+            self._keep(found, begun)
+            return self._state or found
         finally:
             self._reading = None
+
+    async def look(self) -> GatewayState:
+        """The state as the pool has it now. A pause is in force here from then on."""
+        begun = time.monotonic()
+        found = await asyncio.to_thread(self._pool.gateway_state)
+        if found.paused:
+            self._keep(found, begun)
+        return found
+
+    def _keep(self, found: GatewayState, begun: float) -> None:
+        """What was read from the pool holds, unless what is known was read later."""
+        if begun >= self._read_at:
+            self._state, self._read_at = found, begun
+
+    async def settle(self) -> None:
+        """Return when no read is on its way."""
+        if self._reading is not None:
+            await asyncio.gather(self._reading, return_exceptions=True)
 
     async def admit(self, wait: float | None = None) -> GatewayState:
         """The state once calls are taken; PausedError where the pause outlasts the wait, `pause_wait` by default."""

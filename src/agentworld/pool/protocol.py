@@ -37,6 +37,7 @@ from agentworld.pool.results import (
     SignalsResult,
     sequence_page,
 )
+from agentworld.pool.shared_state import SharedStateMethods
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
@@ -51,7 +52,6 @@ from agentworld.records import (
     Group,
     NewTrajectory,
     PoisonedUnit,
-    Policy,
     Reward,
     Step,
     TerminalStatus,
@@ -76,7 +76,7 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(Protocol):
+class Pool(SharedStateMethods, Protocol):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
 
     url: str
@@ -239,31 +239,6 @@ class Pool(Protocol):
         """Call `wake`, from any thread, after commits that hold events, until the returned function is called; after
         those of other processes on PostgreSQL only, so look every `poll_seconds` too.
         """
-
-    # --- shared server state ----------------------------------------------------------------------------------
-    def set_policy(self, policy: Policy) -> Policy:
-        """Publish the weights that now speak. A lower version within the same run is a ConflictError."""
-
-    def set_paused(self, paused: bool) -> None:
-        """Stop or resume the dispatch of new calls on every gateway of this pool."""
-
-    def gateway_state(self) -> GatewayState:
-        """Policies by model, and whether the gateways are paused."""
-
-    def report_worker(self, worker: str, in_flight: int, pauses: int) -> None:
-        """Say what a worker of a gateway does. It has to say so every few seconds, see agentworld.pool.draining."""
-
-    def forget_worker(self, worker: str) -> None:
-        """A worker ends; again is no error."""
-
-    def gateway_workers(self) -> list[GatewayWorker]:
-        """The workers of gateways that said something of themselves lately, by name."""
-
-    def drain(self, timeout: float = 0.0) -> Drain:
-        """Wait up to `timeout` seconds until the gateways are paused and no live worker has a call in flight."""
-
-    def stats(self) -> PoolStats:
-        """Counters; no scan."""
 
     # --- consuming --------------------------------------------------------------------------------------------
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
