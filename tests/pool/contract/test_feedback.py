@@ -131,3 +131,6 @@ def test_the_latest_label_wins_and_null_takes_it_away(pool):
     pool.create_trajectory(NewTrajectory(trajectory_id="u"))
     pool.add_feedback([label("a", False, trajectory_id="u")])
     assert pool.get_trajectory("u").labels == {"a": False}
+    pool.add_feedback([label("a", None, trajectory_id="u"), label("never", None, trajectory_id="u")])
+    assert pool.get_trajectory("u").labels == {}
+    assert pool.check() == []

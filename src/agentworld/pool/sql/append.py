@@ -25,6 +25,7 @@ from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, ra
 from agentworld.pool.sql.rewards import keep_rewards
 from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
+from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.step_digest import same_content, step_digest, stored_parts
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tallies, Tally, new_tally
@@ -118,6 +119,7 @@ class _Batch:
         self._new_exchanges: list[dict[str, Any]] = []
         self._rewards: list[tuple[str, Reward]] = []
         self._superseded: list[Superseded] = []
+        self._late: dict[int, None] = {}  # trajectories
         self._tails: list[tuple[list[Any], bytes]] = []
         self._first_step = self._next_step = txn.next_pk("steps", 0)
         self._ids = self._ids_in_tails = self._sampled = self._excluded = 0
@@ -233,6 +235,8 @@ class _Batch:
         self._known[step_id] = (content, index)
         tally.add(pk, prepared, channel, excluded is not None)
         self._changed[tally.pk] = tally
+        if late:
+            self._late[tally.pk] = None
         self._sampled += prepared.sampled
         self._excluded += excluded is not None
         self._in_channel[channel] = self._in_channel.get(channel, 0) + 1
@@ -335,6 +339,8 @@ class _Batch:
         keep_rewards(txn, [("step", step_id, reward) for step_id, reward in self._rewards])
         if self._superseded:
             supersede(txn, self._superseded)
+        # What consumers ask of a trajectory may have changed: its numbers of steps and tokens, its oldest policy.
+        settle_touched(txn, self._late)
         if self._steps and txn.counter(counters.AWAITED) > 0:
             apply_awaited(txn, "step", [row[append_rows.STEP_ID] for row in self._steps])
         return mark

@@ -277,7 +277,8 @@ def _effective(table: str, row: Any, values: dict[str, float], said: dict[str, A
         return  # No JSON, which is named as such.
     if kept != values or row["reward"] != kept.get("reward"):
         yield Problem("count", table, row["named"], f"rewards are {kept}, those that were set give {values}", hint)
-    wrong = [name for name, value in last.items() if name not in labels or labels[name] != value]
+    # Feedback without a value takes the label away.
+    wrong = [name for name, value in last.items() if labels.get(name) != value]
     if wrong:
         message = f"labels {', '.join(sorted(wrong))} are not what feedback said last"
         yield Problem("count", table, row["named"], message, hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import and_, select
 
@@ -24,6 +24,8 @@ from agentworld.records import BatchItem, Step, Trajectory
 
 _s, _t, _a = schema.steps, schema.trajectories, schema.annotation_arrays
 Rewards = dict[str, dict[str, float]]
+# What a member's steps come from, with its row: pairs may compare steps and trajectories in one batch.
+Source = tuple[Literal["step", "trajectory"], int]
 
 _STEPS = sql(select_steps().where(among_integers(_s.c.pk, "rows")).order_by(_s.c.pk))
 _of_trajectories = (
@@ -63,23 +65,23 @@ def statements(plan: Plan) -> list[Statement]:
 def rewards_of(txn: Transaction, plan: Plan, members: Sequence[tuple[Member, ...]]) -> list[Rewards]:
     """Every reward of each unit's trajectories and steps as it is now, by id."""
     everyone = [member for unit in members for member in unit]
-    of_steps: dict[int, Rewards] = {}
+    of_steps: dict[Source, Rewards] = {}
     singles = [member.step for member in everyone if member.step is not None]
     if singles:
         for row in txn.execute(_OWN_REWARDS, {"rows": json_list(singles)}):
-            of_steps.setdefault(row["pk"], {})[row["step_id"]] = from_json(row["rewards"], {})
+            of_steps.setdefault(("step", row["pk"]), {})[row["step_id"]] = from_json(row["rewards"], {})
     whole = [member.row for member in everyone if member.step is None]
     if whole:
         bound = {"rows": json_list(whole), "in_channel": plan.scope.channel}
         for row in txn.execute(_STEP_REWARDS, bound):
-            of_steps.setdefault(row["trajectory"], {})[row["step_id"]] = from_json(row["rewards"], {})
+            of_steps.setdefault(("trajectory", row["trajectory"]), {})[row["step_id"]] = from_json(row["rewards"], {})
     found: list[Rewards] = []
     for unit in members:
         rewards: Rewards = {}
         for member in unit:
             if member.rewards:
                 rewards[member.trajectory_id] = dict(member.rewards)
-            rewards.update(of_steps.get(member.row if member.step is None else member.step, {}))
+            rewards.update(of_steps.get(_source(member), {}))
         found.append(rewards)
     return found
 
@@ -88,16 +90,16 @@ def read_items(connection: Reader, plan: Plan, units: Sequence[TakenUnit]) -> li
     """The units with their trajectories and steps: tokens, messages, log-probabilities, required annotations."""
     everyone = [member for unit in units for member in unit.members]
     of_singles, of_whole, of_trajectories = _asks(plan, everyone)
-    steps: dict[int, list[Step]] = {}
+    steps: dict[Source, list[Step]] = {}
     if of_singles is not None:
         found = connection.execute(*of_singles)
         for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
-            steps.setdefault(row["pk"], []).append(step)
+            steps.setdefault(("step", row["pk"]), []).append(step)
     if of_whole is not None:
         found = connection.execute(*of_whole)
         found.sort(key=lambda row: int(row["pk"]))  # The engine would sort whole rows.
         for row, step in zip(found, read_steps(connection, found, INCLUDABLE), strict=True):
-            steps.setdefault(row["trajectory"], []).append(step)
+            steps.setdefault(("trajectory", row["trajectory"]), []).append(step)
     trajectories: dict[int, Trajectory] = {}
     for row in connection.execute(*of_trajectories):
         trajectories[row["pk"]] = trajectory_from(row)
@@ -108,7 +110,7 @@ def read_items(connection: Reader, plan: Plan, units: Sequence[TakenUnit]) -> li
         for member in unit.members:
             if member.row not in trajectories:
                 continue  # Deleted on request since the lease.
-            own = steps.get(member.row if member.step is None else member.step, [])
+            own = steps.get(_source(member), [])
             entries.append(
                 batch_trajectory(
                     trajectories[member.row], own, member, unit.rewards.get(member.trajectory_id, {}), arrays
@@ -126,6 +128,10 @@ def ask_items(plan: Plan, units: Sequence[TakenUnit]) -> list[Asked]:
     return [one for one in asked if one is not None]
 
 
+def _source(member: Member) -> Source:
+    return ("trajectory", member.row) if member.step is None else ("step", member.step)
+
+
 def _asks(plan: Plan, everyone: Sequence[Member]) -> tuple[Asked | None, Asked | None, Asked]:
     """For the steps of units that are steps, those of whole trajectories, and the trajectories."""
     singles = [member.step for member in everyone if member.step is not None]
@@ -138,7 +144,7 @@ def _asks(plan: Plan, everyone: Sequence[Member]) -> tuple[Asked | None, Asked |
 
 
 def _arrays(
-    connection: Reader, plan: Plan, members: Sequence[Member], steps: dict[int, list[Step]]
+    connection: Reader, plan: Plan, members: Sequence[Member], steps: dict[Source, list[Step]]
 ) -> dict[str, dict[str, Any]]:
     """The required annotations by the id of what they are on, then by name."""
     names = required_annotations(plan.spec.require)

@@ -119,8 +119,8 @@ def _trajectories_sql(wish: Wish) -> Statement:
 
 @functools.lru_cache(maxsize=64)
 def _steps_sql(wish: Wish) -> Statement:
-    columns: list[Any] = units.step_columns(wish)
     # A spec of pairs filters trajectories, also where steps are compared.
+    columns: list[Any] = units.step_columns(wish._replace(where=None))
     wanted = units.wanted_column(wish, "trajectories")
     columns = [wanted if column.name == "wanted" else column for column in columns]
     return compiled(

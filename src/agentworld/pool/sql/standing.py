@@ -77,6 +77,8 @@ def settle(txn: Transaction, before: Row, touched: bool = False) -> None:
 def settle_touched(txn: Transaction, pks: Iterable[int]) -> None:
     """Settle trajectories, which are written, after changes that consumers may ask for but no change of status."""
     named = list(pks)
+    if not named:
+        return
     rows = {row["pk"]: row for row in by_pks(txn, named)}
     settle_all(txn, [Move(groups.member_from(rows[pk]), rows[pk], True) for pk in named])
 

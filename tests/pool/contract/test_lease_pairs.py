@@ -1,0 +1,52 @@
+"""Preference pairs of one spec: comparisons of steps beside comparisons of trajectories, filtered by trajectory."""
+
+import pytest
+
+from agentworld.records import BatchSpec, Feedback, Reward
+from tests.pool.samples import finished
+
+
+def compare(pool, name, better, worse, kind):
+    sides = {f"{kind}_id": better, "other_id": worse}
+    pool.add_feedback([Feedback(kind="comparison", feedback_id=name, **sides)])
+
+
+def test_compared_steps_and_compared_trajectories_do_not_mix(pool):
+    """Numbers of steps and of trajectories in a store are two sequences, and a batch may hold units of both."""
+    steps = {name: finished(pool, name, reward=1.0, steps=2) for name in ("a", "b", "c", "d")}
+    pool.add_rewards([Reward(step_id=one, value=5.0, name="turn") for own in steps.values() for one in own])
+    # Each step of the earlier trajectories is once the better side, so that every number of a trajectory is met.
+    compared = [(steps["a"][0], steps["b"][0]), (steps["a"][1], steps["b"][1])]
+    for number, (better, worse) in enumerate(compared):
+        compare(pool, f"steps{number}", better, worse, "step")
+    compare(pool, "ab", "a", "b", "trajectory")
+    compare(pool, "cd", "c", "d", "trajectory")
+    batch = pool.lease(BatchSpec(method="dpo", size=4), "c")
+    found = {item.key: item for item in batch.items}
+    for number, sides in enumerate(compared):
+        item = found[f"comparison:steps{number}"]
+        assert [[step.step_id for step in entry.steps] for entry in item.trajectories] == [[side] for side in sides]
+        assert set(item.rewards) - steps.keys() == set(sides)
+    for name in ("ab", "cd"):
+        item = found[f"comparison:{name}"]
+        assert [[step.step_id for step in entry.steps] for entry in item.trajectories] == [steps[t] for t in name]
+        assert set(item.rewards) == {*name, *steps[name[0]], *steps[name[1]]}
+
+
+@pytest.mark.parametrize(
+    ("where", "fits"),
+    [
+        ("step_count >= 2", True),
+        ("step_count > 2", False),
+        ("has(reward)", True),
+        ("status == 'failed'", False),
+        ("completed_at > 0", True),
+        ("reward.reward > 1", False),
+    ],
+)
+def test_where_filters_the_trajectories_of_compared_steps(pool, where, fits):
+    better, _ = finished(pool, "a", reward=1.0, steps=2)
+    worse, _ = finished(pool, "b", reward=1.0, steps=2)
+    compare(pool, "f", better, worse, "step")
+    batch = pool.lease(BatchSpec(method="dpo", where=where), "c")
+    assert (batch is not None) == fits
