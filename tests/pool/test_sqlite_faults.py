@@ -1,5 +1,6 @@
 """A full disk, files that are no pools, and what a rollback undoes."""
 
+import contextlib
 import sqlite3
 import threading
 
@@ -55,6 +56,44 @@ def test_an_operation_that_fails_harms_no_other_in_its_transaction(sqlite_pool):
     assert futures[2].result()[0].step_index == 1
     with sqlite3.connect(sqlite_pool.path) as connection:
         assert connection.execute("SELECT count(*) FROM counters WHERE name = 'rest'").fetchone() == (0,)
+
+
+def test_operations_that_fail_before_and_after_others_leave_nothing(sqlite_pool):
+    def counts(name, fails=False, inner=()):
+        def operation(txn):
+            txn.connection.raw.execute("INSERT INTO counters VALUES (?, 1)", (name,))
+            for one in inner:
+                with contextlib.suppress(ConflictError):
+                    txn.run(one)
+            if fails:
+                raise ConflictError("no")
+
+        return operation
+
+    def only_runs(txn):  # Its first statement is that of an operation inside it, which fails.
+        for one in (counts("g", fails=True), counts("h"), counts("i", fails=True)):
+            with contextlib.suppress(ConflictError):
+                txn.run(one)
+
+    gate = threading.Event()
+    blocked = sqlite_pool._writer.submit(lambda txn: gate.wait(10))  # Changes nothing.
+    operations = [
+        counts("a", fails=True),
+        counts("b"),
+        counts("c", fails=True, inner=[counts("d")]),
+        counts("e", inner=[counts("f", fails=True)]),
+        only_runs,
+    ]
+    futures = [sqlite_pool._writer.submit(operation) for operation in operations]
+    gate.set()
+    assert blocked.result() is True
+    failed = [future.exception() is not None for future in futures]
+    assert failed == [True, False, True, False, False]
+    alone = sqlite_pool._writer.submit(only_runs)
+    assert isinstance(alone.exception(), sqlite3.IntegrityError | PoolError)  # Its `h` is there already.
+    with sqlite3.connect(sqlite_pool.path) as connection:
+        named = connection.execute("SELECT name FROM counters WHERE length(name) = 1 ORDER BY name").fetchall()
+    assert named == [("b",), ("e",), ("h",)]
 
 
 def test_what_a_rollback_undid_is_stored_again(sqlite_pool):
