@@ -39,10 +39,10 @@ def stored_parts(
     """What is stored exactly. `tokens`: the digest of the sequence and the length of its first part; `messages`: that
     of the conversation; `present`: the bits of what was said at all.
     """
-    parts = [mask or b"", b"-" if logprobs is None else b"+" + logprobs]
-    if tokens is not None:
-        parts += [tokens[0], str(tokens[1]).encode()]
-    return [*parts, messages, str(present).encode()]
+    numbers = b"-" if logprobs is None else b"+" + logprobs
+    if tokens is None:
+        return [mask or b"", numbers, messages, b"%d" % present]
+    return [mask or b"", numbers, tokens[0], b"%d" % tokens[1], messages, b"%d" % present]
 
 
 def same_content(known: bytes, sent: bytes) -> bool:

@@ -106,8 +106,10 @@ class TipCache(Generic[V]):
         if len(tips) >= _BRANCHES:
             self._held -= tips.pop(0).size
         tips.append(tip)
+        self._tips.move_to_end(trajectory_id)
         self._held += tip.size
-        self._used(trajectory_id)
+        if self._held > self._limit:
+            self._shrink()
 
     def grew(self, trajectory_id: str, tip: V, change: int) -> None:
         """A kept sequence was continued in its place, and takes `change` bytes more."""
@@ -115,8 +117,10 @@ class TipCache(Generic[V]):
         if tips[-1] is not tip:
             tips.remove(tip)
             tips.append(tip)
+        self._tips.move_to_end(trajectory_id)
         self._held += change
-        self._used(trajectory_id)
+        if self._held > self._limit:
+            self._shrink()
 
     def drop(self, trajectory_id: str) -> None:
         """Forget the trajectory."""
@@ -127,8 +131,7 @@ class TipCache(Generic[V]):
         self._tips.clear()
         self._held = 0
 
-    def _used(self, trajectory_id: str) -> None:
-        self._tips.move_to_end(trajectory_id)
+    def _shrink(self) -> None:
         while self._held > self._limit and len(self._tips) > 1:
             _, dropped = self._tips.popitem(last=False)
             self._held -= sum(other.size for other in dropped)
