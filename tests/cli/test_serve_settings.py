@@ -57,6 +57,21 @@ def test_options_describe_one_model(settings):
     assert found.models == (ModelSettings(name="m", upstream=ENGINE, driver="builtin", tokens="engine"),)
 
 
+def test_several_upstreams_are_engines_of_the_one_model(settings, tmp_path, monkeypatch):
+    more = ("http://127.0.0.1:8001", "http://127.0.0.1:8002")
+    (model,) = settings("--upstream", ENGINE, "--upstream", more[0], "--upstream", more[1], "--model", "m").models
+    assert (model.upstream, model.upstreams) == (ENGINE, more)
+    monkeypatch.setenv("AGENTWORLD_UPSTREAM", f"{ENGINE} {more[0]}")
+    assert settings("--model", "m").models[0].addresses == (ENGINE, more[0])
+    # They take the place of those in the file.
+    text = '[[models]]\nname = "m"\nupstream = "http://127.0.0.1:1"\nupstreams = ["http://127.0.0.1:2"]\n'
+    path = config(tmp_path, text)
+    (model,) = settings("--config", path, "--upstream", ENGINE).models
+    assert model.addresses == (ENGINE,)
+    monkeypatch.delenv("AGENTWORLD_UPSTREAM")
+    assert settings("--config", path).models[0].addresses == ("http://127.0.0.1:1", "http://127.0.0.1:2")
+
+
 def test_command_line_before_environment_before_file(settings, tmp_path, monkeypatch):
     path = config(tmp_path, FILE)
     monkeypatch.setenv("AGENTWORLD_PORT", "2222")
@@ -111,8 +126,7 @@ def test_localhost_is_an_address(settings):
         (["--upstream", ENGINE], "Add --model NAME"),
         (["--model", "m"], "Add --upstream URL"),
         (["--model", "m", "--upstream", "127.0.0.1:8000"], "not the address of an engine"),
-        (["--model", "m", "--upstream", ENGINE, "--driver", "vlm"], "Use vllm, builtin, openai"),
-        (["--model", "m", "--upstream", ENGINE, "--driver", "sglang"], "Use vllm, builtin, openai"),
+        (["--model", "m", "--upstream", ENGINE, "--driver", "vlm"], "Use vllm, sglang, llamacpp"),
         (["--model", "m", "--upstream", ENGINE, "--tokens", "some"], "Use auto, engine"),
         (["--model", "m", "--upstream", ENGINE, "--tokenizer", "/none"], "tokenizer /none does not exist"),
         (["--host", "0.0.0.0"], "without keys"),

@@ -42,7 +42,10 @@ LOW_DISK = 1 << 30  # bytes
 @app.command()
 def doctor(
     pool: Annotated[str | None, typer.Option(envvar="AGENTWORLD_POOL", help="The pool to check.")] = None,
-    upstream: Annotated[str | None, typer.Option(envvar="AGENTWORLD_UPSTREAM", help="Address of the engine.")] = None,
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option(envvar="AGENTWORLD_UPSTREAM", help="Address of the engine; again for each further one."),
+    ] = None,
     driver: Annotated[str | None, typer.Option(envvar="AGENTWORLD_DRIVER", help="Kind of engine.")] = None,
     model: Annotated[str | None, typer.Option(envvar="AGENTWORLD_MODEL", help="Model that the engine serves.")] = None,
     tokenizer: Annotated[

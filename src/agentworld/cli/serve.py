@@ -29,11 +29,14 @@ def settings_from(
     config: Path | None, options: dict[str, Any], model: dict[str, Any], api_key: str | None
 ) -> ServeSettings:
     """The settings: the file, overridden by options and environment. `model` describes the one model of the options;
-    where the file has a model of that name, its fields are overridden. `api_key` is that model's, or the only one's.
+    where the file has a model of that name, its fields are overridden. Of several upstreams each is an engine of it.
+    `api_key` is that model's, or the only one's.
     """
     data: dict[str, Any] = read_toml(config) if config else {}
     data.update({name: value for name, value in options.items() if value is not None})
-    given = {name: value for name, value in model.items() if value is not None}
+    given = {name: value for name, value in model.items() if value not in (None, [])}
+    if "upstream" in given:
+        given["upstream"], *given["upstreams"] = given["upstream"]
     for option, known_values in (("driver", get_args(DriverName)), ("tokens", get_args(TokenMode))):
         if option in given and given[option] not in known_values:
             raise ConfigError(f"--{option} {given[option]!r} is not known", hint=f"Use {', '.join(known_values)}")
@@ -93,8 +96,9 @@ def checked(settings: ServeSettings) -> ServeSettings:
             hint="Write it like https://gateway.example",
         )
     for model in settings.models:
-        if not model.upstream.startswith(("http://", "https://")):
-            raise ConfigError(f"{model.upstream!r} is not the address of an engine", hint="Begin it with http://")
+        for upstream in model.addresses:
+            if not upstream.startswith(("http://", "https://")):
+                raise ConfigError(f"{upstream!r} is not the address of an engine", hint="Begin it with http://")
         if model.tokenizer not in (None, *TOKENIZERS) and not Path(model.tokenizer).expanduser().exists():
             raise ConfigError(
                 f"tokenizer {model.tokenizer} does not exist",
@@ -230,7 +234,11 @@ def serve(
         typer.Option(envvar="AGENTWORLD_POOL", help="Where the data goes. [default: sqlite:///agentworld.db]"),
     ] = None,
     upstream: Annotated[
-        str | None, typer.Option(envvar="AGENTWORLD_UPSTREAM", help="Address of the engine, e.g. http://127.0.0.1:8000")
+        list[str] | None,
+        typer.Option(
+            envvar="AGENTWORLD_UPSTREAM",
+            help="Address of the engine, e.g. http://127.0.0.1:8000; again for each further engine of the model.",
+        ),
     ] = None,
     driver: Annotated[
         str | None,

@@ -9,6 +9,8 @@ import msgspec
 from agentworld.config import ChannelSettings
 from agentworld.dialects.exchange import Request
 
+_EVERYWHERE = {"temperature", "top_p", "max_tokens"}
+
 
 class Overrides:
     """Those of every channel."""
@@ -27,4 +29,7 @@ class Overrides:
         fixed = self._by_channel.get(channel)
         if fixed is None:
             return request
-        return msgspec.structs.replace(request, sampling=msgspec.structs.replace(request.sampling, **fixed))
+        sampling = msgspec.structs.replace(request.sampling, **fixed)
+        # Drivers that send the caller's own body on put these into it; with others it has to be made anew.
+        raw = request.raw if fixed.keys() <= _EVERYWHERE else None
+        return msgspec.structs.replace(request, sampling=sampling, raw=raw)
