@@ -11,7 +11,7 @@ NOT_OVER_HTTP = {
     "submit_steps": "Use append_steps, from several threads where it must not wait",
     "submit_exchange": _OPEN,
     "append_exchange": "Send the call through the gateway, or its choices with append_steps",
-    "close_due_groups": "Nothing: leases close them, and so does the server",
+    "close_due_groups": "Nothing: the next lease closes them",
     "watch": "Use follow",
     "poll_seconds": "Use follow",
     "to_ray": _OPEN,

@@ -44,8 +44,9 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     "drop", dropped for this consumer for good, as are those of another run than the one that speaks; with "wait" they
     stay, and the lease waits for fresh ones. What has no policy cannot be judged: it waits under any `max_staleness`.
     `skip_equal`: name of a reward that says correctness; groups all of whose rollouts have it equal are dropped.
-    `require`: at most 32 of tokens, logprobs, messages, reward, annotation.NAME, label.NAME. `max_deliveries`:
-    a unit that was handed out so often and never acknowledged is poisoned, which means set aside and reported.
+    `require`: at most 32 of tokens, logprobs, messages, reward, annotation.NAME, label.NAME; () means tokens.
+    `max_deliveries`: a unit that was handed out so often and never acknowledged is poisoned, which means set aside and
+    reported.
     """
 
     method: str = "sft"
