@@ -26,7 +26,7 @@ def test_urls_that_name_no_pool_are_refused(url, tmp_path, monkeypatch):
         ("sqlite:///pool.db?medea=file:///m", "Did you mean media?"),
         ("sqlite:///pool.db?media=file:///m&mode=ro", "unknown option 'mode'"),
         ("sqlite:///:memory:", "A pool in memory is memory://"),
-        ("http://127.0.0.1:8400", "use agentworld.connect(URL)"),
+        ("http://127.0.0.1:8400", "agentworld.connect(URL)"),
     ],
 )
 def test_a_url_that_is_nearly_one_says_what_was_meant(url, said, tmp_path, monkeypatch):

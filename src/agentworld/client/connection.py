@@ -42,7 +42,11 @@ def check_url(url: str) -> SplitResult:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         is_pool = parts.scheme.startswith(("sqlite", "postgres", "memory"))
-        hint = "This is a pool: use agentworld.open_pool(URL), or --pool" if is_pool else "Write http://127.0.0.1:8400"
+        hint = (
+            "This is a pool, not a server: agentworld.open_pool(URL) in Python"
+            if is_pool
+            else "Write http://127.0.0.1:8400"
+        )
         raise ConfigError(f"{shown_url(url)!r} is not the address of a server", hint=hint)
     return parts
 

@@ -62,7 +62,7 @@ def _open(url: str) -> SqlPool:
     if not url.startswith("sqlite:"):
         known = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://... or memory://"
         over_http = url.startswith(("http://", "https://"))
-        hint = "This is a server: use agentworld.connect(URL), or --url" if over_http else f"Use {known}"
+        hint = "This is a server, not a pool: agentworld.connect(URL) in Python" if over_http else f"Use {known}"
         raise ConfigError(f"no pool at {shown_url(url)!r}", path="pool", hint=hint)
     path = sqlite_path(url)
     if not path.parent.is_dir():

@@ -50,7 +50,9 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of an export; NotFoundError or ConfigError where there is none that this version reads."""
     path = folder / NAME
     if not path.is_file():
-        raise NotFoundError(f"there is no export at {folder}: {NAME} is missing", path="path")
+        raise NotFoundError(
+            f"there is no export at {folder}: {NAME} is missing", path="path", hint="Name a folder that an export wrote"
+        )
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except msgspec.MsgspecError as error:
