@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import openai
 import pytest
 
 from agentworld.records import Policy, VersionSpan
@@ -177,7 +178,7 @@ async def test_an_engine_that_always_cuts_is_left_in_the_end(tokens: str) -> Non
     async with fleet(cut(""), tokens=tokens) as gateway:
         status, body, _ = await gateway.say("hello", "/t/t1")
         assert (status, body["error"]["code"]) == (503, "engine_aborted")
-        assert len(gateway.engine.requests) < 400
+        assert len(gateway.engine.requests) == 17
         assert gateway.steps("t1") == []
         (exchange,) = gateway.pool.list_exchanges("t1")
         assert exchange.error is not None
@@ -230,6 +231,23 @@ async def test_a_piece_that_finds_the_engine_busy_is_asked_for_again() -> None:
             *gateway.engine.requests[0].sampled_ids[0],
             *gateway.engine.requests[3].sampled_ids[0],
         ]
+
+
+@pytest.mark.parametrize("seconds", [600.0, 2.0])
+async def test_a_piece_that_never_comes_ends_the_call(seconds: float) -> None:
+    """After 16 tries, or when the call's time is over."""
+
+    def script(request: ScriptedRequest) -> ScriptedReply:
+        return ScriptedReply(status=503, error_body={"error": "gone"}) if request.call else cut("a")
+
+    async with fleet(script, tokens="token-in", serve={"upstream_timeout": seconds}) as gateway:
+        with pytest.raises(openai.APIError):
+            await streamed(gateway)
+        assert gateway.calls() == [17 if seconds == 600.0 else 4]
+        assert gateway.steps("t1") == []
+        (exchange,) = gateway.pool.list_exchanges("t1")
+        assert exchange.error is not None
+        assert exchange.error["code"] == ("engine_unreachable" if seconds == 600.0 else "engine_timeout")
 
 
 async def test_a_client_that_leaves_between_two_pieces_has_the_first_on_record() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
 
 import structlog
@@ -14,7 +14,7 @@ from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
 from agentworld.dialects.dialect import Dialect, Events
 from agentworld.dialects.exchange import Choice, Delta, Reply
-from agentworld.engines.base import EngineAbortedError
+from agentworld.engines.base import Engine, EngineAbortedError
 from agentworld.errors import AgentWorldError, ContextLengthError, EngineError
 from agentworld.forest import match_key
 from agentworld.gateway.admit import Admitted
@@ -24,7 +24,6 @@ from agentworld.gateway.identity import PrefixIndex
 from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
-from agentworld.gateway.upstreams import Upstream
 from agentworld.records import Policy, Step
 
 log = structlog.get_logger("agentworld.gateway")
@@ -117,7 +116,7 @@ class Answer:
             try:
                 async with self._attempts.next() as upstream:
                     self._call.policy = await self._flight.enter(self._call.model, pause_wait)
-                    async with self._reply(upstream) as deltas:
+                    async with self._reply(upstream.engine) as deltas:
                         async for delta in deltas:
                             if delta.finish_reason == "abort" and not self._shown:
                                 raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
@@ -129,40 +128,35 @@ class Answer:
                     raise
             except EngineError as error:
                 self._flight.leave()
-                if self._shown or not await self._attempts.again(error):
+                if self._shown:
+                    raise
+                self._collector = Collector()  # What the failed try said is no reply, also where the client leaves now.
+                if not await self._attempts.again(error):
                     raise
                 # A call that was taken once waits for the end of an update as long as it may take.
                 pause_wait = self._attempts.left
-        self._call.metadata = {**self._call.metadata, **self._attempts.facts}
 
     @asynccontextmanager
-    async def _reply(self, upstream: Upstream) -> AsyncIterator[AsyncIterator[Delta]]:
+    async def _reply(self, engine: Engine) -> AsyncIterator[AsyncIterator[Delta]]:
         call, token_in = self._call, self._model.token_in
-        if call.request.prompt is not None:
-            # Text in and text out as it is: there is no template to render with or to read back.
-            engine = upstream.engine
-            if call.prompt_ids is None:
-                asked = engine.complete(call.request)
-            else:
-                asked = engine.generate(call.prompt_ids, call.request, call.sampling)
-            async with asked as deltas:
-                yield deltas
-        elif call.prompt_ids is None or token_in is None:
-            async with upstream.engine.chat(call.request) as deltas:
-                yield deltas
-        elif can_go_on(call):
-
-            async def wait() -> Policy:
-                upstream.figures.resubmitted += 1
-                self._flight.leave()
-                await self._attempts.pause()
-                return await self._flight.enter(call.model, self._attempts.left)
-
-            async with aclosing(Resubmission(call).deltas(upstream.engine, wait)) as deltas:
-                yield token_in.read(deltas, call)
+        # Text completions go in and out as they are: there is no template to render with or to read back.
+        is_chat = call.request.prompt is None
+        asked: AbstractAsyncContextManager[AsyncIterator[Delta]]
+        if call.prompt_ids is None:
+            asked = engine.chat(call.request) if is_chat else engine.complete(call.request)
+        elif is_chat and can_go_on(call):
+            asked = aclosing(Resubmission(call, self._attempts.aborts_left).deltas(engine, self._updated))
         else:
-            async with upstream.engine.generate(call.prompt_ids, call.request, call.sampling) as deltas:
-                yield token_in.read(deltas, call)
+            asked = engine.generate(call.prompt_ids, call.request, call.sampling)
+        async with asked as deltas:
+            reads = is_chat and token_in is not None and call.prompt_ids is not None
+            yield token_in.read(deltas, call) if reads and token_in is not None else deltas
+
+    async def _updated(self) -> Policy:
+        """The policy that speaks once the engine may be asked to go on with a reply that it cut."""
+        self._flight.leave()
+        await self._attempts.pause(resubmitting=True)
+        return await self._flight.enter(self._call.model, self._attempts.left)
 
     async def _plain(self) -> None:
         async def take(delta: Delta) -> None:
@@ -224,6 +218,7 @@ class Answer:
 
     async def _commit(self) -> tuple[Reply, list[Step]]:
         choices = self._choices
+        self._call.metadata = {**self._call.metadata, **self._attempts.facts}
         self._model.observe(choices)
         exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True
@@ -267,6 +262,7 @@ class Answer:
                 await self._recorder.fail(self._call, error)
             else:
                 choices = self._collector.choices(aborted=True)
+                self._call.metadata = {**self._call.metadata, **self._attempts.facts}
                 steps = await self._recorder.commit(self._call, self._session, self._collector, choices)
                 self._failed({step.choice_index: step.step_id for step in steps})
         except AgentWorldError as failure:

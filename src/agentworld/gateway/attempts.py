@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agentworld.engines.base import EngineAbortedError, EngineBrokeError, EngineBusyError
+from agentworld.engines.base import EngineAbortedError, EngineBrokeError, EngineBusyError, EngineTimeoutError
 from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.upstreams import Upstream, Upstreams
@@ -19,6 +19,7 @@ from agentworld.gateway.upstreams import Upstream, Upstreams
 FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 """Seconds before the same engines are asked again; doubled each time."""
 MAX_ABORTS = 16
+"""An engine that cuts a reply more often has no mind to finish it."""
 _PASSING = (EngineBrokeError, EngineBusyError, EngineUnreachableError)
 
 
@@ -33,7 +34,7 @@ class Attempts:
         self._deadline = clock.now() + seconds
         self._tried: list[Upstream] = []
         self._rounds = 0
-        self._aborts = 0
+        self._aborts = self._resubmitted = 0
         self.engine: Upstream | None = None
         self.errors: list[tuple[str, str]] = []
 
@@ -50,17 +51,34 @@ class Attempts:
             facts["engine"] = self.engine.address
         if self.errors:
             facts["failed_tries"] = [list(each) for each in self.errors]
+        if self._resubmitted:
+            facts["resubmitted"] = self._resubmitted
         return facts
 
-    async def pause(self) -> None:
-        """Give an engine that cut a reply the time to say that the gateway is paused, or to be ready again."""
-        await self._clock.sleep(FIRST_WAIT)
+    @property
+    def aborts_left(self) -> int:
+        """How many more times an engine may cut this reply."""
+        return MAX_ABORTS - self._aborts
+
+    async def pause(self, *, resubmitting: bool = False) -> None:
+        """Count that an engine cut the reply, and give it the time to be ready again, or whoever updates it to pause
+        the gateways. EngineTimeoutError where this call has no time left.
+        """
+        wait = min(FIRST_WAIT * 2**self._aborts, LONGEST_WAIT)
+        self._aborts += 1
+        self._resubmitted += resubmitting
+        if self.engine is not None:
+            self.engine.figures.resubmitted += 1
+        if wait >= self.left:
+            raise EngineTimeoutError("the time for this call ended while the weights of its engine changed")
+        await self._clock.sleep(wait)
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[Upstream]:
         """The engine of the next try; an error in the context is that of the try."""
         async with self._upstreams.one(self._trajectory_id, self._tried) as engine:
             self.engine = engine
+            self._resubmitted = 0
             yield engine
 
     async def again(self, error: AgentWorldError) -> bool:
@@ -70,10 +88,10 @@ class Attempts:
             return False
         self.errors.append((engine.address, error.code))
         if isinstance(error, EngineAbortedError):
-            self._aborts += 1
-            engine.figures.resubmitted += 1
+            if self.aborts_left <= 0:
+                return False
             await self.pause()
-            return self._aborts <= MAX_ABORTS and self.left > 0
+            return True
         if self._left == 0 or self.left == 0:
             return False
         if engine not in self._tried:

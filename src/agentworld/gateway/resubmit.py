@@ -22,8 +22,6 @@ from agentworld.engines.base import Engine, EngineAbortedError, EngineBusyError
 from agentworld.errors import EngineError, EngineUnreachableError
 from agentworld.records import Policy, Sampling, Usage, VersionSpan
 
-MAX_RESUBMISSIONS = 16
-"""After so many cuts a reply stays cut."""
 _MAX_SEED = 2**31
 
 
@@ -40,9 +38,9 @@ def can_go_on(call: Call) -> bool:
 
 
 class Resubmission:
-    """One call's reply over several calls of the engine. `pieces`: how many there were."""
+    """One call's reply over several calls of the engine. `cuts`: how many may be; the next one ends the reply."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, cuts: int) -> None:
         assert call.prompt_ids is not None
         self._call = call
         self._prompt = call.prompt_ids
@@ -51,7 +49,8 @@ class Resubmission:
         self._spans: list[VersionSpan] = []
         self._start = 0
         self._counts = False
-        self.pieces = 1
+        self._cuts = cuts
+        self._pieces = 1
 
     async def deltas(self, engine: Engine, wait: Callable[[], Awaitable[Policy]]) -> AsyncGenerator[Delta, None]:
         """The reply's pieces as if the engine had sent them in one go. `wait` returns once the engine may be asked
@@ -66,7 +65,7 @@ class Resubmission:
                     async for delta in deltas:
                         begun = True
                         self._take(delta, prompt)
-                        if delta.finish_reason == "abort" and self.pieces <= MAX_RESUBMISSIONS:
+                        if delta.finish_reason == "abort" and self._pieces <= self._cuts:
                             cut = True
                             delta.finish_reason = delta.version_spans = None
                         if cut:
@@ -74,7 +73,7 @@ class Resubmission:
                         yield delta
             except (EngineUnreachableError, EngineBusyError):
                 # A piece that has not begun can be asked for again, whatever the caller has seen of the others.
-                if self.pieces == 1 or begun:
+                if begun or not 1 < self._pieces <= self._cuts:
                     raise
                 cut = True
             if not cut:
@@ -83,8 +82,7 @@ class Resubmission:
             if limit is not None and len(self._sampled) >= limit:
                 yield self._end()
                 return
-            self._call.metadata = {**self._call.metadata, "resubmitted": self.pieces}
-            self.pieces += 1
+            self._pieces += 1
             policy = await wait()
             if policy.run != self._policy.run:
                 raise EngineAbortedError("the engine cut the reply for weights of another run", hint="Send it again")
@@ -98,9 +96,9 @@ class Resubmission:
     def _rest(self) -> Sampling:
         """What is left to ask for."""
         sampling, done = self._call.sampling, len(self._sampled)
-        if self.pieces == 1:
+        if self._pieces == 1:
             return sampling
-        seed = None if sampling.seed is None else (sampling.seed + self.pieces - 1) % _MAX_SEED
+        seed = None if sampling.seed is None else (sampling.seed + self._pieces - 1) % _MAX_SEED
         return msgspec.structs.replace(
             sampling,
             seed=seed,
@@ -113,7 +111,7 @@ class Resubmission:
         self._span(delta)
         self._sampled.extend(delta.ids or ())
         self._counts = self._counts or delta.usage is not None
-        if self.pieces == 1:
+        if self._pieces == 1:
             return
         if delta.prompt_ids is not None:
             if delta.prompt_ids != prompt:
