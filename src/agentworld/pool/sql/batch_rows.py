@@ -72,9 +72,14 @@ _DELIVER = sql(
         set_={"state": "leased", "batch": _new_delivery.excluded.batch, "count": _d.c.count + 1},
     )
 )
-_aside = upsert(_d).values(
-    {name: parameter(name) for name in ("consumer", "unit", "key", "channel", "state", "reason")} | {"count": 0}
-)
+_set = select(
+    *(backlog.text_of(name) for name in Scope._fields),
+    _key,
+    backlog.text_of("state"),
+    backlog.text_of("reason"),
+    literal(0, Whole),
+).where(_key.is_not(None))
+_aside = upsert(_d).from_select([*Scope._fields, "key", "state", "reason", "count"], _set)
 _SET_ASIDE = sql(
     _aside.on_conflict_do_update(
         index_elements=["consumer", "unit", "key", "channel"],
@@ -243,11 +248,11 @@ def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
     if not keys:
         return
     backlog.remove(txn, scope, keys)
-    rows = []
+    named: dict[tuple[str, str], list[str]] = {}
     dropped: Counter[str] = Counter()
     for one in walk.aside.values():
         state = "poisoned" if one.why == "poisoned" else "dropped"
-        rows.append({**scope.bound, "key": one.unit.key, "state": state, "reason": one.reason})
+        named.setdefault((state, one.reason), []).append(one.unit.key)
         txn.count(delivery(state, scope.consumer))
         if state == "dropped":
             dropped[one.why] += 1
@@ -259,6 +264,8 @@ def set_aside(txn: Transaction, scope: Scope, walk: Walk) -> None:
                 "deliveries": one.unit.deliveries,
             }
             add_event(txn, "unit.poisoned", data=data)
-    txn.many(_SET_ASIDE, rows)
+    # Few reasons are many units'.
+    for (state, reason), own in named.items():
+        txn.execute(_SET_ASIDE, {**scope.bound, "keys": json_list(own), "state": state, "reason": reason})
     if dropped:
         add_event(txn, "batch.dropped", data={"consumer": scope.consumer, "unit": scope.unit, **dropped})

@@ -20,7 +20,7 @@ from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Policies
 
-MOST_DUE = 50_000  # of one spec; with more, the backlog is looked through anew
+MOST_DUE = 50_000  # of one spec, beside those that it asks for
 Place = tuple[float, int]
 Known = Literal["fits", "leaves"]
 _TELLS_TIME = re.compile(r"\bnow\b", re.IGNORECASE)
@@ -136,8 +136,11 @@ class Knowledge:
             every = self.looking.locked()
             for row in rows:
                 self._known.pop(row.key, None)
-            if self._add([(row.place, row.key) for row in rows if every or row.place <= self._reached]):
-                self._mark = max(self._mark, upto)
+            entries = [(row.place, row.key) for row in rows if every or row.place <= self._reached]
+            if len(entries) > self._room():
+                return False
+            self._add(entries)
+            self._mark = max(self._mark, upto)
         return True
 
     def ask_marked(self, txn: Transaction, plan: Plan, limit: int) -> list[Asked]:
@@ -148,15 +151,23 @@ class Knowledge:
             return []
         return [backlog.ask_marked(plan.scope, base, limit + 1)]
 
-    def next_due(self, limit: int, seen: Collection[int]) -> list[Due]:
-        """The first entries that are due, without those whose serials were seen."""
+    def next_due(
+        self, limit: int, seen: Collection[int] = (), after: Due | None = None, only: Known | None = None
+    ) -> list[Due]:
+        """The first entries that are due behind `after`, without those whose serials were seen.
+
+        `only`: those alone of which this is known.
+        """
         found: list[Due] = []
         with self._guard:
             self._compact()
-            for entry in self._queue:
+            for number in range(0 if after is None else bisect.bisect_right(self._queue, after), len(self._queue)):
+                entry = self._queue[number]
                 if entry.place > self._reached or len(found) == limit:
                     break
-                if entry.serial not in seen and self._due.get(entry.key) == entry.serial:
+                if entry.serial in seen or self._due.get(entry.key) != entry.serial:
+                    continue
+                if only is None or self._known.get(entry.key) == only:
                     found.append(entry)
         return found
 
@@ -176,19 +187,29 @@ class Knowledge:
 
     def reach(
         self, generation: int, place: Place, found: Iterable[tuple[Place, str, Known]], waiting: set[str]
-    ) -> None:
-        """Everything up to `place` was judged: what was found is due, what is `waiting` is not."""
+    ) -> bool:
+        """Everything up to `place` was judged: what was found is due, what is `waiting` is not.
+
+        False where more is due than there is room for; then units are known as far as there is.
+        """
         with self._guard:
             if self._generation != generation:
-                return
+                return True
             for key in waiting:
                 self._drop(key)
             entries = list(found)
-            if not self._add([(at, key) for at, key, _ in entries]):
-                return
+            room = self._room()
+            fits_in = len(entries) <= room
+            if not fits_in:
+                if room <= 0:
+                    return False
+                entries = entries[:room]
+                place = entries[-1][0]
+            self._add([(at, key) for at, key, _ in entries])
             for _, key, kind in entries:
                 self._known[key] = kind
             self._reached = max(self._reached, place)
+            return fits_in
 
     def remove(self, keys: Iterable[str]) -> None:
         """Units that left the backlog."""
@@ -205,10 +226,11 @@ class Knowledge:
         if len(self._queue) > 64 + 2 * len(self._due):
             self._queue = [entry for entry in self._queue if self._due.get(entry.key) == entry.serial]
 
-    def _add(self, entries: list[tuple[Place, str]]) -> bool:
-        if len(self._due) + len(entries) > self._most:
-            self._forget()
-            return False
+    def _room(self) -> int:
+        """How many more may be due."""
+        return self._most - len(self._due)
+
+    def _add(self, entries: list[tuple[Place, str]]) -> None:
         self._compact()
         made = [Due(place, next(self._serials), key) for place, key in entries]
         for entry in made:
@@ -218,7 +240,6 @@ class Knowledge:
         else:
             for entry in made:
                 bisect.insort(self._queue, entry)
-        return True
 
     def _forget(self) -> None:
         self._generation += 1

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -26,7 +26,7 @@ from agentworld.pool.lease_rules import (
     check_spec,
     empty_resumption,
 )
-from agentworld.pool.sql import backlog, batch_rows, events, groups, items, pulling, standing, units
+from agentworld.pool.sql import backlog, batch_rows, events, groups, items, pulling, resuming, standing, units
 from agentworld.pool.sql.backlog import READY
 from agentworld.pool.sql.batch_rows import end_batch, lease_state
 from agentworld.pool.sql.connections import Database, Reader, Row
@@ -36,7 +36,7 @@ from agentworld.pool.sql.policies import ask_policies, current_policies
 from agentworld.pool.sql.pulling import FEEDBACK, PULL_ROWS, is_behind, lag, pull, reshuffle
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.units import Plan, plan
-from agentworld.pool.sql.walk import Walk, ask_first
+from agentworld.pool.sql.walk import Walk, ask_first, ask_leaving
 from agentworld.pool.sql.writer import Writer
 from agentworld.pool.unit_rules import Policies
 from agentworld.records import Batch, BatchSpec, check_id, new_id
@@ -47,19 +47,21 @@ TAKE_SECONDS = 0.01
 LOOK_ROWS = 100_000  # that it looks at in one go without the lock
 LOOK_SECONDS = 2.0
 _EXPIRED_AT_ONCE = 64
-_SETTLED_AT_ONCE = 128
 _MOST_HINTS = 1_024
-_MOST_LOOKS = 200  # of one lease, while others change what it looks at
+_MOST_LOOKS = 200  # of one lease that come to nothing, while others change what it looks at
 
 
 @dataclass(slots=True)
 class Attempt:
     """What one attempt to take units begins with, and hands on to the next. `is_whole`: all there is was looked at.
-    `is_ready`: enough was found.
+    `is_ready`: enough was found. `leaves`: units were found that are to leave the backlog. `has_moved`: the latest
+    attempt has changed what the next one finds.
     """
 
     is_whole: bool = False
     is_ready: bool = False
+    leaves: bool = False
+    has_moved: bool = False
     pulls: bool = False
     shuffled: int | None = None
 
@@ -98,7 +100,7 @@ class Leases:
             if isinstance(outcome, _Taken):
                 knowledge.is_idle = False
                 return self._read(wanted, outcome)
-            looks += outcome == "look"
+            looks = 0 if turn.has_moved else looks + (outcome == "look")
             if outcome == "nothing" or looks > _MOST_LOOKS:
                 break
             if outcome == "look" and not self._look(wanted, knowledge, turn):
@@ -149,12 +151,12 @@ class Leases:
         # transaction is short, and what is not done when it breaks off, the same call does.
         spared = set(named)
         self._writer.submit(lambda txn: batch_rows.next_epoch(txn, consumer)).result()
-        while released := self._writer.submit(lambda txn: _release_held(txn, consumer, spared)).result():
+        while released := self._writer.submit(lambda txn: resuming.release_held(txn, consumer, spared)).result():
             result["released"] += released
         left = named
         while left:
             settled, unknown = self._writer.submit(
-                partial(_acknowledge, consumer=consumer, named=left, spared=spared)
+                partial(resuming.acknowledge, consumer=consumer, named=left, spared=spared)
             ).result()
             result["acknowledged"] += settled
             result["unknown"] += unknown
@@ -198,7 +200,7 @@ class Leases:
 
     def _look(self, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> bool:
         """Whether a lease has something to do, as a reader sees it."""
-        turn.is_whole = turn.is_ready = turn.pulls = False
+        turn.is_whole = turn.is_ready = turn.pulls = turn.leaves = False
         with knowledge.looking:
             while True:
                 now = self._clock()
@@ -213,16 +215,19 @@ class Leases:
                         continue
                     walk = Walk(reader, wanted, knowledge, now, _policies(reader, wanted), LOOK_SECONDS)
                     walk.go(LOOK_ROWS)
-                if walk.is_enough or walk.is_at_end:
+                if walk.is_enough or walk.is_at_end or walk.is_full:
                     break
-        turn.is_whole = walk.is_at_end
-        turn.is_ready = walk.is_enough or len(walk.fitting) >= (wanted.spec.min_size or 1)
-        return turn.is_ready or bool(walk.leaving)
+        if not walk.is_full:
+            turn.is_whole = walk.is_at_end
+            turn.is_ready = walk.is_enough or len(walk.fitting) >= (wanted.spec.min_size or 1)
+        turn.leaves = not turn.is_ready and bool(walk.leaving)
+        return turn.is_ready or turn.leaves
 
     def _take(self, txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> _Taken | _Without:
         """What was taken, if anything; what becomes known meanwhile holds unless it is rolled back."""
         spec, scope, begun = wanted.spec, wanted.scope, time.perf_counter()
         txn.on_rollback(knowledge.reset)
+        turn.has_moved = False
         self._foresee(txn, wanted, knowledge, turn)
         if _expire(txn) or standing.close_due(txn):
             return "again"
@@ -242,6 +247,7 @@ class Leases:
             at, more = pull(txn, wanted, at)
             knowledge.pulled = at.ready_seq
             behind = int(more)
+            turn.has_moved = True
             if more and not lazily:
                 return "again"
         if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
@@ -250,6 +256,12 @@ class Leases:
         left = begun + TAKE_SECONDS - time.perf_counter()
         seconds, rows = (math.inf, TAKE_ROWS + spec.count) if turn.is_ready else (left, TAKE_ROWS)
         walk = Walk(txn, wanted, knowledge, txn.now, _policies(txn.connection, wanted), seconds)
+        if turn.leaves:
+            turn.leaves = False
+            walk.take_leaving()
+            self._set_aside(txn, wanted, knowledge, turn, walk)
+            walk.keep()
+            return "look"
         walk.go(rows)
         while lazily and behind and walk.is_at_end and not walk.is_late:
             # What is new has its place behind everything else.
@@ -259,16 +271,17 @@ class Leases:
             if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
                 break
             walk.go(TAKE_ROWS)
-        batch_rows.set_aside(txn, scope, walk)
-        knowledge.remove([*walk.gone, *walk.aside])
+        has_aside = self._set_aside(txn, wanted, knowledge, turn, walk)
         chosen = walk.in_order()
-        is_all = not walk.is_enough and ((walk.is_at_end and not behind) or (turn.is_whole and turn.is_ready))
+        is_whole = (walk.is_at_end and not behind) or (turn.is_whole and turn.is_ready and not walk.is_full)
+        is_all = is_whole and not walk.is_enough
         if not walk.is_enough and not (is_all and len(chosen) >= (spec.min_size or 1)):
             walk.keep()
             if walk.is_at_end:
                 turn.pulls = bool(behind)
                 return "again" if behind else "nothing"
-            return "look"
+            # Others write between two transactions that take out many.
+            return "again" if walk.is_full and has_aside else "look"
         knowledge.remove(found.unit.key for found in chosen)
         rewards = rewards_of(txn, wanted, [found.members for found in chosen])
         units = [
@@ -292,6 +305,14 @@ class Leases:
         txn.connection.trust()
         return _Taken(batch, units)
 
+    def _set_aside(self, txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt, walk: Walk) -> bool:
+        """Take out what a walk found to leave; whether there was anything."""
+        batch_rows.set_aside(txn, wanted.scope, walk)
+        left = [*walk.gone, *walk.aside]
+        knowledge.remove(left)
+        turn.has_moved |= bool(left)
+        return bool(left)
+
     def _foresee(self, txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> None:
         """Ask at once what an attempt asks where nothing has expired and nothing new is to be pulled."""
         scope = wanted.scope
@@ -304,7 +325,10 @@ class Leases:
         ]
         if knowledge.pulled == txn.counter(f"pk.{READY}"):
             seconds, rows = (math.inf, TAKE_ROWS + wanted.spec.count) if turn.is_ready else (TAKE_SECONDS, TAKE_ROWS)
-            asked.append(ask_first(wanted, knowledge, rows, seconds))
+            if turn.leaves:
+                asked.append(ask_leaving(wanted, knowledge, TAKE_SECONDS))
+            else:
+                asked.append(ask_first(wanted, knowledge, rows, seconds))
         txn.connection.foresee(asked)
 
     def _read(self, wanted: Plan, taken: _Taken) -> Batch:
@@ -324,57 +348,16 @@ class Leases:
 def _expire(txn: Transaction) -> bool:
     """Give back units of leases whose time is over, for a short while; whether there may be more."""
     until = time.perf_counter() + TAKE_SECONDS
-    for row in batch_rows.expired(txn.connection, txn.now, _EXPIRED_AT_ONCE):
+    rows = batch_rows.expired(txn.connection, txn.now, _EXPIRED_AT_ONCE)
+    for row in rows:
         end_batch(txn, row, "expired")
         if time.perf_counter() > until:
             return True
-    return False
+    return len(rows) == _EXPIRED_AT_ONCE
 
 
 def _policies(reader: Reader, wanted: Plan) -> Policies:
     return current_policies(reader) if wanted.spec.max_staleness is not None else {}
-
-
-def _release_held(txn: Transaction, consumer: str, spared: Collection[str]) -> list[str]:
-    """Release batches of the consumer but the spared, for a short while; none once there is none left."""
-    until = time.perf_counter() + TAKE_SECONDS
-    released: list[str] = []
-    for row in batch_rows.held(txn, consumer):
-        if row["batch_id"] in spared:
-            continue
-        end_batch(txn, row, "released")
-        released.append(row["batch_id"])
-        if time.perf_counter() > until:
-            break
-    return released
-
-
-def _acknowledge(
-    txn: Transaction, consumer: str, named: list[str], spared: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """Acknowledge the first of the batches, for a short while; returns these and those that are not there.
-
-    Another worker of the consumer may have leased their units anew since those that it held were released.
-    """
-    until = time.perf_counter() + TAKE_SECONDS
-    named = named[:_SETTLED_AT_ONCE]
-    rows = batch_rows.by_ids(txn, named)
-    settled: list[str] = []
-    unknown: list[str] = []
-    for batch_id in named:
-        row = rows.get(batch_id)
-        if row is None or row["consumer"] != consumer:
-            unknown.append(batch_id)
-            continue
-        if row["state"] != "acked":
-            for other in batch_rows.holders(txn, row):
-                if other["batch_id"] not in spared:
-                    end_batch(txn, other, "released")
-            end_batch(txn, row, "acked")
-        settled.append(batch_id)
-        if time.perf_counter() > until:
-            break
-    return settled, unknown
 
 
 def _find(txn: Transaction, batch_id: str) -> Row:

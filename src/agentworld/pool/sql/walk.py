@@ -16,12 +16,14 @@ from agentworld.pool.sql.units import Plan
 from agentworld.pool.unit_rules import Member, Policies, Verdict
 
 FITS: Known = "fits"
+MOST_LEAVING = 512  # that one walk finds and one transaction takes out
+_FIRST_PAGE = 16  # for few units; pages double, so that what fits is not far beyond what is taken
 _LARGE_PAGE = 512
 _PAGE: dict[str, int] = {"step": 256, "trajectory": 256, "group": 32, "pair": 32}
 
 
 def _portion(limit: int, rows: int, missing: int) -> int:
-    return min(rows, limit, max(16, missing + 4))
+    return min(rows, limit, max(_FIRST_PAGE, missing + 4))
 
 
 def _most_at_once(plan: Plan, seconds: float) -> int:
@@ -30,11 +32,17 @@ def _most_at_once(plan: Plan, seconds: float) -> int:
 
 
 def ask_first(plan: Plan, knowledge: Knowledge, rows: int, seconds: float) -> Asked:
-    """What a walk will ask first, unless something becomes due before."""
+    """What `go` will ask first, unless something becomes due before."""
     portion = _portion(_most_at_once(plan, seconds), rows, plan.spec.count)
-    if entries := knowledge.next_due(portion, ()):
+    if entries := knowledge.next_due(portion):
         return backlog.ask_named(plan.scope, [entry.key for entry in entries])
     return backlog.ask_page(plan.scope, plan.spec.order, knowledge.reached, portion)
+
+
+def ask_leaving(plan: Plan, knowledge: Knowledge, seconds: float) -> Asked:
+    """What `take_leaving` will ask first."""
+    entries = knowledge.next_due(_most_at_once(plan, seconds), only="leaves")
+    return backlog.ask_named(plan.scope, [entry.key for entry in entries])
 
 
 class Found(NamedTuple):
@@ -58,7 +66,7 @@ class Walk:
     What is due comes first, then what lies beyond; both in order, and no further than is asked for. `is_at_end`:
     everything there was judged. A walk in a transaction judges everything itself; one outside believes what is known
     of units that are due, which then are `fitting` and `leaving` without being `found`. `seconds`: after that much
-    time it stops at the end of a page.
+    time it stops at the end of a page; it has then judged one, if there was one.
     """
 
     def __init__(
@@ -84,6 +92,9 @@ class Walk:
         self._believes = not isinstance(reader, Transaction)
         self._until = time.perf_counter() + seconds
         self._limit = _most_at_once(plan, seconds)
+        self._growth = 1
+        self._is_blocked = False
+        self._has_judged = False
         self._seen: set[int] = set()
         self._at: Place | None = None
 
@@ -93,36 +104,59 @@ class Walk:
         return len(self.fitting) >= self._plan.spec.count
 
     @property
+    def is_full(self) -> bool:
+        """Whether so many units leave that they are to be taken out before it goes on."""
+        return len(self.leaving) >= MOST_LEAVING or self._is_blocked
+
+    @property
     def is_late(self) -> bool:
         """Whether the time is over."""
         return time.perf_counter() > self._until
 
+    @property
+    def _is_over(self) -> bool:
+        return self.is_enough or self.is_full or (self._has_judged and self.is_late)
+
     def go(self, rows: int) -> None:
-        """Look at up to `rows` units more."""
-        while rows > 0 and not self.is_enough and not (self._seen and self.is_late):
-            entries = self._knowledge.next_due(self._portion(rows), self._seen)
+        """Judge up to `rows` units more."""
+        last: Due | None = None
+        while rows > 0 and not self._is_over:
+            entries = self._knowledge.next_due(self._portion(rows), self._seen, last)
             if not entries:
                 break
-            rows -= len(entries)
-            self._look_at_due(entries)
+            last = entries[-1]
+            rows -= self._look_at_due(entries)
         else:
             return
-        while rows > 0 and not self.is_enough:
+        while rows > 0 and not self._is_over:
             wanted = self._portion(rows)
             generation = self._knowledge.generation
             after = self._knowledge.reached if self._at is None else self._at
             page = backlog.page(self._reader, self._plan.scope, self._plan.spec.order, after, wanted)
             rows -= len(page)
-            self._look_at_page(page, after, generation)
+            self._has_judged = True
+            self._is_blocked = not self._look_at_page(page, after, generation)
+            if self._is_blocked:
+                return
             if len(page) < wanted:
                 self.is_at_end = not self.is_enough
                 return
-            if self.is_late:
+
+    def take_leaving(self) -> None:
+        """Judge those units alone that were seen to leave."""
+        last: Due | None = None
+        while not self._is_over:
+            entries = self._knowledge.next_due(self._limit, self._seen, last, "leaves")
+            if not entries:
                 return
+            last = entries[-1]
+            self._look_at_due(entries)
 
     def _portion(self, rows: int) -> int:
         """Units to look at next."""
-        return _portion(self._limit, rows, self._plan.spec.count - len(self.fitting))
+        missing = self._plan.spec.count - len(self.fitting)
+        growth, self._growth = self._growth, min(2 * self._growth, self._limit)
+        return min(rows, self._limit, growth * _portion(self._limit, rows, missing))
 
     def in_order(self) -> list[Found]:
         """The units that fit."""
@@ -135,7 +169,8 @@ class Walk:
         rest = [(backlog.order_key(order, one.unit), key, FITS) for key, one in self.found.items()]
         self._knowledge.reach(self._knowledge.generation, self._knowledge.reached, rest, set())
 
-    def _look_at_due(self, entries: list[Due]) -> None:
+    def _look_at_due(self, entries: list[Due]) -> int:
+        """Returns how many were judged now, rather than known."""
         self._seen.update(entry.serial for entry in entries)
         if self._believes:
             unknown = []
@@ -146,6 +181,9 @@ class Walk:
                 else:
                     (self.fitting if kind == "fits" else self.leaving).add(entry.key)
             entries = unknown
+        if not entries:
+            return 0
+        self._has_judged = True
         there = {unit.key: unit for unit in backlog.named(self._reader, self._plan.scope, [e.key for e in entries])}
         present = [entry for entry in entries if entry.key in there]
         for entry in entries:
@@ -154,8 +192,10 @@ class Walk:
         kinds = self._judge([there[entry.key] for entry in present])
         for entry, kind in zip(present, kinds, strict=True):
             self._knowledge.judged(entry, kind)
+        return len(entries)
 
-    def _look_at_page(self, page: list[Waiting], after: Place, generation: int) -> None:
+    def _look_at_page(self, page: list[Waiting], after: Place, generation: int) -> bool:
+        """Returns whether all of it is known now."""
         order = self._plan.spec.order
         kinds = self._judge(page)
         if self.is_enough:
@@ -171,7 +211,7 @@ class Walk:
         ]
         # Outside of a transaction they may have changed since.
         waiting = set() if self._believes else {u.key for u, kind in zip(page, kinds, strict=True) if kind is None}
-        self._knowledge.reach(generation, self._at, kept, waiting)
+        return self._knowledge.reach(generation, self._at, kept, waiting)
 
     def _judge(self, listed: list[Waiting]) -> list[Known | None]:
         """Sort the units by what is to become of them, in order, until it is enough."""
