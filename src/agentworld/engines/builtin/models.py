@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import torch
 
+from agentworld.engines.cache import cache_directory
 from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
 from agentworld.errors import ConfigError, InvalidRequestError
 
@@ -49,15 +50,6 @@ def quiet_transformers() -> Iterator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
-
-
-def cache_directory() -> Path:
-    """Where converted models are kept: $AGENTWORLD_CACHE, else $XDG_CACHE_HOME/agentworld, else ~/.cache/agentworld."""
-    own = os.environ.get("AGENTWORLD_CACHE")
-    if own:
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "agentworld"
 
 
 def open_model(
