@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agentworld.pool import group_rules
 from agentworld.pool.keeping.events import kept_data
 from agentworld.pool.memory import groups
@@ -9,7 +11,7 @@ from agentworld.pool.memory.append import count_content
 from agentworld.pool.memory.leases import Leases
 from agentworld.pool.memory.state import State
 from agentworld.pool.rules import staleness
-from agentworld.records import Trajectory
+from agentworld.records import Trajectory, Unit
 
 
 def remove(state: State, leases: Leases, trajectory_id: str) -> int | None:
@@ -82,15 +84,38 @@ def is_waiting(state: State, leases: Leases, there: Trajectory) -> bool:
     group = None if there.group_id is None else state.groups[there.group_id]
     # An open group is served whole, with its failures too where it says so.
     runs = group is not None and group.state == "open" and group_rules.is_bounded(group.size, group.timeout_at)
-    if runs and any(unit in ("group", "pair") and channel == there.channel for _, unit, channel in leases.asked):
-        return True
+    if group is not None and runs:
+        channels = {there.channel, group.channel, *_step_channels(state, _members(state, there))}
+        if any(unit in ("group", "pair") and channel in channels for _, unit, channel in leases.asked):
+            return True
     return there.readiness in ("complete", "ready") and any(
         leases.delivery(consumer, unit, key, channel).state == "available"
         for consumer, unit, channel in leases.asked
-        if channel == there.channel
         for kind, key in units
-        if kind == unit
+        if kind == unit and _is_in(state, there, unit, key, channel)
     )
+
+
+def _is_in(state: State, there: Trajectory, unit: Unit, key: str, channel: str) -> bool:
+    """Whether a unit that the trajectory is of has a step in the channel; comparisons are of each."""
+    match unit:
+        case "step":
+            step = state.steps[key].step
+            return step.channel == channel and step.excluded_reason is None
+        case "trajectory":
+            return channel in _step_channels(state, [there.trajectory_id])
+        case _:
+            return key.startswith("comparison:") or channel in _step_channels(state, _members(state, there))
+
+
+def _step_channels(state: State, trajectory_ids: Iterable[str]) -> set[str]:
+    steps = (state.steps[name].step for trajectory_id in trajectory_ids for name in state.steps_of[trajectory_id])
+    return {step.channel for step in steps if step.excluded_reason is None}
+
+
+def _members(state: State, there: Trajectory) -> list[str]:
+    """The trajectories of its group."""
+    return [t.trajectory_id for t in state.trajectories.values() if t.group_id == there.group_id]
 
 
 def _units_of(state: State, there: Trajectory) -> set[tuple[str, str]]:

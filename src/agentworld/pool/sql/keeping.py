@@ -227,7 +227,7 @@ def _in_batches(when: ColumnElement[bool]) -> ColumnElement[bool]:
     )
 
 
-def _comparisons(steps: Any) -> Any:
+def _comparisons(steps: Any, *conditions: ColumnElement[bool]) -> Any:
     """The keys of pairs that humans made of the trajectory or of one of its steps."""
     sides = []
     for target, of_it in (("trajectory", [_t.c.trajectory_id]), ("step", None)):
@@ -235,7 +235,7 @@ def _comparisons(steps: Any) -> Any:
             named = side.in_(steps) if of_it is None else side == of_it[0]
             sides.append(and_(_f.c.target == target, named))
     keys = select(literal("comparison:", Text) + _f.c.feedback_id)
-    return keys.where(_f.c.kind == "comparison", or_(*sides)).correlate(_t)
+    return keys.where(_f.c.kind == "comparison", or_(*sides), *conditions).correlate(_t, _pos)
 
 
 def _waiting() -> ColumnElement[bool]:
@@ -248,14 +248,37 @@ def _waiting() -> ColumnElement[bool]:
     def backlog(unit: str, key: Any) -> ColumnElement[bool]:
         return exists().where(*of_backlog, _bl.c.unit == unit, key)
 
-    group_seq = select(_g.c.ready_seq).where(_g.c.group_id == _t.c.group_id).correlate(_t).scalar_subquery()
+    # What is of a channel, and what has a step in it.
+    own_step = exists().where(
+        _s.c.trajectory == _t.c.pk, _s.c.channel == _pos.c.channel, _s.c.excluded_reason.is_(None)
+    )
+    member = _t.alias()
+    of_member = exists().where(
+        member.c.group_id == _t.c.group_id,
+        _s.c.trajectory == member.c.pk,
+        _s.c.channel == _pos.c.channel,
+        _s.c.excluded_reason.is_(None),
+    )
+    in_channel = or_(_pos.c.channel == _t.c.channel, own_step.correlate(_t, _pos))
+    of_group = and_(
+        _g.c.group_id == _t.c.group_id,
+        _pos.c.unit.in_(["group", "pair"]),
+        or_(_pos.c.channel.in_([_t.c.channel, _g.c.channel]), of_member.correlate(_t, _pos)),
+    )
     # An open group is served whole, with its failures too where it says so.
     group_runs = exists().where(
-        _g.c.group_id == _t.c.group_id,
-        _g.c.state == "open",
-        or_(_g.c.size.is_not(None), _g.c.timeout_at.is_not(None)),
-        _pos.c.unit.in_(["group", "pair"]),
-        _pos.c.channel == _t.c.channel,
+        of_group, _g.c.state == "open", or_(_g.c.size.is_not(None), _g.c.timeout_at.is_not(None))
+    )
+    compared = _pos.alias()
+    known = (
+        select(compared.c.ready_seq)
+        .where(
+            compared.c.consumer == _pos.c.consumer,
+            compared.c.unit == "comparison",
+            compared.c.channel == _pos.c.channel,
+        )
+        .correlate(_pos)
+        .scalar_subquery()
     )
     served = _t.c.readiness.in_(["complete", "ready"])
     comes = or_(
@@ -264,12 +287,8 @@ def _waiting() -> ColumnElement[bool]:
         backlog("step", _bl.c.key.in_(steps)),
         backlog("pair", _bl.c.key == literal("group:", Text) + _t.c.group_id),
         backlog("pair", _bl.c.key.in_(_comparisons(steps))),
-        exists().where(
-            _pos.c.channel == _t.c.channel,
-            or_(
-                and_(_pos.c.unit.in_(["step", "trajectory"]), _t.c.ready_seq > _pos.c.ready_seq),
-                and_(_pos.c.unit.in_(["group", "pair"]), func.coalesce(group_seq, _t.c.ready_seq) > _pos.c.ready_seq),
-            ),
-        ),
+        exists().where(_pos.c.unit.in_(["step", "trajectory"]), _t.c.ready_seq > _pos.c.ready_seq, in_channel),
+        exists().where(of_group, func.coalesce(_g.c.ready_seq, _t.c.ready_seq) > _pos.c.ready_seq),
+        exists().where(_pos.c.unit == "pair", _comparisons(steps, _f.c.pk > func.coalesce(known, 0)).limit(1).exists()),
     )
     return or_(and_(served, comes), group_runs, _in_batches(_ba.c.deadline <= parameter("now")))

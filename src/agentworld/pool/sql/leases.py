@@ -236,6 +236,8 @@ class Leases:
         is_new = at == backlog.START
         if is_new:
             backlog.add_consumer(txn, scope.consumer)
+            # So that retention knows that it is to get what comes.
+            backlog.move(txn, scope, at)
         if spec.order == "random" and at.seed != spec.seed:
             at, turn.shuffled = reshuffle(txn, wanted, at, turn.shuffled)
             knowledge.reset()
