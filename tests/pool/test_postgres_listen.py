@@ -2,6 +2,7 @@
 
 import queue
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -129,3 +130,23 @@ def test_times_are_the_servers(postgres_url, monkeypatch):
     pool.close()
     # The clock's error is the time that an answer takes.
     assert before - 1 < made < after + 1
+
+
+def test_an_outage_is_told_once(monkeypatch, caplog):
+    """However many attempts it takes, also where connections are made and lost at once."""
+    monkeypatch.setattr(listener, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(listener, "_LONGEST_PAUSE", 0.001)
+    attempts = queue.Queue()
+
+    def connect():
+        attempts.put(True)
+        raise psycopg.OperationalError("nobody is there")
+
+    ears = listener.Listener(connect, "channel")
+    ears.add(lambda: None)
+    for _ in range(5):
+        assert attempts.get(timeout=SECONDS)
+    ears.close()
+    assert [record.message for record in caplog.records if record.name == "agentworld.pool"] == [
+        "listening to the pool is interrupted: nobody is there"
+    ]

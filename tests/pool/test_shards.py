@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentworld.errors import InvalidRequestError
 from agentworld.pool.shards import item_tokens, shard, share
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Step, Trajectory
 
@@ -59,3 +61,9 @@ def test_shares_have_near_equal_work(sizes, world):
 def test_work_is_shared_by_tokens_not_by_place():
     sizes = [100, 100, 1, 1]
     assert [sum(sizes[index] for index in indices) for indices in share(sizes, 2)] == [101, 101]
+
+
+@pytest.mark.parametrize("arguments", [(True, 2), (0.0, 2), ("0", 2), (None, 2), (0, 2.0), (0, "2"), (0, 2, 1.5)])
+def test_numbers_of_a_share_are_whole(arguments):
+    with pytest.raises(InvalidRequestError, match="must be a whole number"):
+        shard(batch([item("t", (1, 1))]), *arguments)

@@ -95,8 +95,13 @@ def test_closing_groups_takes_as_many_statements_whatever_their_number(pool, sta
     assert pool.check() == []
 
 
-def test_one_transaction_closes_groups_of_so_many_trajectories(pool, statements, clock, monkeypatch):
+@pytest.mark.parametrize(("seconds", "closed"), [(-1.0, [3, 3, 3]), (60.0, [9])])
+def test_one_transaction_closes_groups_of_so_many_trajectories_at_once(
+    pool, statements, clock, monkeypatch, seconds, closed
+):
+    """And goes on while it has time."""
     monkeypatch.setattr(standing, "CLOSED_MEMBERS", 6)
+    monkeypatch.setattr(standing, "_CLOSING_SECONDS", seconds)
     for number in range(9):
         for one in range(2):
             pool.create_trajectory(
@@ -107,7 +112,7 @@ def test_one_transaction_closes_groups_of_so_many_trajectories(pool, statements,
     close_due = standing.close_due
     monkeypatch.setattr(standing, "close_due", lambda *asked: done.append(close_due(*asked)) or done[-1])
     assert pool.close_due_groups() == 9
-    assert done == [3, 3, 3]
+    assert done == closed
 
 
 @pytest.mark.parametrize("group_size", [None, 2], ids=["alone", "groups"])

@@ -21,6 +21,9 @@ def shard(batch: Batch, rank: int, world: int, micro_batch_size: int = 1) -> Bat
     The items of all shares that are no padding are those of the batch, each once, in its order. `metadata` names the
     shard as [rank, world] and the number of micro-batches.
     """
+    for name, number in (("rank", rank), ("world", world), ("micro_batch_size", micro_batch_size)):
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise InvalidRequestError(f"{name} must be a whole number, not {number!r}", path=name)
     if world < 1 or not 0 <= rank < world:
         raise InvalidRequestError(f"rank {rank} is not one of {world} workers", path="rank")
     if micro_batch_size < 1:

@@ -1,7 +1,7 @@
 import pytest
 
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError
-from agentworld.records import NewTrajectory, Reward
+from agentworld.records import Feedback, NewTrajectory, Reward
 
 from ..samples import finished, group, step
 
@@ -282,3 +282,13 @@ def test_bad_settings_are_refused(pool, bad):
         pool.create_trajectory(NewTrajectory(trajectory_id="t", group_id="g", **bad))
     assert caught.value.path == next(iter(bad))
     assert pool.list_groups().items == []
+
+
+def test_feedback_that_changes_nothing_to_serve_by_closes_no_group(pool, clock):
+    finished(pool, "a", reward=1.0, group_id="g", group_size=2, group_timeout=10.0)
+    finished(pool, "b", reward=0.0)
+    clock.now += 11
+    pool.add_feedback([Feedback(kind="comparison", feedback_id="f", trajectory_id="a", other_id="b")])
+    assert pool.get_group("g").state == "open"
+    pool.add_feedback([Feedback(kind="label", name="ok", value=1, trajectory_id="a")])
+    assert pool.get_group("g").state == "closed"

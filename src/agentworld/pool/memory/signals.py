@@ -44,8 +44,7 @@ def add_signals(state: State, signals: Sequence[CheckedSignal]) -> SignalsResult
             state.awaited.setdefault((signal.target, signal.target_id), state.clock())
             data = {"kind": signal.kind}
             state.add_event("signal.waiting", signal.record.trajectory_id, signal.record.step_id, data)
-        else:
-            _apply(state, signal.target, signal.target_id, signal.record)
+        elif _apply(state, signal.target, signal.target_id, signal.record):
             to_settle[there.trajectory_id] = None
     for trajectory_id in to_settle:
         groups.settle(state, state.trajectories[trajectory_id])
@@ -127,7 +126,8 @@ def _said(about: Annotation) -> tuple[str, bool]:
     return about.source, about.per_token
 
 
-def _apply(state: State, kind: Target, target_id: str, record: Reward | Feedback | Annotation) -> None:
+def _apply(state: State, kind: Target, target_id: str, record: Reward | Feedback | Annotation) -> bool:
+    """Put a stored signal on its target; whether anything to serve by has changed."""
     there = _target(state, kind, target_id)
     assert there is not None
     step_id = target_id if kind == "step" else None
@@ -138,6 +138,7 @@ def _apply(state: State, kind: Target, target_id: str, record: Reward | Feedback
         data: dict[str, Any] = {"name": record.name, "source": record.source, "dtype": record.dtype}
         state.add_event("annotation.set", there.trajectory_id, step_id, {**data, "shape": list(record.shape)})
     else:
+        is_label = record.kind == "label" and record.name is not None
         data = {"feedback_id": record.feedback_id, "kind": record.kind}
         state.add_event("feedback.added", there.trajectory_id, step_id, data)
         if record.kind == "label" and record.name is not None:
@@ -145,6 +146,8 @@ def _apply(state: State, kind: Target, target_id: str, record: Reward | Feedback
             if record.value is not None:
                 there.labels[record.name] = record.value
             state.add_event("label.set", there.trajectory_id, step_id, {"name": record.name, "source": record.source})
+        return is_label
+    return True
 
 
 def _arrive(state: State, kind: Target, target_id: str, there: Step | Trajectory) -> None:

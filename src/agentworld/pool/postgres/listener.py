@@ -6,6 +6,7 @@ import logging
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -16,6 +17,7 @@ from agentworld.pool.postgres.connection import RawConnection
 from agentworld.pool.postgres.errors import first_line
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_WELL_AFTER = 5.0  # that a connection lasted: what comes then is another outage
 Connect = Callable[[], RawConnection]
 
 _log = logging.getLogger("agentworld.pool")
@@ -67,16 +69,20 @@ class Listener:
             end.close()
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        pause, is_told = _FIRST_PAUSE, False
         while not self._ended.is_set():
+            heard_from: float | None = None
             try:
                 with self._connect() as raw:
                     raw.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
-                    pause = _FIRST_PAUSE
+                    heard_from = time.monotonic()
                     self._wake_all()
                     self._hear(raw)
             except (psycopg.Error, PoolError, OSError) as error:
-                if not self._ended.is_set():
+                if heard_from is not None and time.monotonic() - heard_from >= _WELL_AFTER:
+                    pause, is_told = _FIRST_PAUSE, False
+                if not self._ended.is_set() and not is_told:
+                    is_told = True  # Once, however many attempts the outage takes.
                     _log.warning("listening to the pool is interrupted: %s", first_line(error))
             self._ended.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

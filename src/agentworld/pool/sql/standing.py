@@ -7,6 +7,7 @@ takes few statements while others wait for the pool's lock.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,8 +28,9 @@ from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Group, Reward
 
 CLOSED_GROUPS = 100  # that one transaction closes at most
-# Members of the groups that one transaction closes at most, but for those of a single group.
-CLOSED_MEMBERS = 200
+# Members of the groups that are closed together, but for those of a single group.
+CLOSED_MEMBERS = 60
+_CLOSING_SECONDS = 0.02  # after which one transaction closes no more
 
 _t = schema.trajectories
 _BY_PKS = sql(select(_t).where(among_integers(_t.c.pk, "rows")).order_by(_t.c.pk))
@@ -140,16 +142,23 @@ def exclude(txn: Transaction, row: Row | Mapping[str, Any], reason: str) -> str 
 
 
 def close_due(txn: Transaction, limit: int = CLOSED_GROUPS) -> int:
-    """Close up to `limit` groups whose time is over, of about CLOSED_MEMBERS trajectories at most; returns how many."""
-    due: dict[str, Group] = {}
-    number = 0
-    for row in groups.due(txn.connection, txn.now, limit):
-        group = groups.group_from(row)
-        number += group.members
-        if due and number > CLOSED_MEMBERS:
+    """Close up to `limit` groups whose time is over, for a short while; returns how many."""
+    until = time.perf_counter() + _CLOSING_SECONDS
+    closed = 0
+    while closed < limit:
+        due: dict[str, Group] = {}
+        members = 0
+        rows = groups.due(txn.connection, txn.now, limit - closed)
+        for row in rows:
+            group = groups.group_from(row)
+            members += group.members
+            if due and members > CLOSED_MEMBERS:
+                break
+            due[group.group_id] = group
+        closed += len(close_due_of(txn, due, due))
+        if len(due) == len(rows) or time.perf_counter() > until:
             break
-        due[group.group_id] = group
-    return len(close_due_of(txn, due, due))
+    return closed
 
 
 def close_due_of(txn: Transaction, known: dict[str, Group], named: Iterable[str]) -> set[str]:
