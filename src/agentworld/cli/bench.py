@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from agentworld.bench import gateway
+from agentworld.bench.peers import ENVIRONMENTS
 from agentworld.bench.pool import SECTIONS, measure
 from agentworld.bench.record import Bench, Figure
 from agentworld.cli import output
@@ -57,6 +61,65 @@ def pool_(
         raise typer.Exit(1)
 
 
+@app.command("gateway")
+def gateway_(
+    calls: Annotated[int, typer.Option("--calls", min=64, help="Calls that each rate is measured with.")] = 2_000,
+    tokenizer: Annotated[
+        str, typer.Option("--tokenizer", help="For token-in: folder, tokenizer.json or name of a tokenizer.")
+    ] = "pocket",
+    section: Annotated[list[str] | None, typer.Option("--section", help="Measure this section; repeatable.")] = None,
+    peers: Annotated[Path | None, typer.Option("--peers", help="Where the environments of other gateways are.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where pools go; a temporary folder by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """What the gateway costs before an engine that costs nothing. Exit code 1 where a figure falls short."""
+    known = [each.name for each in gateway.SECTIONS]
+    for name in section or ():
+        if name not in known:
+            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    short = False
+    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
+        bench = gateway.GatewayBench(
+            folder=Path(place), calls=calls, tokenizer=tokenizer, environments=peers or ENVIRONMENTS
+        )
+        if not bench.cores.apart:
+            bench.notes.append("there is one core: servers, engine and callers share it")
+        for each, figures in gateway.measure(bench, section or ()):
+            short = short or any(figure.met is False for figure in figures)
+            found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
+            if not as_json:
+                typer.echo(f"\n{each.title}")
+                _print_gateway(figures)
+    if as_json:
+        output.emit_json({"calls": calls, "sections": found, "notes": bench.notes})
+    for note in bench.notes if not as_json else ():
+        typer.echo(f"note: {note}")
+    if short:
+        raise typer.Exit(1)
+
+
+def _print_gateway(figures: Sequence[gateway.Figure]) -> None:
+    rows = [
+        (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
+        for figure in figures
+    ]
+    columns = ("measured", "gateway", "engine alone", "unit", "required", "is")
+    output.table(columns, rows, right=("gateway", "engine alone", "required"))
+
+
+def _bound(figure: Figure | gateway.Figure) -> str:
+    if figure.required is None:
+        return ""
+    return f"{'>=' if figure.better == 'more' else '<='} {_number(figure.required)}"
+
+
+def _is(figure: Figure | gateway.Figure) -> str:
+    return {True: "met", False: "MISSED", None: ""}[figure.met]
+
+
 def _print(figures: list[Figure]) -> None:
     rows = [
         (
@@ -64,10 +127,8 @@ def _print(figures: list[Figure]) -> None:
             _number(figure.pool),
             _number(figure.flat),
             figure.unit,
-            ""
-            if figure.required is None
-            else f"{'>=' if figure.better == 'more' else '<='} {_number(figure.required)}",
-            {True: "met", False: "MISSED", None: ""}[figure.met],
+            _bound(figure),
+            _is(figure),
         )
         for figure in figures
     ]
