@@ -35,7 +35,8 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `logprob_space`: where in sampling the engine takes log-probabilities, where it differs from its kind's default.
     `upstreams`: further engines with the same model and weights. `concurrency`: most calls at once on each engine, by
     all workers of one server together; more wait, up to `queue` for each engine and worker, `queue_seconds` long.
-    `retries`: further tries of a call of which the caller has seen nothing.
+    `retries`: further tries of a call of which the caller has seen nothing. `media`: whether the model sees images;
+    unset, where engines of its kind can.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: Annotated[int, msgspec.Meta(ge=0)] = 256
     queue_seconds: Seconds = 60.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=10)] = 2
+    media: bool | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:

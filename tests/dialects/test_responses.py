@@ -152,7 +152,10 @@ def test_text_parts_and_outputs_with_parts() -> None:
     [
         ({"type": "web_search_call", "id": "w"}, "input[0].type"),
         ({"role": "robot", "content": "x"}, "input[0].role"),
-        ({"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}, "input[0].content[0].type"),
+        (
+            {"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]},
+            "input[0].content[0].image_url",
+        ),
         ({"role": "user", "content": 3}, "input[0].content"),
         ({"role": "user", "content": "x", "weight": 3}, "input[0].weight"),
         ({"type": "function_call", "name": "f", "arguments": "{}"}, "input[0].call_id"),

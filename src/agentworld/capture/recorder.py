@@ -10,6 +10,7 @@ import msgspec
 
 from agentworld.capture.call import Call
 from agentworld.capture.collect import Collector
+from agentworld.capture.media import keep_media
 from agentworld.capture.sessions import Session
 from agentworld.dialects.exchange import Choice
 from agentworld.engines.base import logprob_space
@@ -49,6 +50,7 @@ class Recorder:
         PoolError where the pool would not take one.
         """
         steps = exchange.choices
+        await keep_media(self._pool, call)
         # Known before it is durable, so that a call which commits at the same time is planned beside it. No request
         # can continue it yet: its reply is shown only after the commit.
         for step in steps:

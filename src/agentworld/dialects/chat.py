@@ -1,6 +1,6 @@
 """OpenAI chat completions: request body -> canonical request, strictly.
 
-A sampling field is read or refused, never ignored. Left out on purpose: images and audio, prefilled replies
+A sampling field is read or refused, never ignored. Left out on purpose: audio and files, prefilled replies
 (`continue_final_message`), the deprecated `functions`.
 """
 
@@ -12,8 +12,9 @@ import msgspec
 
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
+from agentworld.dialects.media import Images
 from agentworld.errors import InvalidRequestError
-from agentworld.records import FunctionCall, Message, Sampling, TextPart, Tool, ToolCall
+from agentworld.records import FunctionCall, MediaPart, Message, Sampling, TextPart, Tool, ToolCall
 
 DIALECT = "chat"
 MAX_CHOICES = 128
@@ -30,6 +31,7 @@ HARMLESS_IN_MESSAGE = frozenset(
     | {"token_ids", "finish_reason", "stop_reason"}
 )
 _ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLES_WITH_IMAGES = ("user", "tool")
 _SIMPLE_CHOICES = ("auto", "none", "required")
 
 
@@ -40,7 +42,8 @@ def parse(body: dict[str, Any]) -> Request:
     given = fields.need("messages", list)
     if not given:
         raise InvalidRequestError("messages must hold at least one message", path="messages")
-    messages = tuple(_message(item, f"messages[{position}]") for position, item in enumerate(given))
+    images = Images()
+    messages = tuple(_message(item, f"messages[{position}]", images) for position, item in enumerate(given))
     tools, choice = _tools(fields)
     stream = fields.take("stream", bool) or False
     include_usage = read_stream_options(fields)
@@ -77,6 +80,7 @@ def parse(body: dict[str, Any]) -> Request:
         top_logprobs=top,
         return_token_ids=return_token_ids,
         template=template,
+        media=images.media,
     )
 
 
@@ -191,13 +195,13 @@ def _tools(fields: Fields) -> tuple[tuple[Tool, ...], Any]:
     return tuple(given), choice
 
 
-def _message(item: Any, path: str) -> Message:
+def _message(item: Any, path: str, images: Images) -> Message:
     fields = Fields(item, path)
     role = fields.need("role", str)
     if role not in _ROLES:
         raise InvalidRequestError(f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=f"{path}.role")
     thoughts: list[str] = []
-    content = _content(fields, thoughts)
+    content = _content(fields, thoughts, images if role in _ROLES_WITH_IMAGES else None)
     for spelling in ("reasoning_content", "reasoning"):
         text = fields.take(spelling, str)
         if text is not None and text not in thoughts:
@@ -233,14 +237,16 @@ def _message(item: Any, path: str) -> Message:
     )
 
 
-def _content(fields: Fields, thoughts: list[str]) -> str | tuple[TextPart, ...] | None:
-    """Text, parts or None; parts that hold thinking go to `thoughts`."""
+def _content(
+    fields: Fields, thoughts: list[str], images: Images | None
+) -> str | tuple[TextPart | MediaPart, ...] | None:
+    """Text, parts or None; parts that hold thinking go to `thoughts`. `images`: None where the role shows none."""
     value = fields.raw("content")
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list):
         raise fields.refuse("content", "a string, null or a list of parts")
-    parts = []
+    parts: list[TextPart | MediaPart] = []
     for position, item in enumerate(value):
         path = f"{fields.where('content')}[{position}]"
         if isinstance(item, str):
@@ -254,13 +260,26 @@ def _content(fields: Fields, thoughts: list[str]) -> str | tuple[TextPart, ...] 
             parts.append(TextPart(text=part.need("refusal", str)))
         elif kind == "thinking":
             thoughts.append(part.need("thinking", str))
+        elif kind in ("image_url", "input_image") and images is not None:
+            parts.append(_image(part, images))
         else:
             raise InvalidRequestError(
-                f"content parts of type {kind!r} are not supported: this model takes text only",
+                f"content parts of type {str(kind)[:60]!r} are not supported here",
                 path=f"{path}.type",
-                hint="Send text parts",
+                hint="Send text and image_url parts" if images is not None else "Send text parts",
             )
     return tuple(parts)
+
+
+def _image(part: Fields, images: Images) -> MediaPart:
+    """An image part: its address in an object, or, as some clients write it, in its own place."""
+    given = part.raw("image_url")
+    if isinstance(given, str):
+        return images.data_url(given, part.where("image_url"), part.raw("detail"))
+    inner = Fields(given, part.where("image_url"))
+    image = images.data_url(inner.need("url", str), inner.where("url"), inner.raw("detail"))
+    inner.finish()
+    return image
 
 
 def _tool_calls(fields: Fields) -> tuple[ToolCall, ...]:

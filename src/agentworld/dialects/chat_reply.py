@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from agentworld.dialects.exchange import Delta, Reply, Request
+from agentworld.dialects.media import as_data_url
 from agentworld.errors import AgentWorldError
-from agentworld.records import Message, Usage
+from agentworld.records import MediaPart, Message, TextPart, Usage
 
 DONE = b"data: [DONE]\n\n"
 
@@ -20,13 +22,19 @@ def error_body(error: AgentWorldError) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": error.path, "code": error.code}}
 
 
-def wire_message(message: Message, *, developer: bool = True) -> dict[str, Any]:
+def wire_message(
+    message: Message, *, developer: bool = True, media: Mapping[str, bytes] | None = None
+) -> dict[str, Any]:
     """A message as a chat API takes it; `developer`: whether the other side knows that role, else it is `system`.
+    `media`: the bytes of images by digest, which go as data URLs.
 
     Thinking stands in both spellings, `reasoning` and the older `reasoning_content`, since each is all that some read.
     """
     role = "system" if message.role == "developer" and not developer else message.role
-    out: dict[str, Any] = {"role": role, "content": msgspec.to_builtins(message.content)}
+    content: Any = message.content
+    if isinstance(content, tuple):
+        content = [_part(part, media or {}) for part in content]
+    out: dict[str, Any] = {"role": role, "content": content}
     if message.reasoning is not None:
         out["reasoning"] = out["reasoning_content"] = message.reasoning
     if message.tool_calls:
@@ -36,6 +44,31 @@ def wire_message(message: Message, *, developer: bool = True) -> dict[str, Any]:
     if message.name is not None:
         out["name"] = message.name
     return out
+
+
+def wire_messages(request: Request, *, developer: bool, images_of_tools: bool = True) -> list[dict[str, Any]]:
+    """A request's messages as a chat API takes them. `images_of_tools`: whether tool messages may show images; else
+    those of the results of one turn follow them in a message of the user.
+    """
+    out: list[dict[str, Any]] = []
+    later: list[dict[str, Any]] = []
+    for message in request.messages:
+        if later and message.role != "tool":
+            out.append({"role": "user", "content": later})
+            later = []
+        sent = wire_message(message, developer=developer, media=request.media)
+        if message.role == "tool" and message.media and not images_of_tools:
+            later += [part for part in sent["content"] if part["type"] != "text"]
+            sent["content"] = [part for part in sent["content"] if part["type"] == "text"] or ""
+        out.append(sent)
+    return [*out, {"role": "user", "content": later}] if later else out
+
+
+def _part(part: TextPart | MediaPart, media: Mapping[str, bytes]) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    image = {"url": as_data_url(part, media), **({"detail": part.detail} if part.detail is not None else {})}
+    return {"type": "image_url", "image_url": image}
 
 
 def response_body(request: Request, reply: Reply) -> dict[str, Any]:

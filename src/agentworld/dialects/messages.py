@@ -2,7 +2,7 @@
 
 What could change the reply is read or refused, never ignored. Marks that move between calls without saying anything
 (`cache_control`, signatures, Claude Code's billing line) are dropped, as they would break the match with earlier calls.
-Left out on purpose: images and documents, server tools, prefilled replies.
+Left out on purpose: documents, server tools, prefilled replies.
 
 Three things are known to differ from Anthropic's own service: `thinking` budgets and `output_config.effort` are hints
 that open models have no switch for; `is_error` of a tool result is not shown to the model, whose chat format has no
@@ -18,6 +18,7 @@ import msgspec
 
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
+from agentworld.dialects.media import Images
 from agentworld.dialects.messages_blocks import as_messages, order_results, read_message, text_blocks
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Message, Sampling, Tool
@@ -46,8 +47,9 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
     if not given:
         raise InvalidRequestError("messages must hold at least one message", path="messages")
     found: list[Message] = _system(fields)
+    images = Images()
     for position, item in enumerate(given):
-        found.extend(read_message(item, f"messages[{position}]"))
+        found.extend(read_message(item, f"messages[{position}]", images))
     found = order_results(found)
     if found[-1].role == "assistant":
         raise InvalidRequestError(
@@ -84,6 +86,7 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
         stream=stream,
         template=template,
         fit_context=True,
+        media=images.media,
     )
 
 

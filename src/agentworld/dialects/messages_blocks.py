@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.fields import Fields
+from agentworld.dialects.media import Images, content_of, source_image
 from agentworld.errors import InvalidRequestError
-from agentworld.records import FunctionCall, Message, TextPart, ToolCall
+from agentworld.records import FunctionCall, MediaPart, Message, TextPart, ToolCall
 
 RAW_ARGUMENTS = "_raw_arguments"
 """The API has no place for tool arguments that are no JSON object. They travel as `{"_raw_arguments": TEXT}`, and are
@@ -19,7 +20,7 @@ HARMLESS_IN_BLOCK = frozenset({"cache_control", "citations", "caller"})
 _ROLES = ("user", "assistant", "system")
 
 
-def read_message(item: Any, path: str) -> list[Message]:
+def read_message(item: Any, path: str, images: Images) -> list[Message]:
     """The messages that one message of the API stands for: tool results are messages of their own, before the text."""
     fields = Fields(item, path)
     role = fields.need("role", str)
@@ -35,25 +36,25 @@ def read_message(item: Any, path: str) -> list[Message]:
     if role == "assistant":
         return [_assistant(content, where)]
     results: list[Message] = []
-    texts: list[str] = []
+    parts: list[TextPart | MediaPart] = []
     for position, block in enumerate(content):
         inner = Fields(block, f"{where}[{position}]")
         kind = inner.need("type", str)
-        if kind == "text":
-            texts.append(_text(inner))
-        elif kind == "tool_result" and role == "user":
-            results.append(_tool_result(inner))
+        if kind == "tool_result" and role == "user":
+            results.append(_tool_result(inner, images))
         else:
-            raise _unsupported(kind, inner)
-    said = as_messages(role, texts)
-    if not said and not results:
-        said = [Message(role=role, content="")]  # type: ignore[arg-type]
-    return results + said
+            parts.append(_part(kind, inner, images if role == "user" else None))
+    if not parts and results:
+        return results
+    said = content_of(parts) if parts else ""
+    return [*results, Message(role=role, content=said)]  # type: ignore[arg-type]
 
 
 def as_messages(role: str, texts: list[str]) -> list[Message]:
     """One message with the texts, or none where there are none. A single text is a string, as it says the same."""
-    return [Message(role=role, content=_content(texts))] if texts else []  # type: ignore[arg-type]
+    if not texts:
+        return []
+    return [Message(role=role, content=content_of([TextPart(text=text) for text in texts]))]  # type: ignore[arg-type]
 
 
 def order_results(messages: list[Message]) -> list[Message]:
@@ -77,10 +78,6 @@ def order_results(messages: list[Message]) -> list[Message]:
     return out
 
 
-def _content(texts: list[str]) -> str | tuple[TextPart, ...]:
-    return texts[0] if len(texts) == 1 else tuple(TextPart(text=text) for text in texts)
-
-
 def text_blocks(value: Any, path: str) -> list[str]:
     """The texts of a list that may hold text blocks alone."""
     if not isinstance(value, list):
@@ -95,6 +92,17 @@ def text_blocks(value: Any, path: str) -> list[str]:
     return texts
 
 
+def _part(kind: str, block: Fields, images: Images | None) -> TextPart | MediaPart:
+    """A text, or an image where `images` are taken."""
+    if kind == "text":
+        return TextPart(text=_text(block))
+    if kind != "image" or images is None:
+        raise _unsupported(kind, block)
+    image = source_image(block, images)
+    block.finish(HARMLESS_IN_BLOCK)
+    return image
+
+
 def _text(block: Fields) -> str:
     text = block.need("text", str)
     block.finish(HARMLESS_IN_BLOCK)
@@ -103,20 +111,27 @@ def _text(block: Fields) -> str:
 
 def _unsupported(kind: str, block: Fields) -> InvalidRequestError:
     return InvalidRequestError(
-        f"content blocks of type {kind[:60]!r} are not supported here: this model takes text only",
+        f"content blocks of type {kind[:60]!r} are not supported here",
         path=block.where("type"),
-        hint="Send text blocks",
+        hint="Send text blocks, and images in messages of the user",
     )
 
 
-def _tool_result(block: Fields) -> Message:
+def _tool_result(block: Fields, images: Images) -> Message:
     call_id = block.need("tool_use_id", str)
     value = block.raw("content")
     failed = block.take("is_error", bool) or False
-    texts = [value] if isinstance(value, str) else text_blocks(value, block.where("content")) if value else []
+    parts: list[TextPart | MediaPart] = [TextPart(text=value)] if isinstance(value, str) else []
+    if value and not parts:
+        if not isinstance(value, list):
+            raise block.refuse("content", "a string or a list of blocks")
+        for position, item in enumerate(value):
+            inner = Fields(item, f"{block.where('content')}[{position}]")
+            parts.append(_part(inner.need("type", str), inner, images))
     block.finish(HARMLESS_IN_BLOCK)
     # An empty result says nothing of the failure, which the text of others does.
-    content = _content(texts) if texts and any(texts) else "error" if failed else ""
+    empty = all(isinstance(part, TextPart) and not part.text for part in parts)
+    content = ("error" if failed else "") if empty else content_of(parts)
     return Message(role="tool", content=content, tool_call_id=call_id)
 
 

@@ -24,6 +24,7 @@ import msgspec
 from agentworld.dialects.chat import MAX_TOP_LOGPROBS, read_sampling
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
+from agentworld.dialects.media import Images
 from agentworld.dialects.responses_items import Tools, exchange_of, read_items
 from agentworld.dialects.responses_output import output_items
 from agentworld.dialects.responses_tools import Named, read_choice, read_tools
@@ -107,7 +108,8 @@ def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Reque
     found: list[Message] = [Message(role="system", content=instructions)] if instructions else []
     if previous is not None:
         found.extend(_history(previous, known))
-    new, later_tools = _input(fields, known)
+    images = Images()
+    new, later_tools = _input(fields, known, images)
     if not new and not (previous is not None and len(found) > bool(instructions)):
         raise InvalidRequestError("input must hold at least one item", path="input")
     first_tools = [(item, f"tools[{position}]") for position, item in enumerate(fields.take("tools", list) or [])]
@@ -164,6 +166,7 @@ def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Reque
             "sealed": "reasoning.encrypted_content" in include,
         },
         notes={NOTES: notes},
+        media=images.media,
     )
 
 
@@ -202,7 +205,7 @@ def _history(previous: str, past: Mapping[str, Past]) -> list[Message]:
     return [*known.messages[known.instructions :], known.reply]
 
 
-def _input(fields: Fields, past: Mapping[str, Past]) -> tuple[list[Message], Tools]:
+def _input(fields: Fields, past: Mapping[str, Past], images: Images) -> tuple[list[Message], Tools]:
     value = fields.raw("input")
     if value is None:
         return [], []
@@ -220,7 +223,7 @@ def _input(fields: Fields, past: Mapping[str, Past]) -> tuple[list[Message], Too
             raise InvalidRequestError(f"there is no item {wanted_id[:100]!r}", path=path, hint="Send the item itself")
         return chosen
 
-    return read_items(value, "input", resolve)
+    return read_items(value, "input", resolve, images)
 
 
 def _text(fields: Fields) -> tuple[dict[str, Any] | None, dict[str, Any]]:

@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.fields import Fields
+from agentworld.dialects.media import Images, content_of
 from agentworld.dialects.messages_blocks import order_results
 from agentworld.dialects.responses_tools import flat_name, written_input
 from agentworld.errors import InvalidRequestError
-from agentworld.records import FunctionCall, Message, TextPart, ToolCall
+from agentworld.records import FunctionCall, MediaPart, Message, TextPart, ToolCall
 
 SEALED = "agentworld:"
 """Begins reasoning that clients carry as `encrypted_content`. It is only wrapped: they have the text as well."""
@@ -84,17 +85,18 @@ class _Reply:
         )
 
 
-def read_items(items: list[Any], path: str, resolve: Resolve) -> tuple[list[Message], Tools]:
+def read_items(items: list[Any], path: str, resolve: Resolve, images: Images) -> tuple[list[Message], Tools]:
     """The messages that the items stand for, tool results in the order of their calls, and the tools among them."""
-    reader = _Reader(resolve)
+    reader = _Reader(resolve, images)
     for position, item in enumerate(items):
         reader.read(item, f"{path}[{position}]")
     return reader.finish(), reader.tools
 
 
 class _Reader:
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, images: Images) -> None:
         self._resolve = resolve
+        self._images = images
         self.tools: Tools = []
         self._done: list[Message] = []
         self._reply: _Reply | None = None
@@ -153,7 +155,7 @@ class _Reader:
             raise InvalidRequestError(
                 f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=fields.where("role")
             )
-        content = _content(fields, "content")
+        content = _content(fields, "content", self._images if role == "user" else None)
         fields.finish(_HARMLESS)
         if role == "assistant":
             self._open(item).texts.append(Message(role="assistant", content=content).text)
@@ -163,39 +165,41 @@ class _Reader:
 
     def _output(self, fields: Fields) -> None:
         call_id = fields.need("call_id", str)
-        content = _content(fields, "output")
+        content = _content(fields, "output", self._images)
         fields.finish(_HARMLESS | {"name", "namespace"})
         self._results.append(Message(role="tool", content=content, tool_call_id=call_id))
         if self._reply is not None:
             self._reply.answered = True
 
 
-def _content(fields: Fields, name: str) -> str | tuple[TextPart, ...]:
-    """Text or parts. A single text part is its string, as it says the same."""
+def _content(fields: Fields, name: str, images: Images | None) -> str | tuple[TextPart | MediaPart, ...]:
+    """Text or parts. A single text part is its string, as it says the same. `images`: None where none can stand."""
     value = fields.raw(name)
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
         raise fields.refuse(name, "a string or a list of parts")
-    texts = []
+    parts: list[TextPart | MediaPart] = []
     for position, item in enumerate(value):
         part = Fields(item, f"{fields.where(name)}[{position}]")
         kind = part.need("type", str)
         if kind in ("input_text", "output_text", "text"):
-            texts.append(part.need("text", str))
+            parts.append(TextPart(text=part.need("text", str)))
             part.finish({"annotations", "logprobs", "prompt_cache_breakpoint"})
         elif kind == "refusal":
-            texts.append(part.need("refusal", str))
+            parts.append(TextPart(text=part.need("refusal", str)))
             part.finish()
+        elif kind == "input_image" and images is not None:
+            part.neutral("file_id")
+            parts.append(images.data_url(part.need("image_url", str), part.where("image_url"), part.raw("detail")))
+            part.finish({"prompt_cache_breakpoint"})
         else:
             raise InvalidRequestError(
-                f"content parts of type {kind[:60]!r} are not supported here: this model takes text only",
+                f"content parts of type {kind[:60]!r} are not supported here",
                 path=part.where("type"),
-                hint="Send input_text parts",
+                hint="Send input_text parts, and input_image parts as the user",
             )
-    if len(texts) > 1:
-        return tuple(TextPart(text=text) for text in texts)
-    return texts[0] if texts else ""
+    return content_of(parts) if parts else ""
 
 
 def _thoughts(fields: Fields) -> list[str]:

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from agentworld.config import ModelSettings
-from agentworld.dialects.chat_reply import wire_message
+from agentworld.dialects.chat_reply import wire_messages
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines import reply_fields as fields
 from agentworld.engines.base import Capabilities, ModelCard, explicit
@@ -73,7 +73,7 @@ class LlamaCppEngine:
         """What the engine renders, the same for its template and its chat route."""
         out: dict[str, Any] = {
             "model": self.settings.name,
-            "messages": [wire_message(message, developer=self.capabilities.developer) for message in request.messages],
+            "messages": wire_messages(request, developer=self.capabilities.developer),
         }
         if request.tools:
             out["tools"] = list(request.tools)

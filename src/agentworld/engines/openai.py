@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentworld.config import ModelSettings
-from agentworld.dialects.chat_reply import wire_message
+from agentworld.dialects.chat_reply import wire_messages
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines.base import Capabilities
 from agentworld.engines.vllm import VllmEngine, sampling_body
@@ -86,7 +86,7 @@ class OpenAIEngine(VllmEngine):
     def _translated(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.settings.name,
-            "messages": [wire_message(message) for message in request.messages],
+            "messages": wire_messages(request, developer=True, images_of_tools=False),
             **self._sampling(request.sampling),
             **self._stream(request),
         }

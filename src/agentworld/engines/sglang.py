@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.chat_reply import wire_message
+from agentworld.dialects.chat_reply import wire_messages
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines.base import Capabilities, explicit
 from agentworld.engines.sglang_wire import GenerateReader, read_chat
@@ -32,7 +32,7 @@ class SglangEngine(VllmEngine):
         exact = self.settings.tokens != "none"
         body: dict[str, Any] = {
             "model": self.settings.name,
-            "messages": [wire_message(message, developer=self.capabilities.developer) for message in request.messages],
+            "messages": wire_messages(request, developer=self.capabilities.developer),
             **sampling_body(explicit(request.sampling)),
             "logprobs": True,
             "top_logprobs": request.top_logprobs,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentworld.config import ModelSettings
-from agentworld.dialects.chat_reply import wire_message
+from agentworld.dialects.chat_reply import wire_messages
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines.base import Capabilities, ModelCard, explicit
 from agentworld.engines.connection import Connection, Reader
@@ -32,7 +32,7 @@ class VllmEngine:
         """Chat with ids and log-probabilities back."""
         body: dict[str, Any] = {
             "model": self.settings.name,
-            "messages": [wire_message(message, developer=self.capabilities.developer) for message in request.messages],
+            "messages": wire_messages(request, developer=self.capabilities.developer),
             **sampling_body(explicit(request.sampling)),
             "logprobs": True,
             "top_logprobs": request.top_logprobs,

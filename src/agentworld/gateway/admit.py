@@ -7,10 +7,12 @@ from typing import NamedTuple
 import msgspec
 
 from agentworld.capture.call import Call
+from agentworld.capture.media import shown_under, with_bytes
 from agentworld.capture.sessions import Session, Sessions, ids_key, message_keys
 from agentworld.dialects.exchange import Request
+from agentworld.dialects.media import media_of
 from agentworld.engines.base import engine_space, explicit
-from agentworld.errors import ConflictError
+from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
 from agentworld.gateway.identity import Identity, PrefixIndex
@@ -20,6 +22,7 @@ from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
 from agentworld.pool.bounds import check_name
+from agentworld.pool.protocol import Pool
 from agentworld.records import TokenSource, digest, new_id
 
 
@@ -43,6 +46,7 @@ class Admission:
         retries: Retries,
         state: SharedState,
         overrides: Overrides,
+        pool: Pool,
     ) -> None:
         self._models = models
         self._sessions = sessions
@@ -50,6 +54,7 @@ class Admission:
         self._retries = retries
         self._state = state
         self._overrides = overrides
+        self._pool = pool
 
     async def admit(self, request: Request, identity: Identity, body: bytes) -> Admitted:
         """The call; raises what the caller has to be told."""
@@ -77,15 +82,24 @@ class Admission:
         own_channel = model.settings.channel if mix is None else None  # A mixed turn belongs to its trajectory.
         channel = own_channel or identity.channel or (there.channel if there else "train")
         request = self._overrides.apply(request, channel)
+        token_in, vocabulary, facts = model.token_in, model.vocabulary, drawn
+        source: TokenSource = model.mode
+        if shown := media_of(messages):
+            _check_media(model)
+            request = await with_bytes(request, self._pool)
+            vocabulary = shown_under(vocabulary, shown)
+            if token_in is not None:
+                # Only the engine turns images into what the model sees, so it renders what shows some.
+                token_in, source = None, "engine" if model.engine.capabilities.ids else "none"
+                facts = {**drawn, "prompt": "media"}
         tools = list(request.tools)
-        if model.token_in is not None and request.sampling.tool_choice == "none":
+        if token_in is not None and request.sampling.tool_choice == "none":
             tools = []  # The renderer leaves tools out that may not be called, as the model then never sees them.
         tools_key = tools_digest(tools)
         if isinstance(prompt, tuple):
             known = completion.match_ids(session.tips, prompt)
         else:
             known = await self._match(session, request, keys, tools_key)
-        source: TokenSource = model.mode
         call = Call(
             trajectory_id=session.trajectory_id,
             request=request,
@@ -101,16 +115,16 @@ class Admission:
             match=known,
             source=source,
             demand_ids=model.settings.tokens in ("engine", "token-in"),
-            vocabulary=model.vocabulary,
+            vocabulary=vocabulary,
             space=engine_space(model.engine, request.sampling),
-            metadata={**request.notes, **drawn},
+            metadata={**request.notes, **facts},
             body_digest=body_digest,
             retry_count=identity.retry_count,
         )
         if prompt is not None:
             await completion.prepare(call, model.engine, model.token_in)
-        elif model.token_in is not None:
-            await model.token_in.prepare(call, session)
+        elif token_in is not None:
+            await token_in.prepare(call, session)
         _check_group(session, identity)  # Another call may have come in between.
         if identity.retry_count > 0:
             call.after_failure = session.take_failure(body_digest)
@@ -150,6 +164,17 @@ class Admission:
 def _is_open(session: Session, *, missing: bool) -> bool:
     """Whether a trajectory takes calls; `missing`: what holds of one that the pool does not have."""
     return missing if session.trajectory is None else session.trajectory.status == "open"
+
+
+def _check_media(model: ServedModel) -> None:
+    """InvalidRequestError where the model sees no images."""
+    allowed = model.settings.media
+    if not (model.engine.capabilities.media if allowed is None else allowed):
+        raise InvalidRequestError(
+            f"{model.settings.name} takes text only, and the conversation shows an image",
+            path="messages",
+            hint="Leave images out, or call a model that sees them",
+        )
 
 
 def _check_group(session: Session, identity: Identity) -> None:

@@ -219,7 +219,8 @@ class Answer:
     async def _commit(self) -> tuple[Reply, list[Step]]:
         choices = self._choices
         self._call.metadata = {**self._call.metadata, **self._attempts.facts}
-        self._model.observe(choices)
+        if not self._call.request.media:  # Some engines give ids for texts only.
+            self._model.observe(choices)
         exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True
         steps = await self._recorder.store(exchange, self._call, self._session)

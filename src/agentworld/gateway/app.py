@@ -62,7 +62,7 @@ class Gateway:
         self.recorder = Recorder(pool)
         self.retries = Retries()
         overrides = Overrides(settings.channels)
-        self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides)
+        self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides, pool)
         self.heartbeat = Heartbeat(pool, self.state)
         self._tasks: list[asyncio.Task[None]] = []
         self.in_flight = 0

@@ -10,6 +10,7 @@ import structlog
 
 from agentworld.config import ModelSettings, ServeSettings
 from agentworld.dialects.exchange import Choice, Request
+from agentworld.dialects.media import has_media
 from agentworld.engines.base import Capabilities, Engine
 from agentworld.errors import ConfigError, NotFoundError
 from agentworld.gateway.attempts import Attempts
@@ -107,7 +108,7 @@ class ServedModel:
 
     async def count(self, request: Request) -> int:
         """How many tokens the prompt of a request has; NotFoundError where only the engine knows and does not say."""
-        if self.token_in is not None:
+        if self.token_in is not None and not has_media(request.messages):
             return await self.token_in.count(request)
         counted = await self.engine.count(request)
         if counted is None:
