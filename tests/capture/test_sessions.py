@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from agentworld.capture.holdings import owner
 from agentworld.capture.sessions import MAX_TIPS, Session, Sessions, ids_key, message_keys
 from agentworld.forest import match, tools_digest
 from agentworld.pool import open_store
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import Message, NewTrajectory, Step, TextPart, Trajectory
+from agentworld.records import FunctionCall, Message, NewTrajectory, Step, TextPart, ToolCall, Trajectory
 
 
 def step(number: int, trajectory: str = "t1", **more: object) -> Step:
@@ -187,12 +188,42 @@ def test_what_a_client_changes_is_kept_as_it_sent_it() -> None:
     session = Session("t1", None)
     play(session, dialogue(2))
     changed = dialogue(3)[2]
-    changed[1] = Message(role="assistant", content=(TextPart("r0"),))
+    changed[1] = Message(role="assistant", content="other")
     messages, known = session.recall(changed)
     assert messages == changed
     assert len(known) == 1
     # What comes after the change is shared all the same.
     assert messages[2] is session.tips[1].messages[2]
+
+
+CALL = ToolCall(id="c", function=FunctionCall("f", '{"b": 1, "a": [2]}'))
+CALLING = Message(role="assistant", content=None, tool_calls=(CALL,), reasoning="hm")
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        msgspec.structs.replace(CALLING, content=""),
+        msgspec.structs.replace(CALLING, content=()),
+        msgspec.structs.replace(CALLING, tool_calls=(ToolCall(id="c", function=FunctionCall("f", '{"a":[2],"b":1}')),)),
+    ],
+)
+def test_what_a_client_only_spells_in_another_way_is_as_it_was_sampled(echo: Message) -> None:
+    session = Session("t1", None)
+    asked = [Message(role="user", content="q")]
+    session.add(step(0, prompt_messages=asked, response_message=CALLING))
+    result = Message(role="tool", content="r", tool_call_id="c")
+    again = [Message(role="user", content=(TextPart("q"),)), echo, result]
+    messages, known = session.recall(again)
+    assert messages == [*asked, CALLING, result]
+    assert messages[1] is session.tips[0].messages[1]
+    assert known == message_keys(again)[:2]
+    # Reasoning that was left out stays out; one that differs is another message.
+    messages, known = session.recall([*asked, msgspec.structs.replace(echo, reasoning=None), result])
+    assert (messages[1], len(known)) == (msgspec.structs.replace(CALLING, reasoning=None), 2)
+    other = msgspec.structs.replace(echo, reasoning="no")
+    messages, known = session.recall([*asked, other, result])
+    assert (messages[1], len(known)) == (other, 1)
 
 
 async def test_sessions_are_dropped_as_soon_as_they_are_too_large() -> None:

@@ -20,17 +20,17 @@ def reply(text, reasoning=None):
     return Message("assistant", text, reasoning=reasoning)
 
 
-def tip(number, messages, ids=None, tools=NO_TOOLS, prompt_length=0):
+def tip(number, messages, ids=None, tools=NO_TOOLS, prompt_length=0, agent=None):
     keys = chain(ROOT, messages, match_key)
     array = None if ids is None else token_array(ids)
-    return Tip(f"s{number}", keys, messages, tools, array, prompt_length, "stop", number)
+    return Tip(f"s{number}", keys, messages, tools, array, prompt_length, "stop", number, agent)
 
 
-def outcome(tips, messages, ids=None, tools=NO_TOOLS, **options):
+def outcome(tips, messages, ids=None, tools=NO_TOOLS, agent=None, **options):
     keys = chain(ROOT, messages, match_key)
-    matched = match(tips, messages, keys, tools)
+    matched = match(tips, messages, keys, tools, agent)
     array = None if ids is None else token_array(ids)
-    reason = fork_reason(tips, matched, messages, keys, tools, array, **options)
+    reason = fork_reason(tips, matched, messages, keys, tools, array, agent=agent, **options)
     return (matched.tip.step_id if matched else None), reason
 
 
@@ -105,3 +105,25 @@ def test_ties_go_to_the_latest_step():
 def test_a_request_that_ends_in_a_reply_continues_it():
     tips = [tip(0, [*A1, reply("x")], ids=[1, 2])]
     assert outcome(tips, [*A1, reply("x")], ids=[1, 2])[0] == "s0"
+
+
+def test_an_agent_that_says_its_name_has_a_branch_of_its_own():
+    """Sub-agents may have the system prompt of their parent, and even its first message."""
+    tips = [tip(0, [*A1, reply("x")])]
+    b1 = [system("a"), user("look into it")]
+    assert outcome(tips, b1, agent="b") == (None, "subagent")
+    assert outcome(tips, A1, agent="b") == (None, "subagent")
+    tips.append(tip(1, [*b1, reply("z")], agent="b"))
+    b2 = [*b1, reply("z"), user("2")]
+    assert outcome(tips, A2) == ("s0", None)
+    tips.append(tip(2, [*A2, reply("y")]))
+    assert outcome(tips, b2, agent="b") == ("s1", None)
+    # What an agent does to its history is told by its own steps.
+    assert outcome(tips, [system("a"), user("b, in short")], agent="b") == (None, "history_rewritten")
+    assert outcome(tips, [system("a"), user("a, in short")]) == (None, "compaction")
+
+
+def test_of_equal_paths_an_agent_continues_its_own():
+    tips = [tip(0, [*A1, reply("x")], agent="b"), tip(1, [*A1, reply("x")], agent="c")]
+    assert outcome(tips, A2, agent="b") == ("s0", None)
+    assert outcome(tips, A2, agent="c") == ("s1", None)

@@ -96,7 +96,9 @@ class Recorder:
             supersedes = session.repeated(call.body_digest, choice.index) if retries else None
         is_retry = supersedes is not None or overtaken is not None
         messages = list(call.request.messages)
-        reason = fork_reason(session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=is_retry)
+        reason = fork_reason(
+            session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=is_retry, agent=call.agent
+        )
         if reason is None and choice.index > 0:
             reason = "parallel"
         step = Step(
@@ -106,6 +108,7 @@ class Recorder:
             parent_step_id=call.match.tip.step_id if call.match is not None else None,
             supersedes=supersedes,
             fork_reason=reason,
+            agent=call.agent,
             policy=_policy(call, collector, choice),
             version_spans=choice.version_spans if len(choice.version_spans) > 1 else (),
             token_source=call.source if has_ids else "none",

@@ -15,7 +15,16 @@ import msgspec
 
 from agentworld.capture.holdings import Holdings, owner
 from agentworld.errors import NotFoundError
-from agentworld.forest import Tip, TokenArray, chain, common_prefix, match_key, token_array, tools_digest
+from agentworld.forest import (
+    Tip,
+    TokenArray,
+    chain,
+    common_prefix,
+    match_key,
+    says_the_same,
+    token_array,
+    tools_digest,
+)
 from agentworld.pool.protocol import Pool
 from agentworld.records import Message, Step, Trajectory
 from agentworld.records import digest as digest_of
@@ -86,10 +95,12 @@ class Session:
         return _PER_SESSION + _PER_STEP * len(self._known) + self._holdings.bytes
 
     def recall(self, messages: Sequence[Message]) -> tuple[list[Message], list[bytes]]:
-        """The messages, with the session's own objects in place of equal ones, and match keys of those it knows.
+        """The messages, with the session's own objects in place of those that say the same, and their match keys.
 
         A request repeats its whole history, decoded anew. With one object for each message, a conversation takes
-        memory for what is new in it, and comparing it is quick.
+        memory for what is new in it, and comparing it is quick. What a client spells in another way than it was sampled
+        (the spaces of tool arguments, null beside tool calls) is as it was sampled again, so that the engine renders
+        it as before.
         """
         best: Tip | None = None
         depth = 0
@@ -104,8 +115,8 @@ class Session:
         if best is None:
             return list(messages), []
         kept = [
-            mine if mine is yours or mine == yours else yours
-            for mine, yours in zip(best.messages, messages, strict=False)
+            _spoken(mine, yours) if position < depth else mine if mine == yours else yours
+            for position, (mine, yours) in enumerate(zip(best.messages, messages, strict=False))
         ]
         return [*kept, *messages[len(kept) :]], best.keys[:depth]
 
@@ -147,6 +158,7 @@ class Session:
             prompt_length=len(step.prompt_ids or []),
             finish_reason=step.finish_reason,
             ordinal=self._ordinal,
+            agent=step.agent,
         )
         if ids is not None and step.parent_step_id is not None:
             self._share_ids(step.parent_step_id, ids)
@@ -260,11 +272,18 @@ def _is_sound(step: Step) -> bool:
 
 
 def _shared(known: Sequence[Message], messages: Sequence[Message]) -> int:
-    """How many messages both begin with."""
+    """How many messages both begin with, whatever the spelling."""
     for position, (mine, yours) in enumerate(zip(known, messages, strict=False)):
-        if mine is not yours and mine != yours:
+        if mine is not yours and mine != yours and not says_the_same(mine, yours):
             return position
     return min(len(known), len(messages))
+
+
+def _spoken(mine: Message, yours: Message) -> Message:
+    """My message, which says the same as yours, with no more reasoning than you sent."""
+    if mine.reasoning == yours.reasoning:
+        return mine
+    return msgspec.structs.replace(mine, reasoning=yours.reasoning)
 
 
 class Sessions:

@@ -1,7 +1,15 @@
 """Pure functions over the two prefix forests: blocks, chains, matching, fork reasons, printing."""
 
 from agentworld.forest.matching import Match, Tip, fork_reason, match, same_reasoning
-from agentworld.forest.messages import canonical_arguments, chain, exact_digest, exact_key, match_key, tools_digest
+from agentworld.forest.messages import (
+    canonical_arguments,
+    chain,
+    exact_digest,
+    exact_key,
+    match_key,
+    says_the_same,
+    tools_digest,
+)
 from agentworld.forest.printing import render_message, render_reply, render_step, render_tree
 from agentworld.forest.tokens import (
     BLOCK_SIZE,
@@ -39,6 +47,7 @@ __all__ = [
     "render_step",
     "render_tree",
     "same_reasoning",
+    "says_the_same",
     "token_array",
     "tools_digest",
     "vocabulary_root",

@@ -19,7 +19,7 @@ class Tip(msgspec.Struct, frozen=True):
 
     `keys`: match keys of the prompt's messages and the reply; the chain is rooted at a constant, so `tools` (their
     digest) is compared apart. `messages`: prompt and reply. `ids`: prompt and reply, uint32, or None for text-only
-    steps. `ordinal` grows with time and breaks ties.
+    steps. `ordinal` grows with time and breaks ties. `agent`: who called, None where nobody said.
     """
 
     step_id: str
@@ -30,6 +30,7 @@ class Tip(msgspec.Struct, frozen=True):
     prompt_length: int
     finish_reason: str | None
     ordinal: int
+    agent: str | None = None
 
     @property
     def prompt_key(self) -> bytes | None:
@@ -44,15 +45,23 @@ class Match(msgspec.Struct, frozen=True):
     depth: int
 
 
-def match(tips: Sequence[Tip], messages: Sequence[Message], keys: Sequence[bytes], tools: bytes) -> Match | None:
-    """The tip whose whole path is the longest prefix of the request; the same tools first, then the latest step."""
+def match(
+    tips: Sequence[Tip],
+    messages: Sequence[Message],
+    keys: Sequence[bytes],
+    tools: bytes,
+    agent: str | None = None,
+) -> Match | None:
+    """The tip whose whole path is the longest prefix of the request; the same tools first, then the same agent, then
+    the latest step.
+    """
     found: Tip | None = None
-    rank: tuple[int, bool, int] = (0, False, -1)
+    rank: tuple[int, bool, bool, int] = (0, False, False, -1)
     for tip in tips:
         depth = len(tip.keys)
         if not 0 < depth <= len(keys) or keys[depth - 1] != tip.keys[-1]:
             continue
-        candidate = (depth, tip.tools == tools, tip.ordinal)
+        candidate = (depth, tip.tools == tools, tip.agent == agent, tip.ordinal)
         if candidate > rank and same_reasoning(tip.messages, messages):
             found, rank = tip, candidate
     return Match(found, rank[0]) if found is not None else None
@@ -75,15 +84,21 @@ def fork_reason(
     prompt_ids: TokenArray | None,
     *,
     is_retry: bool = False,
+    agent: str | None = None,
 ) -> ForkReason | None:
     """Why the step with this request is not the plain continuation of an unbranched trajectory; None if it is.
 
     `tips`: the trajectory's earlier steps. `is_retry`: the client repeats a call, and this step supersedes the first.
+    `agent`: who calls; an agent that has not called yet begins a branch of its own, unless it continues a step.
     """
     if is_retry:
         return "retry"
     if not tips:
         return None
+    if matched is None:
+        tips = [tip for tip in tips if tip.agent == agent]
+        if not tips:
+            return "subagent"
     if any(tip.prompt_key == keys[-1] and len(tip.keys) == len(keys) + 1 and tip.tools == tools for tip in tips):
         return "parallel"
     if matched is None:

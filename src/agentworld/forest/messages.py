@@ -16,7 +16,7 @@ import msgspec
 
 from agentworld.records import exact_json
 from agentworld.records.ids import digest
-from agentworld.records.message import Message, TextPart, Tool
+from agentworld.records.message import Message, Part, TextPart, Tool
 
 Key = Callable[[bytes, Message], bytes]
 
@@ -40,17 +40,41 @@ def exact_digest(parent: bytes, message: bytes) -> bytes:
 
 def match_key(parent: bytes, message: Message) -> bytes:
     """Identity for routing: what the message says, under `parent`."""
+    content = _said(message)
+    calls = [(call.id, call.function.name, canonical_arguments(call.function.arguments)) for call in message.tool_calls]
+    said = (message.role, content, calls, message.tool_call_id, message.name)
+    return digest(b"match", parent, _sorted(said))
+
+
+def _said(message: Message) -> str | tuple[Part, ...] | None:
+    """The content, where several spellings mean the same in one of them."""
     content = message.content
     if isinstance(content, tuple):
         if not content:
             content = None
-        elif all(isinstance(part, TextPart) for part in content) and len(content) == 1:
-            content = message.text
+        elif len(content) == 1 and isinstance(content[0], TextPart):
+            content = content[0].text
     if content == "" and message.tool_calls:
         content = None  # Clients send either beside tool calls.
-    calls = [(call.id, call.function.name, canonical_arguments(call.function.arguments)) for call in message.tool_calls]
-    said = (message.role, content, calls, message.tool_call_id, message.name)
-    return digest(b"match", parent, _sorted(said))
+    return content
+
+
+def says_the_same(mine: Message, yours: Message) -> bool:
+    """Whether the two have one match key, and neither has another reasoning than the other."""
+    if (mine.role, mine.tool_call_id, mine.name) != (yours.role, yours.tool_call_id, yours.name):
+        return False
+    if len(mine.tool_calls) != len(yours.tool_calls) or _said(mine) != _said(yours):
+        return False
+    if mine.reasoning != yours.reasoning and mine.reasoning is not None and yours.reasoning is not None:
+        return False
+    for own, other in zip(mine.tool_calls, yours.tool_calls, strict=True):
+        if own == other:
+            continue
+        if (own.id, own.function.name) != (other.id, other.function.name):
+            return False
+        if canonical_arguments(own.function.arguments) != canonical_arguments(other.function.arguments):
+            return False
+    return True
 
 
 def _sorted(value: Any) -> bytes:

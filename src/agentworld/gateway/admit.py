@@ -96,10 +96,11 @@ class Admission:
         if token_in is not None and request.sampling.tool_choice == "none":
             tools = []  # The renderer leaves tools out that may not be called, as the model then never sees them.
         tools_key = tools_digest(tools)
+        agent = identity.agent or (there.agent if there else None)
         if isinstance(prompt, tuple):
             known = completion.match_ids(session.tips, prompt)
         else:
-            known = await self._match(session, request, keys, tools_key)
+            known = await self._match(session, request, keys, tools_key, agent)
         call = Call(
             trajectory_id=session.trajectory_id,
             request=request,
@@ -110,7 +111,7 @@ class Admission:
             tools_key=tools_key,
             group_id=there.group_id if there is not None and there.group_id is not None else identity.group_id,
             channel=channel,
-            agent=identity.agent or (there.agent if there else None),
+            agent=agent,
             tools=tools,
             match=known,
             source=source,
@@ -151,13 +152,15 @@ class Admission:
             return session
         return self._sessions.fresh(new_id("trj"))
 
-    async def _match(self, session: Session, request: Request, keys: list[bytes], tools_key: bytes) -> Match | None:
+    async def _match(
+        self, session: Session, request: Request, keys: list[bytes], tools_key: bytes, agent: str | None
+    ) -> Match | None:
         """The step that is continued. Another worker may have served it: a reply not known here is looked up."""
         messages = request.messages
-        found = match(session.tips, messages, keys, tools_key)
+        found = match(session.tips, messages, keys, tools_key, agent)
         replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
         if replies and (found is None or replies[-1] >= found.depth) and await self._sessions.refresh(session):
-            found = match(session.tips, messages, keys, tools_key)
+            found = match(session.tips, messages, keys, tools_key, agent)
         return found
 
 

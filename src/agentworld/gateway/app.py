@@ -175,8 +175,8 @@ class Gateway:
     async def _call(self, http: Http, route: Route) -> None:
         dialect = BY_ROUTE[route.name]
         body = await http.body(self.settings.max_body_bytes)
-        identity = read_identity(http, route)
         decoded = decode_object(body)
+        identity = read_identity(http, route, decoded)
         if dialect is RESPONSES:
             past = await load_past(self.pool, responses.wanted(decoded))
             request = responses.parse(decoded, past)

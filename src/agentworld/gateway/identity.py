@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -27,13 +29,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     retry_count: int = 0
 
 
-def read_identity(http: Http, route: Route) -> Identity:
-    """The identity in path, headers and key; InvalidRequestError names a header that is no id."""
+def read_identity(http: Http, route: Route, body: Mapping[str, Any] | None = None) -> Identity:
+    """The identity in path, headers, key and body; InvalidRequestError names a header that is no id."""
     key = http.header("x-api-key") or ""
     authorization = http.header("authorization") or ""
     if authorization[:7].lower() == "bearer ":
         key = authorization[7:].strip()
-    client = read_client(http)
+    client = read_client(http, body or {})
     trajectory = route.trajectory or _id(http, "x-agentworld-trajectory") or trajectory_of(key) or client.trajectory_id
     retries = http.header("x-stainless-retry-count") or "0"
     agent = http.header("x-agentworld-agent")
