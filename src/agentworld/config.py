@@ -13,6 +13,7 @@ import msgspec
 import msgspec.inspect
 
 from agentworld.errors import ConfigError
+from agentworld.loopback import is_loopback
 
 T = TypeVar("T")
 DriverName = Literal["vllm", "sglang", "llamacpp", "openai", "anthropic", "builtin"]
@@ -36,7 +37,8 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `upstreams`: further engines with the same model and weights. `concurrency`: most calls at once on each engine, by
     all workers of one server together; more wait, up to `queue` for each engine and worker, `queue_seconds` long.
     `retries`: further tries of a call of which the caller has seen nothing. `media`: whether the model sees images;
-    unset, where engines of its kind can.
+    unset, where engines of its kind can. `control_tokens`: what token-in does with control tokens that callers write
+    in text: plain text of them, or an error.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_seconds: Seconds = 60.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=10)] = 2
     media: bool | None = None
+    control_tokens: Literal["escape", "refuse"] = "escape"
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -100,7 +103,10 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of `agentworld serve`; without models it serves the control API alone.
 
     `gateway_url`: the origin that agents are told to call (behind a proxy, or where another server is the gateway);
-    unset, it is the one that the client called.
+    unset, it is the one that the client called. `require_keys`: ask for API keys on a loopback address too.
+    `allowed_hosts`: further names that the server answers to there, and whose pages may call it. `session_key_seconds`:
+    how long the key of a trajectory holds where keys are required. `body_timeout`: seconds in which a request has to
+    arrive; `grace`: seconds that calls in flight have after the signal that ends the server.
     """
 
     pool: str = "sqlite:///agentworld.db"
@@ -114,6 +120,16 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gateway_url: str | None = None
     channels: dict[str, ChannelSettings] = {}
     mix: tuple[MixSettings, ...] = ()
+    require_keys: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    session_key_seconds: Seconds = 7 * 86_400.0
+    body_timeout: Seconds = 60.0
+    grace: Seconds = 10.0
+
+    @property
+    def keys_required(self) -> bool:
+        """Whether nothing goes without an API key: always where other machines can reach the server."""
+        return self.require_keys or not is_loopback(self.host)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -61,14 +61,16 @@ class ContextLengthError(InvalidRequestError):
 
 
 class UnauthorizedError(AgentWorldError):
-    """No key, or one that is not known."""
+    """No key, or one that does not hold."""
 
     code = "unauthorized"
     status = 401
 
 
 class ForbiddenError(AgentWorldError):
-    """This caller may not do this: the server does not answer to this host, or not to pages of this site."""
+    """This caller may not do this: its key does not reach that far, or the server does not answer to this host, or not
+    to pages of this site.
+    """
 
     code = "forbidden"
     status = 403
@@ -99,6 +101,20 @@ class StaleLeaseError(ConflictError):
     """The lease has ended or was handed to another consumer; its epoch is old."""
 
     code = "stale_lease"
+
+
+class RequestTimeoutError(AgentWorldError):
+    """The caller took too long to send its request."""
+
+    code = "request_timeout"
+    status = 408
+
+
+class MediaTypeError(AgentWorldError):
+    """The body is of another type than the route takes."""
+
+    code = "unsupported_media_type"
+    status = 415
 
 
 class TooLargeError(AgentWorldError):

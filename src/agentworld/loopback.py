@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-_AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?")
 
 
 def is_loopback(name: str) -> bool:
@@ -13,13 +13,15 @@ def is_loopback(name: str) -> bool:
     if name == "localhost":
         return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return (mapped or address).is_loopback
     except ValueError:
         return False
 
 
 def host_name(authority: str) -> str | None:
-    """`HOST[:PORT]` without port and brackets, in lower case; None where it is none."""
+    """`HOST[:[PORT]]` without port and brackets, in lower case; None where it is none."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None or int(found.group(2) or 0) > 65_535:
         return None

@@ -59,7 +59,8 @@ class Serving:
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
         try:
             sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-            connection.request(method, path, sent, headers or {})
+            typed = {} if method in ("GET", "HEAD", "OPTIONS") else {"Content-Type": "application/json"}
+            connection.request(method, path, sent, {**typed, **(headers or {})})
             response = connection.getresponse()
             content = response.read()
             if (response.headers.get("content-type") or "").startswith("application/json") and content:

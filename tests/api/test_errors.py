@@ -105,7 +105,8 @@ async def test_a_body_that_breaks_off_is_the_callers_fault():
     scope = {
         "type": "http", "http_version": "1.1", "method": "POST", "path": "/api/v1/steps", "raw_path": b"/api/v1/steps",
         "query_string": b"", "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2),
-        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"100")],
+        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"100"),
+                    (b"content-type", b"application/json")],
     }  # fmt: skip
     await create_app(ServeSettings(), pool)(scope, receive, send)
     assert sent[0]["status"] == 400

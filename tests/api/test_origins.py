@@ -43,14 +43,46 @@ def test_nor_can_it_read(gateway):
         assert gateway.send("GET", path, headers={"Host": "evil.example"})[0] == 403, path
 
 
-def test_programs_need_no_content_type_and_no_origin(server):
-    # As `curl -d` sends it.
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert server.send("POST", "/api/v1/gateway/pause", b"{}", form)[0] == 200
-    assert server.send("POST", "/api/v1/gateway/resume", b"{}")[0] == 200
+FORMS = ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", "", "application/jsonx",
+         "application/json; charset=latin-1", "text/json"]  # fmt: skip
 
 
-@pytest.mark.parametrize("port", ["99999", "x", "-1", ""])
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("path", [*LLM, "/v1/messages/count_tokens", "/api/v1/gateway/pause", "/api/v1/steps"])
+def test_every_write_has_to_be_json_which_no_page_sends_unasked(gateway, path, kind):
+    status, _, reply = gateway.send("POST", path, CHAT, {"Content-Type": kind})
+    assert (status, reply["error"]["code"]) == (415, "unsupported_media_type")
+    assert "Content-Type: application/json" in str(reply)
+    assert gateway.get("/api/v1/stats")[1]["exchanges"] == 0
+    assert gateway.get("/api/v1/policy")[1]["paused"] is False
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=UTF-8", "application/vnd.x+json"])
+def test_json_by_its_other_names_is_taken(server, kind):
+    assert server.send("POST", "/api/v1/gateway/resume", b"{}", {"Content-Type": kind})[0] == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "something"])
+def test_what_a_browser_sends_for_another_site_is_refused(gateway, site):
+    headers = {"Sec-Fetch-Site": site}
+    for path in (*LLM, "/api/v1/gateway/pause"):
+        assert gateway.send("POST", path, CHAT, headers)[0] == 403, path
+    # Following a link from there to a page here is no write.
+    assert gateway.send("GET", "/api/docs", headers=headers)[0] == 200
+    for own in ("same-origin", "none"):
+        assert gateway.send("POST", "/api/v1/gateway/resume", b"{}", {"Sec-Fetch-Site": own})[0] == 200
+
+
+@pytest.mark.parametrize("path", [*LLM, "/v1/models", "/api/v1/steps", "/api/v1/gateway/pause"])
+def test_who_asks_for_permission_gets_an_answer_and_none(gateway, path):
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    status, headers, _ = gateway.send("OPTIONS", path, headers=asked)
+    assert status == 204
+    assert "OPTIONS" in headers["allow"]
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize("port", ["99999", "x", "-1", "123456"])
 def test_a_port_that_is_none_is_refused_in_our_shape(gateway, port):
     for path in ("/api/v1/stats", "/v1/models"):
         status, _, reply = gateway.send("GET", path, headers={"Host": f"127.0.0.1:{port}"})
@@ -63,8 +95,10 @@ def fault(settings, *headers):
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.0.1:8400", "127.9.9.9:1", "localhost", "LocalHost.:8400", "[::1]", "[::1]:8400"]
-)
+    "host",
+    ["127.0.0.1", "127.0.0.1:8400", "127.9.9.9:1", "localhost", "localhost:", "LocalHost.:8400", "[::1]", "[::1]:8400",
+     "[::ffff:127.0.0.1]", "[::FFFF:127.0.0.1]:8400"],
+)  # fmt: skip
 def test_every_name_of_this_machine_may_be_used(host):
     settings = ServeSettings()
     assert fault(settings, ("host", host)) is None
@@ -73,7 +107,16 @@ def test_every_name_of_this_machine_may_be_used(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "192.0.2.1", "0.0.0.0", "[2001:db8::1]", "1"],
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "192.0.2.1",
+        "0.0.0.0",
+        "[2001:db8::1]",
+        "[::ffff:192.0.2.1]",
+        "1",
+    ],
 )
 def test_no_other_name_may_be_used(host):
     assert fault(ServeSettings(), ("host", host)).status == 403
@@ -96,6 +139,22 @@ def test_the_address_outside_is_the_servers_own():
     assert fault(settings, ("host", "gateway.example"), ("origin", "https://gateway.example")) is None
     assert fault(settings, ("host", "localhost:8400")) is None
     assert fault(settings, ("host", "evil.example")).status == 403
+
+
+def test_names_can_be_added():
+    settings = ServeSettings(allowed_hosts=("Box.example", "[2001:db8::7]"))
+    for host in ("box.example", "BOX.example:8400", "[2001:db8::7]:1", "localhost"):
+        assert fault(settings, ("host", host), ("origin", f"http://{host}")) is None, host
+    assert fault(settings, ("host", "other.example")).status == 403
+    assert fault(settings, ("host", "box.example"), ("origin", "http://other.example")).status == 403
+
+
+def test_elsewhere_pages_of_the_same_host_may_call_and_others_may_not():
+    settings = ServeSettings(host="0.0.0.0")
+    host = ("host", "factory.example:8400")
+    assert fault(settings, host, ("origin", "http://factory.example:8400")) is None
+    for origin in ("http://evil.example", "null", "http://localhost:8400"):
+        assert fault(settings, host, ("origin", origin)).status == 403, origin
 
 
 def test_a_server_inside_another_program_that_listens_elsewhere_answers_to_any_name():

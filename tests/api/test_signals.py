@@ -159,7 +159,7 @@ def test_stats_and_metrics_tell_the_same(server):
     assert status == 200
     assert headers["content-type"].startswith("text/plain")
     assert b"agentworld_pool_steps 1.0" in text
-    assert b'agentworld_requests_total{method="POST",status="200",surface="control"}' in text
+    assert b'agentworld_requests_total{method="POST",route="/api/v1/steps",status="200",surface="control"}' in text
     assert b'agentworld_request_seconds_count{surface="control"}' in text
     assert b'agentworld_pool_trajectories{status="open"} 1.0' in text
 

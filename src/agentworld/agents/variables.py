@@ -27,6 +27,8 @@ def base_url_variables(base_url: str, api_key: str | None, trajectory_id: str) -
         # Claude Code also asks for titles of sessions and the like, which are no part of the task.
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "AGENTWORLD_TRAJECTORY_ID": trajectory_id,
+        # Not the user's own key, which may do more than an agent should.
+        "AGENTWORLD_API_KEY": key,
         "NO_PROXY": direct,
         "no_proxy": direct,
     }

@@ -1,14 +1,33 @@
-"""How an agent reaches the gateway: the base URL and the key of its trajectory."""
+"""What the caller of a request may reach of the pool, and how its agents reach the gateway."""
 
 from __future__ import annotations
 
+import time
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import quote
 
 from litestar import Request
+from litestar.datastructures import State
 
+from agentworld.api.bound_pool import BoundPool
 from agentworld.config import ServeSettings
-from agentworld.gateway.keys import session_key
+from agentworld.gateway.access import EVERYTHING, Grant
+from agentworld.gateway.keys import session_key, signed_session_key
+from agentworld.pool.protocol import Pool
+
+CALLER: ContextVar[Grant] = ContextVar("agentworld_caller", default=EVERYTHING)
+"""What the caller of the request that is being answered may do; set before the application is entered."""
+
+
+def reach(state: State) -> Pool:
+    """The pool as the caller of this request may use it."""
+    grant, pool = CALLER.get(), state.pool
+    if not grant.bound:
+        found: Pool = pool
+        return found
+    bound: Any = BoundPool(pool, grant)
+    return bound  # type: ignore[no-any-return]  # It has those methods alone that a bound key may use.
 
 
 def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, trajectory_id: str) -> str | None:
@@ -18,9 +37,13 @@ def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, tra
     return f"{_origin(request, settings)}/t/{quote(trajectory_id, safe='')}/v1"
 
 
-def agent_key(trajectory_id: str) -> str:
-    """The session key that names the trajectory, for clients that cannot change their base URL's path."""
-    return session_key(trajectory_id)
+def agent_key(trajectory_id: str, settings: ServeSettings) -> str:
+    """The session key of the trajectory: signed with the caller's own key, where it has one that may write."""
+    grant = CALLER.get()
+    if grant.key_id is None or grant.secret is None:
+        return session_key(trajectory_id)
+    until = int(time.time() + settings.session_key_seconds)
+    return signed_session_key(trajectory_id, grant.key_id, grant.secret, until)
 
 
 def _origin(request: Request[Any, Any, Any], settings: ServeSettings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from collections.abc import MutableMapping
 from typing import Any
@@ -12,16 +13,27 @@ import structlog
 from litestar import Litestar
 from litestar.datastructures import State
 
-from agentworld.api import batches, docs, events, feedback, groups, health, media, metrics, signals, trajectories
+from agentworld.api import batches, docs, events, feedback, groups, health, keys, media, metrics, signals, trajectories
+from agentworld.api.access import CALLER
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.metrics import counted
 from agentworld.api.origins import OriginGuard
 from agentworld.api.parameters import check_parameters
 from agentworld.api.replies import ExactResponse
+from agentworld.api.scopes import needed
 from agentworld.config import ServeSettings
 from agentworld.dialects.dialect import dialect_at
-from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundError
+from agentworld.errors import (
+    AgentWorldError,
+    InvalidRequestError,
+    NotFoundError,
+    RequestTimeoutError,
+    UnauthorizedError,
+)
+from agentworld.gateway.access import GRANT, Access, Grant, check_scopes
+from agentworld.gateway.http import too_slow
+from agentworld.gateway.routes import METHODS, find_route
 from agentworld.pool.protocol import Pool
 
 LLM_PREFIXES = ("/v1/", "/t/")
@@ -39,6 +51,7 @@ ROUTES: list[Any] = [
     *batches.ROUTES,
     *events.ROUTES,
     *media.ROUTES,
+    *keys.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
     *docs.ROUTES,
@@ -63,10 +76,14 @@ def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
 class Server:
     """Routes by path; starts and stops both applications."""
 
-    def __init__(self, control: Litestar, gateway: ASGI | None, guard: OriginGuard) -> None:
+    def __init__(
+        self, control: Litestar, gateway: ASGI | None, guard: OriginGuard, access: Access, body_timeout: float
+    ) -> None:
         self._control: ASGI = control
         self._gateway = gateway
         self._guard = guard
+        self._access = access
+        self._body_timeout = body_timeout
         self._closing: asyncio.Event = control.state.closing
         self._lifespans = [Lifespan(app) for app in (gateway, control) if app is not None]
 
@@ -88,11 +105,28 @@ class Server:
         path = scope["path"]
         return self._gateway is not None and (path in GATEWAY_PROBES or (path == "/" and scope["method"] == "HEAD"))
 
+    async def _admit(self, scope: Scope, send: Send, *, llm: bool) -> bool:
+        """Whether the request may go on; it has been answered where not. Its grant goes with it."""
+        try:
+            fault = self._guard.fault(scope)
+            if fault is not None:
+                raise fault
+            scopes = needed(scope["method"], scope["path"], llm=llm)
+            grant = Grant(frozenset())
+            if scopes is not None:
+                grant = await self._access.grant(scope.get("headers") or ())
+                check_scopes(grant, scopes, f"{scope['method'][:20]} {scope['path'][:200]}")
+        except AgentWorldError as error:
+            await _reply(scope, send, error)
+            return False
+        scope[GRANT] = grant
+        CALLER.set(grant)
+        return True
+
     async def _llm(self, scope: Scope, receive: Receive, send: Send) -> None:
-        fault = self._guard.fault(scope)
-        if fault is not None:
-            await _reply(scope, send, fault)
-        elif self._gateway is None:
+        if not await self._admit(scope, send, llm=True):
+            return
+        if self._gateway is None:
             await _reply(
                 scope,
                 send,
@@ -101,13 +135,13 @@ class Server:
                     hint="Start the gateway with `agentworld serve --upstream URL --model NAME` on the same pool",
                 ),
             )
+        elif scope["method"] == "OPTIONS":
+            await _allow(scope, send)
         else:
             await self._gateway(scope, receive, send)
 
     async def _api(self, scope: Scope, receive: Receive, send: Send) -> None:
-        fault = self._guard.fault(scope)
-        if fault is not None:
-            await _reply(scope, send, fault)
+        if not await self._admit(scope, send, llm=False):
             return
         begun = False
 
@@ -117,7 +151,8 @@ class Server:
             await send(message)
 
         try:
-            await self._control(scope, _whole(receive) if scope["method"] in _BODIES else receive, watch)
+            whole = _whole(receive, self._body_timeout) if scope["method"] in _BODIES else receive
+            await self._control(scope, whole, watch)
         except Exception as error:
             # The framework fails outside its handlers on some requests that it cannot read.
             if begun:
@@ -151,20 +186,39 @@ def _is_llm(path: str) -> bool:
     return path.startswith(LLM_PREFIXES) or path in ("/v1", "/t")
 
 
-def _whole(receive: Receive) -> Receive:
-    """`receive` that tells of a body that breaks off; handlers would otherwise be told of a fault of ours."""
+def _whole(receive: Receive, seconds: float) -> Receive:
+    """`receive` that tells of a body that breaks off or takes too long; handlers would otherwise be told of a fault of
+    ours.
+    """
     complete = False
+    deadline = time.monotonic() + seconds
 
     async def receive_whole() -> MutableMapping[str, Any]:
         nonlocal complete
-        message = await receive()
+        if complete:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), max(deadline - time.monotonic(), 0.001))
+        except TimeoutError:
+            raise too_slow(seconds) from None
         if message["type"] == "http.request":
             complete = not message.get("more_body", False)
-        elif not complete:
+        else:
             raise InvalidRequestError("The body broke off before its end", path="$")
         return message
 
     return receive_whole
+
+
+async def _allow(scope: Scope, send: Send) -> None:
+    """Answer OPTIONS: which methods there are, and no permission for pages of other sites."""
+    try:
+        methods = ", ".join((*METHODS[find_route("", scope["path"], any_method=True).name], "OPTIONS"))
+    except AgentWorldError as error:
+        await _reply(scope, send, error)
+        return
+    await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", methods.encode())]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
@@ -175,6 +229,10 @@ async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
         body = {**theirs, "error": {**theirs["error"], **body["error"]}}
     content = b"" if scope["method"] == "HEAD" else msgspec.json.encode(body)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    if isinstance(error, UnauthorizedError):
+        headers.append((b"www-authenticate", b"Bearer"))
+    if error.status == RequestTimeoutError.status:
+        headers.append((b"connection", b"close"))
     start: MutableMapping[str, Any] = {"type": "http.response.start", "status": error.status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": content})
@@ -187,4 +245,5 @@ def create_app(settings: ServeSettings, pool: Pool) -> Server:
         from agentworld.gateway.app import create_gateway
 
         gateway = create_gateway(settings, pool)
-    return Server(create_control(settings, pool), gateway, OriginGuard(settings))
+    access = Access(pool, required=settings.keys_required)
+    return Server(create_control(settings, pool), gateway, OriginGuard(settings), access, settings.body_timeout)

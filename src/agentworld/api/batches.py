@@ -11,6 +11,7 @@ from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter, RawBody
 
+from agentworld.api.access import reach
 from agentworld.api.bodies import decode
 from agentworld.client.wire import (
     API,
@@ -47,7 +48,7 @@ async def lease(state: State, body: RawBody, request: Request[Any, Any, Any]) ->
     spec = BatchSpec(**{name: getattr(sent, name) for name in BatchSpec.__struct_fields__})
     gone = asyncio.ensure_future(_gone(request))
     try:
-        leased = await _leased(state.pool, spec, sent.consumer, gone)
+        leased = await _leased(reach(state), spec, sent.consumer, gone)
         if leased is None and sent.wait_seconds > 0 and not gone.done():
             leased = await _wait(state, spec, sent, gone)
     finally:
@@ -77,7 +78,7 @@ async def _leased(pool: Pool, spec: BatchSpec, consumer: str, gone: asyncio.Futu
 
 async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, gone: asyncio.Future[None]) -> bytes | None:
     """Try again whenever something was committed, until the time is up, the client leaves or the server closes."""
-    pool: Pool = state.pool
+    pool: Pool = reach(state)
     loop = asyncio.get_running_loop()
     until = loop.time() + sent.wait_seconds
     woken = asyncio.Event()
@@ -118,26 +119,26 @@ async def _gone(request: Request[Any, Any, Any]) -> None:
 @post(f"{API}/batches/{{batch_id:str}}/ack", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})
 def acknowledge(state: State, batch_id: FromPath[str], body: RawBody) -> None:
     """Mark the batch's units as consumed; again is no error."""
-    state.pool.ack(batch_id, decode(body, LeaseAction).epoch)
+    reach(state).ack(batch_id, decode(body, LeaseAction).epoch)
 
 
 @post(f"{API}/batches/{{batch_id:str}}/release", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})
 def release(state: State, batch_id: FromPath[str], body: RawBody) -> None:
     """Give the batch's units back; again is no error."""
-    state.pool.release(batch_id, decode(body, LeaseAction).epoch)
+    reach(state).release(batch_id, decode(body, LeaseAction).epoch)
 
 
 @post(f"{API}/batches/{{batch_id:str}}/extend", status_code=200, sync_to_thread=True, opt={"body": LeaseExtension})
 def extend(state: State, batch_id: FromPath[str], body: RawBody) -> Deadline:
     """Move the deadline to `seconds` from now."""
     sent = decode(body, LeaseExtension)
-    return Deadline(state.pool.extend(batch_id, sent.epoch, sent.seconds))
+    return Deadline(reach(state).extend(batch_id, sent.epoch, sent.seconds))
 
 
 @post(f"{API}/consumers/{{consumer:str}}/resume", status_code=200, sync_to_thread=True, opt={"body": ResumeRequest})
 def resume(state: State, consumer: FromPath[str], body: RawBody) -> ResumeReply:
     """After a restart: acknowledge the batches that the checkpoint has, release this consumer's others."""
-    settled: dict[str, list[str]] = state.pool.resume(consumer, decode(body, ResumeRequest).applied)
+    settled: dict[str, list[str]] = reach(state).resume(consumer, decode(body, ResumeRequest).applied)
     return ResumeReply(settled.get("acknowledged", []), settled.get("released", []), settled.get("unknown", []))
 
 
@@ -151,27 +152,27 @@ def list_batches(
 ) -> Page[BatchRecord]:
     """Batches that were handed out, the newest first, without their units."""
     check_batch_state(batch_state, "batch_state")
-    page: Page[BatchRecord] = state.pool.list_batches(consumer=consumer, state=batch_state, cursor=cursor, limit=limit)
-    return page
+    wanted: Any = batch_state
+    return reach(state).list_batches(consumer=consumer, state=wanted, cursor=cursor, limit=limit)
 
 
 @get(f"{API}/batches/{{batch_id:str}}", sync_to_thread=True)
 def get_batch(state: State, batch_id: FromPath[str]) -> BatchRecord:
     """What is kept of a batch: its spec, state and times, its units, and every reward as it was at the lease."""
-    record: BatchRecord = state.pool.get_batch(batch_id)
+    record: BatchRecord = reach(state).get_batch(batch_id)
     return record
 
 
 @get(f"{API}/consumers/{{consumer:str}}/poisoned", sync_to_thread=True)
 def poisoned(state: State, consumer: FromPath[str]) -> PoisonedReply:
     """Units that were handed out too often without being acknowledged, and are set aside."""
-    return PoisonedReply(state.pool.poisoned(consumer))
+    return PoisonedReply(reach(state).poisoned(consumer))
 
 
 @post(f"{API}/consumers/{{consumer:str}}/requeue", status_code=200, sync_to_thread=True, opt={"body": RequeueRequest})
 def requeue(state: State, consumer: FromPath[str], body: RawBody) -> RequeueReply:
     """Hand poisoned units out again as if for the first time."""
-    return RequeueReply(state.pool.requeue(consumer, decode(body, RequeueRequest).keys))
+    return RequeueReply(reach(state).requeue(consumer, decode(body, RequeueRequest).keys))
 
 
 ROUTES = [lease, list_batches, get_batch, acknowledge, release, extend, resume, poisoned, requeue]

@@ -15,6 +15,7 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
+from agentworld.api.access import reach
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.events import FIRST_PAUSE, GROWTH, PAGE
@@ -38,11 +39,11 @@ async def events(
     """
     accept = request.headers.get("accept", "")
     if "application/json" in accept and "text/event-stream" not in accept:
-        found = await sync_to_thread(state.pool.events, after, limit)
+        found = await sync_to_thread(reach(state).events, after, limit)
         return Response(sequence_page(found, limit))
     start = _last_event_id(request.headers.get("last-event-id"), after)
     stream: Any = Stream(
-        follow(state.pool, start, state.closing),
+        follow(reach(state), start, state.closing),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )

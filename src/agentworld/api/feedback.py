@@ -9,6 +9,7 @@ from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import FromQuery, QueryParameter, RawBody
 
+from agentworld.api.access import reach
 from agentworld.api.bodies import AnnotationRequest, decode, decode_signals
 from agentworld.api.bodies import FeedbackRequest as OneFeedback
 from agentworld.api.trajectories import Cursor
@@ -25,14 +26,14 @@ Names = Annotated[str | None, QueryParameter(description="A JSON list of names; 
 @post(f"{API}/feedback", status_code=200, sync_to_thread=True, opt={"body": OneFeedback | FeedbackRequest})
 def add_feedback(state: State, body: RawBody) -> SignalsResult:
     """Store one piece of feedback, a list of them, or `{"feedback": [...]}`: all or none, each once by its id."""
-    result: SignalsResult = state.pool.add_signals(decode_signals(body, "feedback"))
+    result: SignalsResult = reach(state).add_signals(decode_signals(body, "feedback"))
     return result
 
 
 @post(f"{API}/annotations", status_code=200, sync_to_thread=True, opt={"body": AnnotationRequest | AnnotationsRequest})
 def add_annotations(state: State, body: RawBody) -> SignalsResult:
     """Store one annotation, a list of them, or `{"annotations": [...]}`: all or none."""
-    result: SignalsResult = state.pool.add_signals(decode_signals(body, "annotations"))
+    result: SignalsResult = reach(state).add_signals(decode_signals(body, "annotations"))
     return result
 
 
@@ -46,7 +47,7 @@ def list_feedback(
     limit: PageLimit = 100,
 ) -> Page[Feedback]:
     """One page of feedback in the order of its commits: on a trajectory itself, on a step, or all."""
-    page: Page[Feedback] = state.pool.list_feedback(
+    page: Page[Feedback] = reach(state).list_feedback(
         trajectory_id=trajectory_id, step_id=step_id, kind=kind, cursor=cursor, limit=limit
     )
     return page
@@ -59,7 +60,7 @@ def get_annotations(
     """Annotations of steps, or of a trajectory and all of its steps. A value that is not finite is null."""
     wanted = None if names is None else decode(names.encode(), list[str], "?names")
     steps = None if step_ids is None else [one.strip() for one in step_ids.split(",") if one.strip()]
-    found = state.pool.get_annotations(step_ids=steps, trajectory_id=trajectory_id, names=wanted)
+    found = reach(state).get_annotations(step_ids=steps, trajectory_id=trajectory_id, names=wanted)
     return Page([msgspec.structs.replace(one, values=plain_values(one.values)) for one in found])
 
 

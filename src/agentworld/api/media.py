@@ -7,6 +7,7 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, RawBody
 
+from agentworld.api.access import reach
 from agentworld.api.bodies import decode
 from agentworld.client.wire import API
 from agentworld.pool.media import Medium
@@ -29,13 +30,13 @@ class MediaReply(msgspec.Struct, frozen=True):
 def put_media(state: State, body: RawBody) -> MediaReply:
     """Store a blob once; again is no error. One that no message shows is collected after a day."""
     sent = decode(body, MediaRequest)
-    return MediaReply(state.pool.put_media(sent.data, sent.media_type))
+    return MediaReply(reach(state).put_media(sent.data, sent.media_type))
 
 
 @get(f"{API}/media/{{digest:str}}", sync_to_thread=True)
 def get_media(state: State, digest: FromPath[str]) -> Response[bytes]:
     """The bytes of a blob, verified, as a file to download; `X-Media-Type` is what its sender said it is."""
-    medium: Medium = state.pool.get_media(digest)
+    medium: Medium = reach(state).get_media(digest)
     # Never as what it says it is: it came from an agent, and a browser would run it on this origin.
     headers = {
         "X-Content-Type-Options": "nosniff",

@@ -1,37 +1,35 @@
-"""Counters as Prometheus reads them: requests of this server, records of its pool."""
+"""Counters as Prometheus reads them: requests and calls of this server's workers, records of its pool."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from litestar import Response, get
 from litestar.datastructures import State
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from agentworld.api.access import reach
 from agentworld.api.lifespan import ASGI, Receive, Scope, Send
+from agentworld.gateway.metrics import IN_FLIGHT, REGISTRY, REQUESTS, SECONDS
+from agentworld.gateway.routes import route_name
 from agentworld.pool.protocol import Pool, PoolStats
 from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
 
 # Where this is set, before the first import of prometheus_client, several workers count together in its files.
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
-
-_OWN = CollectorRegistry()
-REQUESTS = Counter(
-    "agentworld_requests", "Requests by surface (llm, control), method and status", ["surface", "method", "status"],
-    registry=_OWN,
-)  # fmt: skip
-SECONDS = Histogram(
-    "agentworld_request_seconds", "Seconds from a request to the end of its reply", ["surface"], registry=_OWN,
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
-)  # fmt: skip
+PROBES = ("/healthz", "/readyz")
+_LIVE = re.compile(r"gauge_live[a-z]*_(\d+)\.db")
 
 
 async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,13 +43,37 @@ async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send:
             status = message["status"]
         await send(message)
 
+    in_flight = IN_FLIGHT.labels(surface)
+    in_flight.inc()
     try:
         await app(scope, receive, watch)
     finally:
-        # Methods are a client's to choose; the labels must not be.
+        in_flight.dec()
+        # Methods and paths are a client's to choose; the labels must not be.
         method = scope["method"] if scope["method"] in METHODS else "other"
-        REQUESTS.labels(surface, method, str(status)).inc()
+        path = scope["path"]
+        route = path if path in PROBES else route_name(path) if surface == "llm" else scope.get("path_template")
+        REQUESTS.labels(surface, route or "other", method, str(status)).inc()
         SECONDS.labels(surface).observe(time.perf_counter() - begun)
+
+
+def forget_dead(folder: str) -> None:
+    """Take away what workers that ended say of now; what they counted stays."""
+    for file in Path(folder).glob("gauge_live*.db"):
+        found = _LIVE.fullmatch(file.name)
+        if found is not None and not _lives(int(found[1])):
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 _LABELS = {"trajectories": "status", "readiness": "readiness", "groups": "state", "batches": "state"}
@@ -100,11 +122,12 @@ def _figures(records: dict[str, msgspec.Struct], label: str, kind: type[msgspec.
 
 @get("/metrics", sync_to_thread=True, media_type="text/plain")
 def metrics(state: State) -> Response[bytes]:
-    """Metrics as Prometheus reads them; requests of all workers together."""
+    """Metrics as Prometheus reads them; those of all workers of this server together."""
     pool = CollectorRegistry()
-    pool.register(PoolCollector(state.pool))
-    requests = _OWN
-    if os.environ.get(SHARED_FOLDER):
+    pool.register(PoolCollector(reach(state)))
+    requests = REGISTRY
+    if folder := os.environ.get(SHARED_FOLDER):
+        forget_dead(folder)
         requests = CollectorRegistry()
         MultiProcessCollector(requests)  # type: ignore[no-untyped-call]
     # The framework adds the charset itself.

@@ -1,9 +1,10 @@
-"""Who may call a server on a loopback address: programs on this machine, but no page of another site in a browser.
+"""Who may call a server through a browser: pages of its own site, but of no other.
 
-A browser runs pages of any site on this machine, and they can reach loopback addresses. With every request that could
-change something it names the page's site in `Origin`, also where the body is a form or text, for which it asks no
-permission first. In `Host` it names the address that it believes to call, which a page can only bend to a name of its
-own (DNS rebinding). Programs send no `Origin`. So no content type has to be asked for, and `curl -d` works.
+A browser runs pages of any site on this machine, and they can reach its addresses, loopback ones too. With every
+request that could change something it names the page's site in `Origin` and `Sec-Fetch-Site`, also where the body is a
+form or text, for which it asks no permission first; a body of JSON it sends to another site only after it has asked,
+and no such permission is ever given here. So every write has to be of JSON. In `Host` a browser names the address that
+it believes to call, which a page can only bend to a name of its own (DNS rebinding). Programs send no `Origin`.
 """
 
 from __future__ import annotations
@@ -12,45 +13,79 @@ from urllib.parse import urlsplit
 
 from agentworld.api.lifespan import Scope
 from agentworld.config import ServeSettings
-from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError
+from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError, MediaTypeError
 from agentworld.loopback import host_name, is_loopback, origin_host
+
+READING = frozenset(("GET", "HEAD", "OPTIONS"))
+_OWN_SITE = frozenset(("same-origin", "none"))
 
 
 class OriginGuard:
-    """The rule for one server. `gateway_url`'s host is the server's own name too, as behind a proxy."""
+    """The rule for one server. `gateway_url`'s host and the `allowed_hosts` are the server's own names too."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        self._guarded = is_loopback(settings.host)
+        self._loopback = is_loopback(settings.host)
         own = urlsplit(settings.gateway_url).hostname if settings.gateway_url else None
-        self._own = {own.lower()} if own else set()
+        self._own = {each.strip("[]").rstrip(".").lower() for each in (*settings.allowed_hosts, own or "") if each}
 
     def fault(self, scope: Scope) -> AgentWorldError | None:
-        """What is wrong with the request's Host or Origin; None where it may pass."""
+        """What is wrong with the request's Host, Origin or type; None where it may pass."""
         # Servers below may add an empty one where a program sends none.
         hosts = [each for each in _headers(scope, b"host") if each]
         names = [host_name(each) for each in hosts]
         if len(names) > 1 or None in names:
             return InvalidRequestError("The Host header is no host with a port from 0 to 65535", path="Host")
-        if not self._guarded:
-            return None
-        for name in names:
-            if not self._is_own(name):
-                return ForbiddenError(
-                    f"This server does not answer as {name!r}",
-                    path="Host",
-                    hint="Call it as 127.0.0.1 or localhost; behind a proxy, set gateway_url to the address outside",
-                )
+        name = names[0] if names else None
+        if self._loopback and name is not None and not self._is_own(name):
+            return ForbiddenError(
+                f"This server does not answer as {name!r}",
+                path="Host",
+                hint="Call it as 127.0.0.1 or localhost, or start it with --allowed-host NAME",
+            )
+        method = scope.get("method", "GET")
+        if method == "OPTIONS":
+            return None  # Whoever asks for permission gets none, but an answer.
+        return self._foreign(scope, name, method) or (None if method in READING else _type_fault(scope))
+
+    def _foreign(self, scope: Scope, host: str | None, method: str) -> ForbiddenError | None:
         for origin in _headers(scope, b"origin"):
-            if not self._is_own(origin_host(origin)):
+            site = origin_host(origin)
+            # Elsewhere than on a loopback address every name of the server is its own, as it cannot know them.
+            if not self._is_own(site) and (self._loopback or site is None or site != host):
                 return ForbiddenError(
                     f"Pages of {origin[:100]!r} may not call this server",
                     path="Origin",
-                    hint="Programs send no Origin; for a page outside this machine, set gateway_url to its address",
+                    hint="Programs send no Origin; for a page of another host, start it with --allowed-host NAME",
                 )
+        if method not in READING:
+            for site in _headers(scope, b"sec-fetch-site"):
+                if site.lower() not in _OWN_SITE:
+                    return ForbiddenError(
+                        "Pages of other sites may not call this server",
+                        path="Sec-Fetch-Site",
+                        hint="Call it by a program",
+                    )
         return None
 
     def _is_own(self, name: str | None) -> bool:
-        return name is not None and (name in self._own or is_loopback(name))
+        return name is not None and (name in self._own or (self._loopback and is_loopback(name)))
+
+
+def _type_fault(scope: Scope) -> MediaTypeError | None:
+    """What is wrong with the type of a body; a write without a body has to say it too."""
+    types = _headers(scope, b"content-type")
+    kind, _, parameters = (types[0] if types else "").partition(";")
+    kind = kind.strip().lower()
+    charset = parameters.lower().replace(" ", "").replace('"', "")
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        if "charset=" not in charset or "charset=utf-8" in charset:
+            return None
+        return MediaTypeError("The body must be UTF-8", path="Content-Type", hint="Send Content-Type: application/json")
+    return MediaTypeError(
+        f"A body of {kind[:60]!r} cannot be taken" if kind else "The request does not say what its body is",
+        path="Content-Type",
+        hint="Send Content-Type: application/json",
+    )
 
 
 def _headers(scope: Scope, wanted: bytes) -> list[str]:

@@ -11,6 +11,7 @@ from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import QueryParameter, RawBody
 
+from agentworld.api.access import reach
 from agentworld.api.bodies import RewardRequest, decode, decode_signals
 from agentworld.api.events import After
 from agentworld.client.wire import API, RewardsRequest
@@ -63,7 +64,7 @@ class GatewayStatus(GatewayState, frozen=True, kw_only=True):
 @post(f"{API}/rewards", status_code=200, sync_to_thread=True, opt={"body": RewardRequest | RewardsRequest})
 def add_rewards(state: State, body: RawBody) -> SignalsResult:
     """Set one reward, a list of them, or `{"rewards": [...]}`: all or none. Missing targets are waited for."""
-    result: SignalsResult = state.pool.add_signals(decode_signals(body, "rewards"))
+    result: SignalsResult = reach(state).add_signals(decode_signals(body, "rewards"))
     return result
 
 
@@ -71,21 +72,21 @@ def add_rewards(state: State, body: RawBody) -> SignalsResult:
 def set_policy(state: State, body: RawBody) -> Policy:
     """Publish a policy. A lower version within the same run is a conflict: going back starts a new run."""
     sent = decode(body, PolicyRequest)
-    policy: Policy = state.pool.set_policy(Policy(sent.model, sent.run, sent.version))
+    policy: Policy = reach(state).set_policy(Policy(sent.model, sent.run, sent.version))
     return policy
 
 
 @get(f"{API}/policy", sync_to_thread=True)
 def get_policy(state: State) -> GatewayState:
     """The policies by model, and whether the gateways are paused."""
-    gateway: GatewayState = state.pool.gateway_state()
+    gateway: GatewayState = reach(state).gateway_state()
     return gateway
 
 
 @get(f"{API}/gateway", sync_to_thread=True)
 def gateway(state: State) -> GatewayStatus:
     """The policies, the pause, and what each live worker of a gateway has in flight."""
-    found, workers = state.pool.gateway_state(), state.pool.gateway_workers()
+    found, workers = reach(state).gateway_state(), reach(state).gateway_workers()
     return GatewayStatus(
         policies=found.policies,
         paused=found.paused,
@@ -99,9 +100,9 @@ def gateway(state: State) -> GatewayStatus:
 async def pause(state: State, body: RawBody) -> PausedState:
     """Stop the dispatch of new calls on every gateway of this pool, and wait until all have drained where asked to."""
     asked = decode(body, PauseRequest)
-    await asyncio.to_thread(state.pool.set_paused, True)
+    await asyncio.to_thread(reach(state).set_paused, True)
     drain = await _drain(state, asked.timeout) if asked.drain else None
-    found: GatewayState = await asyncio.to_thread(state.pool.gateway_state)
+    found: GatewayState = await asyncio.to_thread(reach(state).gateway_state)
     return PausedState(policies=found.policies, paused=found.paused, pauses=found.pauses, drain=drain)
 
 
@@ -109,7 +110,7 @@ async def _drain(state: State, timeout: float) -> Drain:
     """Look until all have drained, the time is over or the server ends."""
     deadline = time.monotonic() + timeout
     while True:
-        found: Drain = await asyncio.to_thread(state.pool.drain)
+        found: Drain = await asyncio.to_thread(reach(state).drain)
         if found.drained or time.monotonic() >= deadline or state.closing.is_set():
             return found
         await asyncio.sleep(draining.LOOK_SECONDS)
@@ -119,22 +120,22 @@ async def _drain(state: State, timeout: float) -> Drain:
 def resume(state: State, body: RawBody) -> GatewayState:
     """Take new calls again."""
     decode(body, ResumeRequest)
-    state.pool.set_paused(False)
-    found: GatewayState = state.pool.gateway_state()
+    reach(state).set_paused(False)
+    found: GatewayState = reach(state).gateway_state()
     return found
 
 
 @get(f"{API}/stats", sync_to_thread=True)
 def stats(state: State) -> PoolStats:
     """Counters of the pool."""
-    counters: PoolStats = state.pool.stats()
+    counters: PoolStats = reach(state).stats()
     return counters
 
 
 @get(f"{API}/dead-letters", sync_to_thread=True)
 def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> Page[DeadLetter]:
     """Steps and signals that could not be stored, and why."""
-    return sequence_page(state.pool.dead_letters(after, limit), limit)
+    return sequence_page(reach(state).dead_letters(after, limit), limit)
 
 
 ROUTES = [add_rewards, set_policy, get_policy, gateway, pause, resume, stats, dead_letters]

@@ -9,7 +9,7 @@ from litestar import Request, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
 
-from agentworld.api.access import agent_base_url, agent_key
+from agentworld.api.access import agent_base_url, agent_key, reach
 from agentworld.api.bodies import decode, decode_steps
 from agentworld.client.wire import API, Completion, StartedTrajectory, StepsReply, StepsRequest
 from agentworld.errors import InvalidRequestError
@@ -51,12 +51,12 @@ def create_trajectory(request: Request[Any, Any, Any], state: State, body: RawBo
     """Create a trajectory; creating it again under the same id returns the one that is there."""
     sent = decode(body, TrajectoryRequest)
     new = NewTrajectory(**msgspec.structs.asdict(sent))
-    trajectory = state.pool.create_trajectory(new)
+    trajectory = reach(state).create_trajectory(new)
     return StartedTrajectory(
         trajectory.trajectory_id,
         trajectory,
         agent_base_url(request, state.settings, trajectory.trajectory_id),
-        agent_key(trajectory.trajectory_id),
+        agent_key(trajectory.trajectory_id, state.settings),
     )
 
 
@@ -66,7 +66,7 @@ def create_trajectory(request: Request[Any, Any, Any], state: State, body: RawBo
 def complete_trajectory(state: State, trajectory_id: FromPath[str], body: RawBody) -> Trajectory:
     """End a trajectory. The same status again changes nothing, another is a conflict."""
     sent = decode(body, Completion)
-    ended: Trajectory = state.pool.complete_trajectory(trajectory_id, sent.status, sent.reward)
+    ended: Trajectory = reach(state).complete_trajectory(trajectory_id, sent.status, sent.reward)
     return ended
 
 
@@ -84,7 +84,7 @@ def list_trajectories(
     """One page of trajectories by creation. With `where` a page can be `partial`: its search ended at the limit of what
     one page looks at, so go on with next_cursor.
     """
-    page: Page[Trajectory] = state.pool.list_trajectories(
+    page: Page[Trajectory] = reach(state).list_trajectories(
         where=where,
         trajectory_id=trajectory_id,
         group_id=group_id,
@@ -99,15 +99,15 @@ def list_trajectories(
 @get(f"{API}/trajectories/{{trajectory_id:str}}", sync_to_thread=True)
 def get_trajectory(state: State, trajectory_id: FromPath[str]) -> Trajectory:
     """One trajectory."""
-    trajectory: Trajectory = state.pool.get_trajectory(trajectory_id)
+    trajectory: Trajectory = reach(state).get_trajectory(trajectory_id)
     return trajectory
 
 
 @get(f"{API}/trajectories/{{trajectory_id:str}}/exchanges", sync_to_thread=True)
 def list_exchanges(state: State, trajectory_id: FromPath[str], limit: Limit = 1000) -> Page[Exchange]:
     """The calls of a trajectory, failed ones too, without their messages."""
-    state.pool.get_trajectory(trajectory_id)
-    return Page(state.pool.list_exchanges(trajectory_id, limit=limit))
+    reach(state).get_trajectory(trajectory_id)
+    return Page(reach(state).list_exchanges(trajectory_id, limit=limit))
 
 
 @post(f"{API}/steps", status_code=200, sync_to_thread=True, opt={"body": StepsRequest})
@@ -116,7 +116,7 @@ def submit_steps(state: State, body: RawBody) -> StepsReply:
     and one that is there already is not stored twice.
     """
     steps = decode_steps(body)
-    return StepsReply(state.pool.append_steps(steps) if steps else [])
+    return StepsReply(reach(state).append_steps(steps) if steps else [])
 
 
 @get(f"{API}/steps", sync_to_thread=True)
@@ -134,7 +134,7 @@ def list_steps(
     """One page of steps in the order of their commits. Ids, messages and log-probabilities only when included. With
     `where` a page can be `partial`, as one of trajectories.
     """
-    page: Page[Step] = state.pool.list_steps(
+    page: Page[Step] = reach(state).list_steps(
         where=where,
         trajectory_id=trajectory_id,
         group_id=group_id,
@@ -150,7 +150,7 @@ def list_steps(
 @get(f"{API}/steps/{{step_id:str}}", sync_to_thread=True)
 def get_step(state: State, step_id: FromPath[str], include: Include = None) -> Step:
     """One step. Ids, messages and log-probabilities only when included."""
-    step: Step = state.pool.get_step(step_id, include=parse_include(include))
+    step: Step = reach(state).get_step(step_id, include=parse_include(include))
     return step
 
 
@@ -161,7 +161,7 @@ def explain(
     subject: FromQuery[Subject] = "trajectories",
 ) -> Explanation:
     """How a query is understood and answered: its fields, the conditions that an index answers, the engine's plan."""
-    found: Explanation = state.pool.explain(where, subject)
+    found: Explanation = reach(state).explain(where, subject)
     return found
 
 

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "feedback": "Give feedback on a trajectory or a step, or list what was given.",
     "pool": "Look at a pool, check it, collect or delete from it, back it up, export, import, migrate.",
     "train": "Train a policy on batches from a pool.",
+    "keys": "Make, list and revoke the API keys of a pool.",
     "engine": "Serve a small local model (CPU or one GPU).",
     "bench": "Measure rates, sizes and latencies on this machine.",
     "doctor": "Check engine, tokens, pool and port, and say what to fix.",
@@ -89,8 +90,16 @@ def _root(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
+    api_key: str = typer.Option(
+        "",
+        envvar="AGENTWORLD_API_KEY",
+        help="Key of the server that a command asks; better by its variable.",
+        show_default=False,
+    ),
 ) -> None:
     """AgentWorld: the data factory for training LLM agents."""
+    if api_key:
+        os.environ["AGENTWORLD_API_KEY"] = api_key
 
 
 def invoke(arguments: Sequence[str]) -> int:

@@ -6,12 +6,14 @@ import contextlib
 import http.client
 import ipaddress
 import logging
+import math
 import os
 import signal
 import socket
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
@@ -21,7 +23,9 @@ import typer
 
 from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, convert, read_toml
 from agentworld.errors import ConfigError
+from agentworld.loopback import host_name, is_loopback
 
+HEAD_MILLISECONDS = 20_000
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -80,13 +84,19 @@ def checked(settings: ServeSettings) -> ServeSettings:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise ConfigError(f"{host!r} is not an IP address", path="host", hint="Use 127.0.0.1") from None
-    if not address.is_loopback:
+    if settings.pool.startswith("memory") and not is_loopback(str(address)):
         raise ConfigError(
-            f"refusing to listen on {host} without keys: anyone who reaches it could read and write the pool",
-            path="host",
-            hint="This version has no keys yet: use --host 127.0.0.1 and forward the port (ssh -L), or put a proxy in "
-            "front that checks credentials",
+            f"a pool in memory has no keys, which a server on {host} needs",
+            path="pool",
+            hint="Use a sqlite:/// or postgresql:// pool, or --host 127.0.0.1",
         )
+    for name in settings.allowed_hosts:
+        if host_name(f"[{name}]" if ":" in name and not name.startswith("[") else name) is None:
+            raise ConfigError(
+                f"{name!r} is no name of a host",
+                path="allowed_hosts",
+                hint="Leave scheme and port out: factory.example",
+            )
     if settings.pool.startswith("memory") and settings.workers > 1:
         raise ConfigError("workers do not share a pool in memory", path="workers", hint="Use one, or a sqlite:/// pool")
     if settings.gateway_url is not None and not _is_origin(settings.gateway_url):
@@ -136,11 +146,24 @@ def reserve_port(host: str, port: int) -> int:
         return chosen
 
 
-def check_pool(url: str) -> None:
-    """Open the pool once, so that its faults are told before a worker starts; also makes and migrates it."""
-    from agentworld.pool import open_store
+def check_pool(settings: ServeSettings) -> None:
+    """Open the pool once, so that its faults are told before a worker starts; also makes and migrates it. ConfigError
+    where keys are required and nobody could ever make one.
+    """
+    from agentworld.pool import open_store, shown_url
 
-    open_store(url).close()
+    pool = open_store(settings.pool)
+    try:
+        if not settings.keys_required or settings.pool.startswith("memory"):
+            return
+        if not any("admin" in key.scopes and key.lives(time.time()) for key in pool.list_keys()):
+            raise ConfigError(
+                f"refusing to listen on {settings.host} with keys required: the pool has no key with the scope admin",
+                path="host",
+                hint=f"Make one: agentworld keys create --pool {shown_url(settings.pool)} --scope admin --name admin",
+            )
+    finally:
+        pool.close()
 
 
 def origin(settings: ServeSettings) -> str:
@@ -149,10 +172,15 @@ def origin(settings: ServeSettings) -> str:
     return f"http://{shown}:{settings.port}"
 
 
+def _reached(host: str) -> str:
+    """The address at which a server on this machine that listens on `host` answers."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> None:
     """Wait until a worker answers, then say so; from then on workers that fail are started again."""
     while not stopped.wait(0.05):
-        connection = http.client.HTTPConnection(settings.host, settings.port, timeout=5)
+        connection = http.client.HTTPConnection(_reached(settings.host), settings.port, timeout=5)
         with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
             connection.request("GET", "/healthz")
             if connection.getresponse().status == 200:
@@ -165,7 +193,8 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
     logging.getLogger("_granian").setLevel(logging.ERROR)
     models = ", ".join(f"{model.name} ({model.driver})" for model in settings.models)
     serving = f"models: {models}" if models else "control API only, no models"
-    print(f"AgentWorld serves {origin(settings)} - {serving} - pool {shown_url(settings.pool)}", flush=True)
+    keys = " - API keys required" if settings.keys_required else ""
+    print(f"AgentWorld serves {origin(settings)} - {serving} - pool {shown_url(settings.pool)}{keys}", flush=True)
 
 
 def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = False) -> None:
@@ -181,13 +210,14 @@ def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = Fa
 def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
     from granian import Granian
     from granian.constants import Interfaces, Loops
+    from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
     from agentworld.api import logs
     from agentworld.api.worker import WorkerSettings, load
 
     settings = msgspec.structs.replace(settings, port=reserve_port(settings.host, settings.port))
-    check_pool(settings.pool)
+    check_pool(settings)
     server = Granian(
         "agentworld.api.worker:load",
         address=settings.host,
@@ -201,7 +231,9 @@ def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
         backpressure=16_384,
         log_level=LogLevels.critical,
         # Workers end themselves when their time of grace is over (agentworld.api.worker); this is for one that cannot.
-        workers_kill_timeout=15,
+        workers_kill_timeout=math.ceil(settings.grace) + 10,
+        # Who sends the head of a request slowly holds a connection; its body has a time of its own (body_timeout).
+        http1_settings=HTTP1Settings(header_read_timeout=HEAD_MILLISECONDS),
         # A worker that cannot start at all would be started for ever; `announce` turns this on.
         respawn_failed_workers=False,
     )
@@ -278,6 +310,16 @@ def serve(
         str | None,
         typer.Option(envvar="AGENTWORLD_GATEWAY_URL", help="Origin that agents call, where it is not this server."),
     ] = None,
+    require_keys: Annotated[
+        bool | None,
+        typer.Option(
+            "--require-keys", envvar="AGENTWORLD_REQUIRE_KEYS", help="Ask for API keys on a loopback address too."
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(envvar="AGENTWORLD_ALLOWED_HOST", help="A further name that the server answers to; repeatable."),
+    ] = None,
     log_level: Annotated[
         str, typer.Option(envvar="AGENTWORLD_LOG_LEVEL", help="debug, info, warning or error.")
     ] = "info",
@@ -302,6 +344,8 @@ def serve(
         "workers": workers,
         "strict_models": strict_models,
         "gateway_url": gateway_url,
+        "require_keys": require_keys,
+        "allowed_hosts": allowed_host or None,
     }
     described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
     settings = settings_from(config, options, described, os.environ.get("AGENTWORLD_UPSTREAM_API_KEY"))

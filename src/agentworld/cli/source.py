@@ -133,8 +133,8 @@ def check_given(option: str, value: str | None) -> None:
 
 
 @contextmanager
-def source(pool: str | None, url: str | None) -> Iterator[EmbeddedPool | Factory]:
-    """The pool or the server that the options name.
+def source(pool: str | None, url: str | None, *, make: bool = False) -> Iterator[EmbeddedPool | Factory]:
+    """The pool or the server that the options name. `make`: a pool that is named and not there is made.
 
     With neither, the pool in this folder where there is one, otherwise the server at its default address.
     """
@@ -147,7 +147,11 @@ def source(pool: str | None, url: str | None) -> Iterator[EmbeddedPool | Factory
     if pool is None and url is None:
         path = pool_file(DEFAULT_POOL)
         pool, url = (DEFAULT_POOL, None) if path is not None and path.exists() else (None, DEFAULT_URL)
-    opened = open_existing(pool) if pool else Factory(url or DEFAULT_URL)
+    opened: EmbeddedPool | Factory
+    if pool:
+        opened = open_or_make(pool) if make else open_existing(pool)
+    else:
+        opened = Factory(url or DEFAULT_URL)
     try:
         yield opened
     finally:

@@ -18,6 +18,8 @@ NOT_OVER_HTTP = {
     **dict.fromkeys(("pin", "unpin", "pins"), _OPEN),
     **dict.fromkeys(("collect", "delete_trajectories", "delete_user", "purge"), _COMMAND),
     **dict.fromkeys(("tombstones", "put_media", "get_media", "report_worker", "forget_worker"), _OPEN),
+    "check_writable": "Ask /readyz",
+    **dict.fromkeys(("find_key", "get_key"), "Use list_keys; who asks a server has had its key checked already"),
     **dict.fromkeys(("check", "backup", "export_parquet", "import_parquet"), _COMMAND),
 }
 

@@ -35,8 +35,8 @@ T = TypeVar("T")
 class AsyncFactory:
     """A factory over HTTP for asyncio; use it as `async with AsyncFactory(url) as factory`.
 
-    Errors are the AgentWorldError that the server raised. `timeout`: seconds for a control call; `chat_timeout`:
-    seconds for one reply of a model.
+    Errors are the AgentWorldError that the server raised. `api_key`: by default that of AGENTWORLD_API_KEY. `timeout`:
+    seconds for a control call; `chat_timeout`: seconds for one reply of a model.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class AsyncFactory:
     ) -> None:
         check_url(url)
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = wire.key_headers(api_key)
         self._timeout = timeout
         self._chat_timeout = chat_timeout
         self._session: aiohttp.ClientSession | None = None

@@ -15,6 +15,7 @@ from agentworld.errors import InvalidRequestError
 from agentworld.pool.annotation_arrays import pack_values, plain_values, unpack_values
 from agentworld.pool.arguments import listed
 from agentworld.pool.bounds import wrong_type
+from agentworld.pool.keys import ApiKey, IssuedKey, NewKey
 from agentworld.pool.lease_rules import check_names
 from agentworld.pool.protocol import (
     Awaited,
@@ -273,6 +274,21 @@ def gateway_workers() -> Call[Workers]:
 def stats() -> Call[PoolStats]:
     """Counters."""
     return Call("GET", f"{API}/stats", PoolStats)
+
+
+def create_key(new: NewKey) -> Call[IssuedKey]:
+    """Make a key. Not retried: a lost reply would leave a key whose secret nobody has."""
+    return _post("/keys", new, IssuedKey, idempotent=False)
+
+
+def list_keys() -> Call[Page[ApiKey]]:
+    """All keys, without their secrets."""
+    return Call("GET", f"{API}/keys", Page[ApiKey])
+
+
+def revoke_key(key_id: str) -> Call[ApiKey]:
+    """End a key."""
+    return _post(f"/keys/{_id(key_id)}/revoke", {}, ApiKey)
 
 
 def lease(spec: BatchSpec, consumer: str, wait_seconds: float = 0.0) -> Call[Batch]:

@@ -17,6 +17,7 @@ from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.arrays import StepArrays, check_selection, steps_as_arrays
 from agentworld.pool.base import check_after
 from agentworld.pool.consumer import PoolConsumer
+from agentworld.pool.keys import ApiKey, IssuedKey, NewKey
 from agentworld.pool.protocol import (
     AppendResult,
     Awaited,
@@ -55,15 +56,14 @@ T = TypeVar("T")
 class Factory:
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
-    Faults of the server are raised as the AgentWorldError that it raised. `timeout`: seconds for a control call;
-    `chat_timeout`: seconds for one reply of a model.
+    Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of
+    AGENTWORLD_API_KEY. `timeout`: seconds for a control call; `chat_timeout`: seconds for one reply of a model.
     """
 
     def __init__(
         self, url: str, *, api_key: str | None = None, timeout: float = 60.0, chat_timeout: float = 600.0
     ) -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._headers = headers
+        headers = self._headers = wire.key_headers(api_key)
         self._connection = Connection(url, timeout=timeout, headers=headers)
         self._chat_timeout = chat_timeout
         self.url = self._connection.url
@@ -303,6 +303,19 @@ class Factory:
     def stats(self) -> PoolStats:
         """See Pool."""
         return self._send(calls.stats())
+
+    # --- keys -------------------------------------------------------------------------------------------------
+    def create_key(self, new: NewKey) -> IssuedKey:
+        """See Pool."""
+        return self._send(calls.create_key(new))
+
+    def list_keys(self) -> list[ApiKey]:
+        """See Pool."""
+        return self._send(calls.list_keys()).items
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """See Pool."""
+        return self._send(calls.revoke_key(key_id))
 
     # --- consuming --------------------------------------------------------------------------------------------
     def consumer(self, name: str) -> PoolConsumer:

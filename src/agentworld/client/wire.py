@@ -6,6 +6,7 @@ The server builds its OpenAPI document from the same structs, so client and serv
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from typing import Any
 
@@ -39,9 +40,22 @@ from agentworld.records import (
 )
 
 API = "/api/v1"
+KEY_VARIABLE = "AGENTWORLD_API_KEY"
 DEFAULT_CONSUMER = "default"
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
 LONGEST_WAIT = 30.0  # seconds that the server holds a request for a batch
+
+
+def key_headers(api_key: str | None) -> dict[str, str]:
+    """The headers that show a server the key, by default that of AGENTWORLD_API_KEY; ConfigError where it is none."""
+    key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
+    if not key:
+        return {}
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(
+            "the API key has characters that no key has", path="api_key", hint=f"Check {KEY_VARIABLE} or the option"
+        )
+    return {"Authorization": f"Bearer {key}"}
 
 
 class StartedTrajectory(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from agentworld.capture.sessions import Session, Sessions, ids_key, message_keys
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.media import media_of
 from agentworld.engines.base import engine_space, explicit
-from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.errors import ConflictError, ForbiddenError, InvalidRequestError
 from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
 from agentworld.gateway.identity import Identity, PrefixIndex
@@ -81,6 +81,7 @@ class Admission:
             drawn = {"mixed_from": mix.name, "mixed_probability": draw.probability}
         own_channel = model.settings.channel if mix is None else None  # A mixed turn belongs to its trajectory.
         channel = own_channel or identity.channel or (there.channel if there else "train")
+        _check_channel(identity, model, channel, there.channel if there else channel)
         request = self._overrides.apply(request, channel)
         token_in, vocabulary, facts = model.token_in, model.vocabulary, drawn
         source: TokenSource = model.mode
@@ -162,6 +163,21 @@ class Admission:
         if replies and (found is None or replies[-1] >= found.depth) and await self._sessions.refresh(session):
             found = match(session.tips, messages, keys, tools_key, agent)
         return found
+
+
+def _check_channel(identity: Identity, model: ServedModel, channel: str, trajectory: str) -> None:
+    """ForbiddenError where the caller's key is for another channel than this step, or its trajectory, is in."""
+    only = identity.only_channel
+    if only is None or (channel == only and trajectory == only):
+        return
+    what = (
+        f"the trajectory is in {trajectory!r}" if trajectory != only else f"{model.settings.name} writes to {channel!r}"
+    )
+    raise ForbiddenError(
+        f"this key is for the channel {only!r}, and {what}",
+        path="channel",
+        hint="Use a key for that channel, or one that is bound to none",
+    )
 
 
 def _is_open(session: Session, *, missing: bool) -> bool:

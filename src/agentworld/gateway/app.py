@@ -154,31 +154,34 @@ class Gateway:
             elif route.name == "/v1/responses/input_tokens":
                 await self._count_input(http)
             elif route.item is not None:
-                stored = await find_response(self.pool, route.item, read_identity(http, route))
+                stored = await find_response(self.pool, route.item, read_identity(http, route), http.grant)
                 await http.reply(200, stored)
             else:
                 await self._call(http, route)
 
+    async def _body(self, http: Http) -> bytes:
+        return await http.body(self.settings.max_body_bytes, self.settings.body_timeout)
+
     async def _count(self, http: Http) -> None:
-        body = await http.body(self.settings.max_body_bytes)
+        body = await self._body(http)
         decoded = decode_object(body)
         request = with_raw(messages.parse(decoded, counting=True), decoded, http)
         await http.reply(200, {"input_tokens": await self.models.find(request.model).count(request)})
 
     async def _count_input(self, http: Http) -> None:
-        decoded = decode_object(await http.body(self.settings.max_body_bytes))
-        past = await load_past(self.pool, responses.wanted(decoded))
+        decoded = decode_object(await self._body(http))
+        past = await load_past(self.pool, responses.wanted(decoded), http.grant)
         request = responses.parse(decoded, past)
         count = await self.models.find(request.model).count(request)
         await http.reply(200, {"object": "response.input_tokens", "input_tokens": count})
 
     async def _call(self, http: Http, route: Route) -> None:
         dialect = BY_ROUTE[route.name]
-        body = await http.body(self.settings.max_body_bytes)
+        body = await self._body(http)
         decoded = decode_object(body)
         identity = read_identity(http, route, decoded)
         if dialect is RESPONSES:
-            past = await load_past(self.pool, responses.wanted(decoded))
+            past = await load_past(self.pool, responses.wanted(decoded), http.grant)
             request = responses.parse(decoded, past)
             identity = await joined(self.pool, identity, decoded, past)
         else:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agentworld.errors import AgentWorldError, TooLargeError
+from agentworld.errors import AgentWorldError, RequestTimeoutError, TooLargeError
+from agentworld.gateway.access import grant_of, presented_key
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -24,6 +25,13 @@ class ClientGoneError(AgentWorldError):
     status = 499
 
 
+def too_slow(seconds: float) -> RequestTimeoutError:
+    """The error of a request whose body took too long."""
+    return RequestTimeoutError(
+        f"the body did not arrive within {seconds:g} s", hint="Send it faster, or raise body_timeout on the server"
+    )
+
+
 class Http:
     """The request and the way to answer it. `headers`: added to whatever is answered."""
 
@@ -34,10 +42,16 @@ class Http:
         self.headers: list[tuple[bytes, bytes]] = []
         self.facts: dict[str, Any] = {}
         """For the log line: ids and names, never content."""
+        self.grant = grant_of(scope)
         self._raw: list[tuple[bytes, bytes]] = list(scope.get("headers") or [])
         self._receive = receive
         self._send = send
         self.started = False
+
+    @property
+    def key(self) -> str:
+        """The API key that the caller shows, "" without one."""
+        return presented_key(self._raw)
 
     def header(self, name: str) -> str | None:
         """The first header of that name (lower case), or None; bytes that are no text become U+FFFD."""
@@ -51,8 +65,18 @@ class Http:
         """Send a header with the answer."""
         self.headers.append((name.encode(), value.encode("ascii", "replace")))
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body; TooLargeError over `limit` bytes, ClientGoneError where it breaks off."""
+    async def body(self, limit: int, seconds: float | None = None) -> bytes:
+        """The whole body; TooLargeError over `limit` bytes, ClientGoneError where it breaks off, RequestTimeoutError
+        where it takes longer than `seconds`.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._whole_body(limit)
+        except TimeoutError:
+            self.add_header("connection", "close")
+            raise too_slow(seconds or 0.0) from None
+
+    async def _whole_body(self, limit: int) -> bytes:
         declared = self.header("content-length")
         if declared is not None and declared.isdecimal() and int(declared) > limit:
             raise self._too_large(limit)

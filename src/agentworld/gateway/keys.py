@@ -1,14 +1,40 @@
-"""Session keys: an API key that names the trajectory it was made for, for clients that can set nothing else.
+"""Session keys: an API key for one trajectory, which agents get with its base URL.
 
-On a loopback address such a key only routes; it is no secret and grants nothing that the address does not.
+`aw-t-TRAJECTORY` only names it, for clients that can set nothing else: where keys are optional it grants nothing that
+the address does not. Where keys are required it is `aw-t-TRAJECTORY.KEY.EXPIRY.MAC`, signed with what the pool keeps of
+the key that made it. So it needs no place in the pool, any worker can check it, it is worth no more than that key, and
+ends with it.
 """
 
 from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from typing import NamedTuple
 
 from agentworld.errors import InvalidRequestError
 from agentworld.records import check_id
 
 PREFIX = "aw-t-"
+_SIGNED = re.compile(
+    r"(?P<trajectory>.+)\.(?P<key>key_[0-9a-z]{26})\.(?P<expiry>[0-9a-f]{1,12})\.(?P<mac>[\w-]{43})",
+    re.ASCII,
+)
+
+
+class SessionKey(NamedTuple):
+    """What a session key says. `key_id`, `expires_at` (seconds since the epoch) and `mac` of a signed one alone."""
+
+    trajectory_id: str
+    key_id: str | None = None
+    expires_at: int = 0
+    mac: bytes = b""
+
+    def is_signed_with(self, secret: bytes) -> bool:
+        """Whether who knows `secret` signed it, in constant time."""
+        return hmac.compare_digest(self.mac, _mac(secret, self.trajectory_id, self.expires_at))
 
 
 def session_key(trajectory_id: str) -> str:
@@ -16,11 +42,35 @@ def session_key(trajectory_id: str) -> str:
     return PREFIX + check_id(trajectory_id, "trajectory_id")
 
 
-def trajectory_of(key: str) -> str | None:
-    """The trajectory that a key was made for, or None for any other key."""
+def signed_session_key(trajectory_id: str, key_id: str, secret: bytes, expires_at: int) -> str:
+    """The key that grants writing to this trajectory until `expires_at`; `secret`: the digest of the key `key_id`."""
+    mac = base64.urlsafe_b64encode(_mac(secret, trajectory_id, expires_at)).rstrip(b"=").decode()
+    return f"{session_key(trajectory_id)}.{key_id}.{expires_at:x}.{mac}"
+
+
+def read_session_key(key: str) -> SessionKey | None:
+    """What a session key says, whoever made it; None for any other key."""
     if not key.startswith(PREFIX):
         return None
+    said = key[len(PREFIX) :]
+    signed = _SIGNED.fullmatch(said) if "." in said else None
     try:
-        return check_id(key[len(PREFIX) :], "authorization")
+        if signed is None:
+            return SessionKey(check_id(said, "authorization"))
+        mac = base64.urlsafe_b64decode(signed["mac"] + "=")
+        return SessionKey(
+            check_id(signed["trajectory"], "authorization"), signed["key"], int(signed["expiry"], 16), mac
+        )
     except InvalidRequestError:
         return None
+
+
+def trajectory_of(key: str) -> str | None:
+    """The trajectory that a key was made for, or None for any other key."""
+    found = read_session_key(key)
+    return None if found is None else found.trajectory_id
+
+
+def _mac(secret: bytes, trajectory_id: str, expires_at: int) -> bytes:
+    said = f"{expires_at:x}.{trajectory_id}".encode()
+    return hashlib.blake2b(said, key=secret, digest_size=32, person=b"aw.session").digest()

@@ -13,23 +13,24 @@ from agentworld.capture.call import first_step_id
 from agentworld.dialects.responses import NOTES, Past, response_exchange
 from agentworld.dialects.responses_stored import stored_body
 from agentworld.errors import NotFoundError
+from agentworld.gateway.access import EVERYTHING, Grant
 from agentworld.gateway.identity import Identity
 from agentworld.pool.protocol import Pool
 
 
-async def load_past(pool: Pool, exchange_ids: Sequence[str]) -> dict[str, Past]:
-    """The replies of these exchanges, as far as they are there and ended by themselves."""
-    return await asyncio.to_thread(_load, pool, exchange_ids) if exchange_ids else {}
+async def load_past(pool: Pool, exchange_ids: Sequence[str], grant: Grant = EVERYTHING) -> dict[str, Past]:
+    """The replies of these exchanges, as far as they are there, ended by themselves and are the caller's to see."""
+    return await asyncio.to_thread(_load, pool, exchange_ids, grant) if exchange_ids else {}
 
 
-def _load(pool: Pool, exchange_ids: Sequence[str]) -> dict[str, Past]:
+def _load(pool: Pool, exchange_ids: Sequence[str], grant: Grant) -> dict[str, Past]:
     found: dict[str, Past] = {}
     for exchange_id in exchange_ids:
         try:
             step = pool.get_step(first_step_id(exchange_id), include=("messages",))
         except NotFoundError:
             continue
-        if step.response_message is None or step.finish_reason == "abort":
+        if step.response_message is None or step.finish_reason == "abort" or not grant.covers(step):
             continue
         notes: dict[str, Any] = step.metadata.get(NOTES) or {}
         found[exchange_id] = Past(
@@ -43,14 +44,16 @@ def _load(pool: Pool, exchange_ids: Sequence[str]) -> dict[str, Past]:
     return found
 
 
-async def find_response(pool: Pool, response_id: str, identity: Identity) -> dict[str, Any]:
-    """The stored response; NotFoundError where there is none, or not in the trajectory that the caller names."""
+async def find_response(pool: Pool, response_id: str, identity: Identity, grant: Grant = EVERYTHING) -> dict[str, Any]:
+    """The stored response; NotFoundError where there is none, or not in the trajectory that the caller names, or not
+    for the caller's key.
+    """
     exchange_id = response_exchange(response_id)
     body = None
     if exchange_id is not None:
         try:
             step = await asyncio.to_thread(pool.get_step, first_step_id(exchange_id), include=("messages",))
-            if identity.trajectory_id in (None, step.trajectory_id):
+            if identity.trajectory_id in (None, step.trajectory_id) and grant.covers(step):
                 body = stored_body(step)
         except NotFoundError:
             pass

@@ -42,7 +42,7 @@ class MethodError(AgentWorldError):
     status = 405
 
 
-def find_route(method: str, path: str) -> Route:
+def find_route(method: str, path: str, *, any_method: bool = False) -> Route:
     """The route of a request; NotFoundError or MethodError otherwise, InvalidRequestError for an id that is none."""
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
@@ -62,7 +62,7 @@ def find_route(method: str, path: str) -> Route:
             hint="LLM routes are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages and /v1/models, "
             "alone or under /t/{trajectory}",
         )
-    if method not in METHODS[name]:
+    if not any_method and method not in METHODS[name]:
         raise MethodError(f"{name} takes {METHODS[name][0]}, not {method[:20]}", path=path[:200])
     trajectory, group = found["trajectory"], found["group"]
     if trajectory is not None:
@@ -70,6 +70,14 @@ def find_route(method: str, path: str) -> Route:
     if group is not None:
         check_id(group, "group")
     return Route(name, trajectory, group, item["id"] if item is not None else None)
+
+
+def route_name(path: str) -> str | None:
+    """The route that a path means, without what it names; None where it is none."""
+    found = _PATH.fullmatch(path)
+    name = _name(found) if found else ""
+    name = "/v1/responses/{id}" if _RESPONSE.fullmatch(name) else name
+    return name if name in METHODS else None
 
 
 def _name(found: re.Match[str]) -> str:

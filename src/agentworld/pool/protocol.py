@@ -22,6 +22,7 @@ from agentworld.pool.keeping.records import (
     Tombstone,
     no_progress,
 )
+from agentworld.pool.keys import KeyMethods
 from agentworld.pool.media.blob import Medium
 from agentworld.pool.parquet.manifest import Imported, Manifest
 from agentworld.pool.results import (
@@ -76,7 +77,7 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(SharedStateMethods, Protocol):
+class Pool(SharedStateMethods, KeyMethods, Protocol):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
 
     url: str

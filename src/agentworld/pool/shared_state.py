@@ -32,5 +32,8 @@ class SharedStateMethods(Protocol):
     def drain(self, timeout: float = 0.0) -> Drain:
         """Wait up to `timeout` seconds until the gateways are paused and no live worker has a call in flight."""
 
+    def check_writable(self) -> None:
+        """Write a mark and make it durable; PoolError where the pool cannot be written now."""
+
     def stats(self) -> PoolStats:
         """Counters; no scan."""

@@ -13,6 +13,7 @@ from agentworld.pool.annotation_arrays import PackedArray
 from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
 from agentworld.pool.keeping.records import Tombstone
+from agentworld.pool.keys import StoredKey
 from agentworld.pool.media.blob import Medium
 from agentworld.pool.protocol import DeadLetter, GatewayWorker
 from agentworld.pool.step_arrays import restore_arrays
@@ -75,6 +76,7 @@ class State:
         self.paused = False
         self.pauses = 0
         self.workers: dict[str, GatewayWorker] = {}
+        self.keys: dict[str, StoredKey] = {}
         self.blocks: set[bytes] = set()
         self.nodes: set[bytes] = set()
         self.tool_sets: set[bytes] = set()

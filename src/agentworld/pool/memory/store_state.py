@@ -1,12 +1,14 @@
-"""State that servers share, and the counters, in memory."""
+"""State that servers share, keys, and the counters, in memory."""
 
 from __future__ import annotations
 
 import msgspec
 
+from agentworld.errors import NotFoundError
 from agentworld.pool import rules
 from agentworld.pool.bounds import check_policy_record
 from agentworld.pool.draining import KEPT_SECONDS, SILENT_SECONDS
+from agentworld.pool.keys import ApiKey, IssuedKey, NewKey, StoredKey, key_from, new_secret, secret_digest
 from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
 from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
@@ -15,7 +17,7 @@ from agentworld.records import Policy
 
 
 class StateMethods(BatchMethods):
-    """Policies, the pause, statistics."""
+    """Policies, the pause, keys, statistics."""
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""
@@ -62,6 +64,47 @@ class StateMethods(BatchMethods):
             return sorted(
                 (each for each in self._state.workers.values() if each.seen_at >= since), key=lambda each: each.worker
             )
+
+    def check_writable(self) -> None:
+        """See Pool."""
+        with self._open():
+            return
+
+    def create_key(self, new: NewKey) -> IssuedKey:
+        """See Pool."""
+        with self._open():
+            key, secret = key_from(new, self._state.clock()), new_secret()
+            self._state.keys[key.key_id] = StoredKey(key, secret_digest(secret))
+            return IssuedKey(secret, key)
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """See Pool."""
+        with self._open():
+            found = self._state.keys.get(key_id)
+            if found is None:
+                raise NotFoundError(
+                    f"no key {key_id[:100]!r}", path="key_id", hint="`agentworld keys list` shows their ids"
+                )
+            key = found.key
+            if key.revoked_at is None:
+                key = msgspec.structs.replace(key, revoked_at=self._state.clock())
+                self._state.keys[key_id] = StoredKey(key, found.digest)
+            return key
+
+    def list_keys(self) -> list[ApiKey]:
+        """See Pool."""
+        with self._open():
+            return [each.key for each in self._state.keys.values()]
+
+    def find_key(self, digest: bytes) -> StoredKey | None:
+        """See Pool."""
+        with self._open():
+            return next((each for each in self._state.keys.values() if each.digest == digest), None)
+
+    def get_key(self, key_id: str) -> StoredKey | None:
+        """See Pool."""
+        with self._open():
+            return self._state.keys.get(key_id)
 
     def stats(self) -> PoolStats:
         """See Pool."""

@@ -5,6 +5,7 @@ by the one writer of the moment from the counters `pk.TABLE`, and are never used
 `trajectory`.
 """
 
+from agentworld.pool.schema.access import keys
 from agentworld.pool.schema.base import BLOCK_BITS, Text, Whole, metadata
 from agentworld.pool.schema.consuming import (
     backlog,
@@ -60,6 +61,7 @@ __all__ = [
     "feedback",
     "gateway_workers",
     "groups",
+    "keys",
     "media",
     "media_uses",
     "message_nodes",

@@ -1,4 +1,4 @@
-"""State that the servers of a pool share, and the counters."""
+"""State that the servers of a pool share, keys, and the counters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from sqlalchemy import func, select
 
 from agentworld.pool import schema
 from agentworld.pool.bounds import check_policy_record
+from agentworld.pool.keys import ApiKey, IssuedKey, NewKey, StoredKey
 from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
-from agentworld.pool.sql import signals, workers
+from agentworld.pool.sql import keys, signals, workers
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.stats import policy_stats, pool_stats
 from agentworld.records import Policy
 
+PROBES = "gateway.probes"  # how often it was tried whether the pool can be written
 _COUNTERS = sql(select(schema.counters))
 _p, _t = schema.policies.c, schema.trajectories.c
 _POLICIES = sql(
@@ -34,7 +36,7 @@ _LAST_EVENT = sql(select(func.coalesce(func.max(schema.events.c.pk), 0)))
 
 
 class StateMethods(SqlStore):
-    """Policies, the pause, statistics."""
+    """Policies, the pause, keys, statistics."""
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""
@@ -65,6 +67,33 @@ class StateMethods(SqlStore):
         """See Pool."""
         with self._database.reading() as connection:
             return workers.live(connection, self._clock())
+
+    def check_writable(self) -> None:
+        """See Pool."""
+        self._writer.submit(lambda txn: txn.count(PROBES)).result()
+
+    def create_key(self, new: NewKey) -> IssuedKey:
+        """See Pool."""
+        return self._writer.submit(lambda txn: keys.create(txn, new)).result()
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """See Pool."""
+        return self._writer.submit(lambda txn: keys.revoke(txn, key_id)).result()
+
+    def list_keys(self) -> list[ApiKey]:
+        """See Pool."""
+        with self._database.reading() as connection:
+            return keys.all_keys(connection)
+
+    def find_key(self, digest: bytes) -> StoredKey | None:
+        """See Pool."""
+        with self._database.reading() as connection:
+            return keys.by_digest(connection, digest)
+
+    def get_key(self, key_id: str) -> StoredKey | None:
+        """See Pool."""
+        with self._database.reading() as connection:
+            return keys.by_id(connection, key_id)
 
     def stats(self) -> PoolStats:
         """See Pool."""

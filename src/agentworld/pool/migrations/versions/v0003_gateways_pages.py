@@ -1,4 +1,4 @@
-"""Worker processes of gateways, so that a pause can tell when all have drained, and indexes that pages walk by."""
+"""Worker processes of gateways, so that a pause can tell when all have drained; keys; indexes that pages walk by."""
 
 from typing import Any
 
@@ -20,6 +20,23 @@ def upgrade() -> None:
         sa.Column("pauses", Whole, nullable=False),
         sa.Column("seen_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("worker"),
+    )
+    op.create_table(
+        "keys",
+        sa.Column("pk", Whole, autoincrement=False, nullable=False),
+        sa.Column("key_id", Text, nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("name", Text, nullable=False),
+        sa.Column("scopes", Text, nullable=False),
+        sa.Column("channel", Text, nullable=True),
+        sa.Column("trajectory_id", Text, nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=True),
+        sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("pk"),
+        sa.UniqueConstraint("key_id"),
+        sa.UniqueConstraint("digest"),
+        sqlite_autoincrement=True,
     )
     by_block = sa.text("(pk >> 11)")
     indexes: dict[str, dict[str, list[Any]]] = {

@@ -1,0 +1,376 @@
+"""The pool as a key sees it that is bound to one channel or one trajectory.
+
+It has those methods alone that such a key may use; what is about the whole pool is refused by name. What a bound key
+may not see is, for it, not there; what it may not write is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+from agentworld.errors import ForbiddenError, NotFoundError
+from agentworld.gateway.access import Grant
+from agentworld.pool.keys import KeyMethods
+from agentworld.pool.media import Medium
+from agentworld.pool.protocol import AppendResult, GatewayState, Page, Pool, Rejected, SignalsResult
+from agentworld.query import Explanation, Subject
+from agentworld.records import (
+    Annotation,
+    Batch,
+    BatchRecord,
+    BatchSpec,
+    BatchState,
+    Event,
+    Exchange,
+    Feedback,
+    FeedbackKind,
+    Group,
+    NewTrajectory,
+    Reward,
+    Step,
+    TerminalStatus,
+    Trajectory,
+)
+
+DEFAULT_CHANNEL = "train"
+"""What a record says that says nothing of its channel; where a bound key writes, its own stands in its place."""
+_OF_ALL = frozenset(("policy.set", "gateway.paused", "gateway.resumed"))
+_REMEMBERED = 10_000
+_SCAN = 1000
+
+
+class BoundPool:
+    """See Pool."""
+
+    def __init__(self, pool: Pool, grant: Grant) -> None:
+        self._pool = pool
+        self._grant = grant
+        self.poll_seconds = pool.poll_seconds
+        self._mine: dict[tuple[str, str], bool] = {}
+        self._passed = (0, 0)
+        """Between these two sequences no event was for this caller."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not (hasattr(Pool, name) or hasattr(KeyMethods, name)):
+            raise AttributeError(name)
+        raise ForbiddenError(
+            f"this is about the whole pool, and this key is for {_place(self._grant)} alone",
+            path="authorization",
+            hint="Use a key that is bound to no channel and no trajectory",
+        )
+
+    # --- trajectories -----------------------------------------------------------------------------------------
+    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+        """See Pool."""
+        channel = self._channel(new.channel)
+        if self._grant.trajectory_id is not None:
+            self._grant.check_trajectory(new.trajectory_id)
+        self._check_group(new.group_id)
+        if new.trajectory_id is not None:
+            self._check_writable(new.trajectory_id)
+        return self._pool.create_trajectory(msgspec.structs.replace(new, channel=channel))
+
+    def complete_trajectory(
+        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+    ) -> Trajectory:
+        """See Pool."""
+        self._check_writable(trajectory_id)
+        return self._pool.complete_trajectory(trajectory_id, status, reward)
+
+    def get_trajectory(self, trajectory_id: str) -> Trajectory:
+        """See Pool."""
+        found = self._pool.get_trajectory(trajectory_id)
+        if not self._grant.covers(found):
+            raise NotFoundError(f"no trajectory {trajectory_id!r}", path="trajectory_id")
+        return found
+
+    def list_trajectories(
+        self, *, trajectory_id: str | None = None, channel: str | None = None, **filters: Any
+    ) -> Page[Trajectory]:
+        """See Pool."""
+        trajectory_id, channel = self._within(trajectory_id, channel)
+        return self._pool.list_trajectories(trajectory_id=trajectory_id, channel=channel, **filters)
+
+    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+        """See Pool."""
+        self.get_trajectory(trajectory_id)
+        return [
+            each
+            for each in self._pool.list_exchanges(trajectory_id, limit=limit)
+            if self._grant.channel in (None, each.channel)
+        ]
+
+    # --- steps ------------------------------------------------------------------------------------------------
+    def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
+        """See Pool."""
+        sent: list[Step | Rejected] = []
+        for step in steps:
+            if isinstance(step, Step):
+                self._check_writable(step.trajectory_id)
+                self._check_group(step.group_id)
+                step = msgspec.structs.replace(step, channel=self._channel(step.channel))
+            sent.append(step)
+        return self._pool.append_steps(sent)
+
+    def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
+        """See Pool."""
+        found = self._pool.get_step(step_id, include=include)
+        if not self._grant.covers(found):
+            raise NotFoundError(f"no step {step_id!r}", path="step_id")
+        return found
+
+    def list_steps(self, *, trajectory_id: str | None = None, channel: str | None = None, **filters: Any) -> Page[Step]:
+        """See Pool."""
+        trajectory_id, channel = self._within(trajectory_id, channel)
+        return self._pool.list_steps(trajectory_id=trajectory_id, channel=channel, **filters)
+
+    def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
+        """See Pool."""
+        return self._pool.explain(where, subject)
+
+    # --- signals ----------------------------------------------------------------------------------------------
+    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+        """See Pool. A signal for a step, or in another's channel, that is not there yet is refused: nobody can say
+        whose it will be.
+        """
+        for signal in sent:
+            if signal.step_id is not None:
+                self._check_step(signal.step_id)
+            if signal.trajectory_id is not None:
+                self._check_writable(signal.trajectory_id, signalled=True)
+        return self._pool.add_signals(sent)
+
+    def list_feedback(
+        self,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        kind: FeedbackKind | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Feedback]:
+        """See Pool. Of a trajectory or a step only."""
+        if trajectory_id is None and step_id is None:
+            trajectory_id = self._grant.trajectory_id
+        self._check_read(trajectory_id, (step_id,) if step_id is not None else ())
+        return self._pool.list_feedback(
+            trajectory_id=trajectory_id, step_id=step_id, kind=kind, cursor=cursor, limit=limit
+        )
+
+    def get_annotations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_id: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> list[Annotation]:
+        """See Pool."""
+        self._check_read(trajectory_id, step_ids or ())
+        return self._pool.get_annotations(step_ids=step_ids, trajectory_id=trajectory_id, names=names)
+
+    # --- groups, events, state --------------------------------------------------------------------------------
+    def get_group(self, group_id: str) -> Group:
+        """See Pool."""
+        found = self._pool.get_group(group_id)
+        if self._grant.trajectory_id is not None or found.channel != self._grant.channel:
+            raise NotFoundError(f"no group {group_id!r}", path="group_id")
+        return found
+
+    def list_groups(
+        self,
+        *,
+        state: Literal["open", "closed"] | None = None,
+        channel: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Group]:
+        """See Pool."""
+        if self._grant.trajectory_id is not None:
+            return Page([])
+        _, channel = self._within(None, channel)
+        return self._pool.list_groups(state=state, channel=channel, cursor=cursor, limit=limit)
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """See Pool."""
+        found: list[Event] = []
+        reached = self._passed[1] if self._passed[0] <= after < self._passed[1] else after
+        while len(found) < limit:
+            page = self._pool.events(reached, _SCAN)
+            found += [event for event in page if self._is_told(event)]
+            reached = page[-1].sequence if page else reached
+            if len(page) < _SCAN:
+                break
+        if not found:
+            self._passed = (after, reached)
+        return found[:limit]
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See Pool."""
+        return self._pool.watch(wake)
+
+    def gateway_state(self) -> GatewayState:
+        """See Pool."""
+        return self._pool.gateway_state()
+
+    # --- media ------------------------------------------------------------------------------------------------
+    def put_media(self, data: bytes, media_type: str) -> str:
+        """See Pool."""
+        return self._pool.put_media(data, media_type)
+
+    def get_media(self, digest: str) -> Medium:
+        """See Pool. Who knows a digest has the blob, or has read a message that shows it."""
+        return self._pool.get_media(digest)
+
+    # --- consuming --------------------------------------------------------------------------------------------
+    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
+        """See Pool."""
+        self._grant.check_channel(spec.channel, "the batch")
+        return self._pool.lease(spec, consumer)
+
+    def ack(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+        self.get_batch(batch_id)
+        self._pool.ack(batch_id, epoch)
+
+    def release(self, batch_id: str, epoch: int) -> None:
+        """See Pool."""
+        self.get_batch(batch_id)
+        self._pool.release(batch_id, epoch)
+
+    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
+        """See Pool."""
+        self.get_batch(batch_id)
+        return self._pool.extend(batch_id, epoch, seconds)
+
+    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool. Of a consumer whose batches are all of this channel."""
+        cursor = None
+        while True:
+            page = self._pool.list_batches(consumer=consumer, state="leased", cursor=cursor, limit=1000)
+            for batch in page.items:
+                self._grant.check_channel(batch.channel, f"a batch of {consumer}")
+            if (cursor := page.next_cursor) is None:
+                break
+        for batch_id in applied:
+            try:
+                self._grant.check_channel(self._pool.get_batch(batch_id).channel, f"the batch {batch_id}")
+            except NotFoundError:
+                continue  # The pool says that it is unknown.
+        return self._pool.resume(consumer, applied)
+
+    def get_batch(self, batch_id: str) -> BatchRecord:
+        """See Pool."""
+        found = self._pool.get_batch(batch_id)
+        if self._grant.trajectory_id is not None or found.channel != self._grant.channel:
+            raise NotFoundError(f"no batch {batch_id!r}", path="batch_id")
+        return found
+
+    def list_batches(
+        self,
+        *,
+        consumer: str | None = None,
+        state: BatchState | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[BatchRecord]:
+        """See Pool. A page can be short, and still have a next_cursor to go on."""
+        page = self._pool.list_batches(consumer=consumer, state=state, cursor=cursor, limit=limit)
+        bound = self._grant.trajectory_id is not None
+        kept = [batch for batch in page.items if batch.channel == self._grant.channel and not bound]
+        return msgspec.structs.replace(page, items=kept)
+
+    # --- what is the caller's ---------------------------------------------------------------------------------
+    def _channel(self, said: str) -> str:
+        """The channel that a record goes to."""
+        bound = self._grant.channel
+        if bound is None or said == DEFAULT_CHANNEL:
+            return bound or said
+        self._grant.check_channel(said, "what was sent")
+        return said
+
+    def _within(self, trajectory_id: str | None, channel: str | None) -> tuple[str | None, str | None]:
+        """The trajectory and the channel that a listing is of."""
+        if channel is not None:
+            self._grant.check_channel(channel, "what is asked for")
+        if trajectory_id is not None:
+            self._grant.check_trajectory(trajectory_id)
+        return trajectory_id or self._grant.trajectory_id, channel or self._grant.channel
+
+    def _check_writable(self, trajectory_id: str, *, signalled: bool = False) -> None:
+        """ForbiddenError where the trajectory is another's; `signalled`: also where nobody knows whose it will be."""
+        self._grant.check_trajectory(trajectory_id)
+        if self._grant.channel is None:
+            return
+        try:
+            channel = self._pool.get_trajectory(trajectory_id).channel
+        except NotFoundError:
+            if signalled and self._grant.trajectory_id is None:
+                raise _unknown(f"the trajectory {trajectory_id!r}") from None
+            return
+        self._grant.check_channel(channel, f"the trajectory {trajectory_id!r}")
+
+    def _check_step(self, step_id: str) -> None:
+        try:
+            step = self._pool.get_step(step_id, include=())
+        except NotFoundError:
+            raise _unknown(f"the step {step_id[:128]!r}") from None
+        self._grant.check_trajectory(step.trajectory_id)
+        self._grant.check_channel(step.channel, f"the step {step_id!r}")
+
+    def _check_group(self, group_id: str | None) -> None:
+        if group_id is None or self._grant.channel is None:
+            return
+        try:
+            channel = self._pool.get_group(group_id).channel
+        except NotFoundError:
+            return
+        self._grant.check_channel(channel, f"the group {group_id!r}")
+
+    def _check_read(self, trajectory_id: str | None, step_ids: Iterable[str]) -> None:
+        """NotFoundError where one of what is asked for is not the caller's."""
+        asked = False
+        if trajectory_id is not None:
+            asked = bool(self.get_trajectory(trajectory_id))
+        for step_id in step_ids:
+            asked = bool(self.get_step(step_id, include=()))
+        if not asked:
+            raise ForbiddenError(
+                f"this key is for {_place(self._grant)} alone", path="trajectory_id", hint="Name a trajectory or a step"
+            )
+
+    def _is_told(self, event: Event) -> bool:
+        if event.trajectory_id is not None:
+            return self._is_mine("trajectory", event.trajectory_id)
+        if event.kind == "group.closed":
+            return self._is_mine("group", str(event.data.get("group_id")))
+        return event.kind in _OF_ALL
+
+    def _is_mine(self, kind: str, name: str) -> bool:
+        known = self._mine.get((kind, name))
+        if known is None:
+            try:
+                known = bool(self.get_trajectory(name) if kind == "trajectory" else self.get_group(name))
+            except NotFoundError:
+                known = False
+            if len(self._mine) >= _REMEMBERED:
+                self._mine.clear()
+            self._mine[kind, name] = known
+        return known
+
+
+def _place(grant: Grant) -> str:
+    return (
+        f"the trajectory {grant.trajectory_id!r}"
+        if grant.trajectory_id is not None
+        else f"the channel {grant.channel!r}"
+    )
+
+
+def _unknown(what: str) -> ForbiddenError:
+    return ForbiddenError(
+        f"{what} is not there yet, so that nobody can say whose it will be",
+        hint="Send this after it, or with a key that is bound to no channel and no trajectory",
+    )

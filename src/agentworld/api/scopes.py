@@ -1,0 +1,55 @@
+"""Which scope of a key a request needs. What is not named here needs the scope admin, so that nothing is open by
+oversight.
+"""
+
+from __future__ import annotations
+
+from agentworld.client.wire import API
+from agentworld.pool.keys import Scope
+
+OPEN = ("/healthz", "/readyz", "/api/docs", "/api/openapi.json", "/")
+"""Paths that need no key: they tell nothing of what the pool holds."""
+Scopes = tuple[Scope, ...]
+_NONE: Scopes = ()
+_READ: Scopes = ("read",)
+_LEASE: Scopes = ("lease",)
+_WRITE: Scopes = ("write",)
+_TRAINER: Scopes = ("read", "lease")
+_AGENT: Scopes = ("write", "read")
+_ANY: Scopes = ("write", "read", "lease")
+_BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
+    # The first part of a path behind /api/v1: scopes for GET, scopes for POST.
+    "trajectories": (_READ, _WRITE),
+    "steps": (_READ, _WRITE),
+    "explain": (_READ, _NONE),
+    "rewards": (_READ, _WRITE),
+    "feedback": (_READ, _WRITE),
+    "annotations": (_READ, _WRITE),
+    "media": (_READ, _WRITE),
+    "groups": (_READ, _NONE),
+    "awaited": (_READ, _NONE),
+    "events": (_READ, _NONE),
+    "stats": (_READ, _NONE),
+    "dead-letters": (_READ, _NONE),
+    "batches": (_TRAINER, _LEASE),
+    "consumers": (_TRAINER, _LEASE),
+    "policy": (_TRAINER, _LEASE),
+    "gateway": (_READ, _NONE),
+}
+
+
+def needed(method: str, path: str, *, llm: bool) -> Scopes | None:
+    """The scopes of which one is needed; None where no key is. The scope admin is enough for everything."""
+    if path in OPEN or method == "OPTIONS":
+        return None
+    if llm:
+        if method in ("GET", "HEAD"):
+            return _ANY if path.endswith("/models") else _AGENT
+        return _WRITE
+    if path == "/metrics":
+        return _READ
+    if not path.startswith(f"{API}/"):
+        return ("admin",)
+    reading, writing = _BY_PREFIX.get(path[len(API) + 1 :].partition("/")[0], (_NONE, _NONE))
+    asked = reading if method in ("GET", "HEAD") else writing if method == "POST" else _NONE
+    return asked or ("admin",)
