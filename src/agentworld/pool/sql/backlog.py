@@ -145,12 +145,11 @@ _PAGE_ORDER: dict[Order, tuple[ColumnElement[bool], tuple[Any, ...]]] = {
     "random": (tuple_(_k.c.shuffle, _k.c.place) > tuple_(*_at), (_k.c.shuffle, _k.c.place)),
     "priority": (tuple_(_k.c.rank, _k.c.place) > tuple_(*_at), (_k.c.rank, _k.c.place)),
 }
-_delivery = and_(
-    _d.c.consumer == _k.c.consumer, _d.c.unit == _k.c.unit, _d.c.key == _k.c.key, _d.c.channel == _k.c.channel
-)
 _select_waiting = select(
-    _k.c.key, _k.c.row_pk, _k.c.place, _k.c.rank, _k.c.shuffle, _d.c.state, _d.c.count
-).select_from(_k.outerjoin(_d, _delivery))
+    *(_k.c.key, _k.c.row_pk, _k.c.place, _k.c.rank, _k.c.shuffle),
+    # Not joined: an engine that takes them for few reads all deliveries for each row.
+    *(delivered(column, _k).label(column.name) for column in (_d.c.state, _d.c.count)),
+)
 _PAGES = {
     order: sql(_select_waiting.where(of_scope(_k), after).order_by(*columns).limit(parameter("limit")))
     for order, (after, columns) in _PAGE_ORDER.items()
