@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # (which may mean a CUDA build of several gigabytes).
 TORCH_VERSION ?= 2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Processes that share the test files out; each starts servers of its own where its tests need one.
+TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: demo demo-quick test check bench test-faults test-scale openapi install clean
@@ -26,7 +28,7 @@ demo-quick: install
 	$(BIN)/agentworld demo --quick $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest -m "not faults and not scale" $(ARGS)
+	$(BIN)/python -m pytest -m "not faults and not scale" -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 test-faults: install
 	$(BIN)/python -m pytest -m faults $(ARGS)
