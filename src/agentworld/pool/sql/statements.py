@@ -55,6 +55,8 @@ _DIALECTS: dict[EngineName, Dialect] = {
 }
 _PLAIN_INSERT = re.compile(r'INSERT INTO (?P<table>"?\w+"?) \((?P<columns>[^()]+)\) VALUES \((?P<values>.+)\)')
 _PLAIN_UPDATE = re.compile(r'UPDATE (?P<table>"?\w+"?) SET (?P<sets>.+) WHERE (?P=table)\.pk = %\(row\)s(::BIGINT)?')
+ROWS_TOGETHER = 16
+_NARROW = 6  # parameters
 _PARAMETER = re.compile(r'%\((?P<name>\w+)\)s(::[A-Z]+( COLLATE "C")?)?')
 _COPY_TYPES: dict[type[TypeEngine[Any]], str] = {
     BigInteger: "int8",
@@ -118,6 +120,18 @@ class Statement:
         names = self.names
         several = operator.itemgetter(*names)  # Gives a tuple, but for one name.
         return _NAMED.sub("?", text), several if len(names) > 1 else lambda row: (several(row),)
+
+    @functools.cached_property
+    def together(self) -> str | None:
+        """As SQLite inserts ROWS_TOGETHER rows at once, where that is worth it; `?` for each of their parameters.
+
+        For such a statement SQLite keeps what it changes until it ends, so this is for rows that go to the end of their
+        tables, few to a page.
+        """
+        text = self.positional[0]
+        row = f"({', '.join('?' * len(self.names))})"
+        plain = len(self.names) <= _NARROW and _PLAIN_INSERT.fullmatch(text) and text.endswith(f" VALUES {row}")
+        return text + f", {row}" * (ROWS_TOGETHER - 1) if plain else None
 
     @functools.cached_property
     def writes(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 from agentworld.pool.exact_text import sought
 from agentworld.pool.sql.connections import Asked, Row, SearchTimeoutError
-from agentworld.pool.sql.statements import EngineName, Statement
+from agentworld.pool.sql.statements import ROWS_TOGETHER, EngineName, Statement
 
 _STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
 _NOTHING: Mapping[str, Any] = {}
@@ -58,7 +59,14 @@ class SqliteConnection:
 
     def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
         """See Connection."""
-        self.raw.executemany(statement.positional[0], rows)
+        if len(rows) >= ROWS_TOGETHER and (text := statement.together) is not None:
+            values = list(itertools.chain.from_iterable(rows))
+            width = len(statement.names) * ROWS_TOGETHER
+            whole = len(values) - len(values) % width
+            self.raw.executemany(text, [values[at : at + width] for at in range(0, whole, width)])
+            rows = rows[len(rows) - len(rows) % ROWS_TOGETHER :]
+        if rows:
+            self.raw.executemany(statement.positional[0], rows)
 
     def savepoint(self, name: str) -> None:
         """See Connection.

@@ -1,0 +1,47 @@
+"""SQLite inserts narrow rows many at a time: all arrive, in order; others are inserted singly."""
+
+import pytest
+from sqlalchemy.dialects.postgresql import insert
+
+from agentworld.pool import schema
+from agentworld.pool.sql import append_rows
+from agentworld.pool.sql.statements import ROWS_TOGETHER, parameter, sql
+from agentworld.pool.sqlite.database import SqliteDatabase
+
+
+@pytest.fixture
+def connection(tmp_path):
+    """The writing connection of an empty pool, in a transaction."""
+    database = SqliteDatabase(tmp_path / "pool.db")
+    session = database.open_writer()
+    with session.transaction() as connection:
+        yield connection
+        connection.raw.execute("ROLLBACK")
+    session.close()
+    database.close()
+
+
+@pytest.mark.parametrize("count", [1, ROWS_TOGETHER - 1, ROWS_TOGETHER, ROWS_TOGETHER + 1, 3 * ROWS_TOGETHER + 5])
+def test_every_row_arrives_once_and_in_order(connection, count):
+    rows = [(pk, "step.appended", pk / 8, f"trj_{pk}", None, "{}") for pk in range(1, count + 1)]
+    connection.many_in_order(append_rows.INSERT_EVENT, rows)
+    found = connection.raw.execute("SELECT pk, kind, at, trajectory_id, step_id, data FROM events ORDER BY rowid")
+    assert [tuple(row) for row in found] == rows
+
+
+def test_rows_together_may_refer_to_each_other_and_to_nothing_else(connection):
+    from agentworld.pool.sql.forests import _ADD_BLOCK
+
+    assert _ADD_BLOCK.together is not None
+    chain = [(pk, b"%016d" % pk, pk - 1 or None, b"ids") for pk in range(1, ROWS_TOGETHER + 1)]
+    connection.many_in_order(_ADD_BLOCK, chain)
+    stray = [(pk + 100, b"%016d" % (pk + 100), pk + 1000, b"ids") for pk in range(ROWS_TOGETHER)]
+    with pytest.raises(connection.raw.IntegrityError):
+        connection.many_in_order(_ADD_BLOCK, stray)
+    assert connection.raw.execute("SELECT count(*) FROM token_blocks").fetchone()[0] == ROWS_TOGETHER
+
+
+def test_wide_rows_and_upserts_are_inserted_singly():
+    assert append_rows.INSERT_STEP.together is None
+    new = insert(schema.policies).values(model=parameter("model"), run=parameter("run"))
+    assert sql(new.on_conflict_do_nothing(index_elements=["model", "run"])).together is None
