@@ -12,6 +12,7 @@ from agentworld.errors import InvalidRequestError
 
 DIGEST_SIZE = 16
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_blake2b = hashlib.blake2b
 _LENGTH = struct.Struct(">Q").pack
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,127}")
 # Ids that were found good; each of a trajectory's steps names it again, and the step before.
@@ -58,4 +59,4 @@ def framed(*parts: bytes) -> bytes:
 
 def framed_digest(data: bytes) -> bytes:
     """The digest of what `framed` made."""
-    return hashlib.blake2b(data, digest_size=DIGEST_SIZE).digest()
+    return _blake2b(data, digest_size=DIGEST_SIZE).digest()

@@ -83,7 +83,7 @@ def _fault(row: Row) -> str | None:
     return None
 
 
-def _parts(row: Row) -> list[bytes]:
+def _parts(row: Row) -> bytes:
     present = row["present"] & _SAID
     tokens = None
     if present & (PROMPT_IDS | RESPONSE_IDS):

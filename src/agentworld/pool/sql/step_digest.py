@@ -8,25 +8,24 @@ that a pool of the first schema took have the first part alone.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 from agentworld.records import digest
-from agentworld.records.ids import framed, framed_digest
+from agentworld.records.ids import framed_digest
 
 SAID_BYTES = 16
 _LENGTH = struct.Struct(">Q").pack  # how `framed` writes the length before each part
 _STORED_BYTES = 8
 
 
-def step_digest(rest: bytes, stored: Sequence[bytes]) -> bytes:
+def step_digest(rest: bytes, stored: bytes) -> bytes:
     """`rest`: the JSON of all that is neither array nor message; `stored`: see stored_parts."""
-    parts = framed(*stored)
-    return framed_digest(_LENGTH(len(rest)) + rest + parts) + framed_digest(parts)[:_STORED_BYTES]
+    said = framed_digest(b"".join((_LENGTH(len(rest)), rest, stored)))
+    return said + framed_digest(stored)[:_STORED_BYTES]
 
 
-def stored_digest(stored: Sequence[bytes]) -> bytes:
+def stored_digest(stored: bytes) -> bytes:
     """The part that a check computes again."""
-    return digest(*stored)[:_STORED_BYTES]
+    return framed_digest(stored)[:_STORED_BYTES]
 
 
 def stored_parts(
@@ -35,14 +34,30 @@ def stored_parts(
     tokens: tuple[bytes, int] | None,
     messages: bytes,
     present: int,
-) -> list[bytes]:
-    """What is stored exactly. `tokens`: the digest of the sequence and the length of its first part; `messages`: that
-    of the conversation; `present`: the bits of what was said at all.
+) -> bytes:
+    """What is stored exactly, framed as `digest` does. `tokens`: the digest of the sequence and the length of its first
+    part; `messages`: that of the conversation; `present`: the bits of what was said at all.
     """
+    mask = mask or b""
     numbers = b"-" if logprobs is None else b"+" + logprobs
-    if tokens is None:
-        return [mask or b"", numbers, messages, b"%d" % present]
-    return [mask or b"", numbers, tokens[0], b"%d" % tokens[1], messages, b"%d" % present]
+    bits = b"%d" % present
+    sequence = b""
+    if tokens is not None:
+        path, first = tokens[0], b"%d" % tokens[1]
+        sequence = b"".join((_LENGTH(len(path)), path, _LENGTH(len(first)), first))
+    return b"".join(
+        (
+            _LENGTH(len(mask)),
+            mask,
+            _LENGTH(len(numbers)),
+            numbers,
+            sequence,
+            _LENGTH(len(messages)),
+            messages,
+            _LENGTH(len(bits)),
+            bits,
+        )
+    )
 
 
 def same_content(known: bytes, sent: bytes) -> bool:
