@@ -7,7 +7,7 @@ into a rejection of this one step); a record that contradicts itself is stored, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ _REFUSALS = (InvalidRequestError, *NOT_STORABLE)
 _IDS = ("group_id", "exchange_id", "parent_step_id", "supersedes")
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A step that may be stored. `rest`: the canonical JSON of all that is neither array nor message.
 
     `mask` is None where it is absent or all ones over the reply; `reasons`: why the step is excluded, as known without

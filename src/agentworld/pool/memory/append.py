@@ -70,7 +70,7 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
     content = digest(
         prepared.rest,
         encode([step.prompt_messages, step.response_message, step.tools]),
-        *(b"-" if array is None else array.tobytes() for array in prepared[1:5]),
+        *(b"-" if array is None else array.tobytes() for array in (getattr(prepared, name) for name in _ARRAYS)),
     )
     there = state.steps.get(step.step_id)
     if there is not None:
@@ -96,7 +96,7 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
     kept: dict[str, Any] = {
         name: None if (array := getattr(prepared, name)) is None else array.copy() for name in _ARRAYS
     }
-    light = prepared._replace(step=stored, rest=b"", **kept)
+    light = msgspec.structs.replace(prepared, step=stored, rest=b"", **kept)
     state.last_step += 1
     state.steps[step.step_id] = StoredStep(stored, light, content, state.last_step)
     siblings.append(step.step_id)
