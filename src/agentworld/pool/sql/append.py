@@ -114,7 +114,8 @@ class _Batch:
         self._deleted: dict[str, str] = {}
         self._deleted_of: set[str] = set()
         self._steps: list[list[Any]] = []  # as append_rows.step_row makes them
-        self._events: list[tuple[Any, ...]] = []
+        self._events: list[tuple[str, str, str | None, str | None]] = []  # kind, trajectory, step, data
+        self._event_pks: list[int] = []  # of the first of them
         self._dead: list[dict[str, Any]] = []
         self._new_exchanges: list[dict[str, Any]] = []
         self._rewards: list[tuple[str, Reward]] = []
@@ -245,7 +246,7 @@ class _Batch:
         if step.supersedes is not None:
             self._superseded.append(Superseded(step.supersedes, tally.pk, pk))
         outcome: Literal["late", "stored"] = "late" if late else "stored"
-        self._event(STEP_APPENDED, trajectory_id, step_id, '{"outcome":"late"}' if late else None)
+        self._events.append((STEP_APPENDED, trajectory_id, step_id, '{"outcome":"late"}' if late else None))
         return AppendResult(step_id, outcome, index, excluded)
 
     def _keep_content(
@@ -275,14 +276,20 @@ class _Batch:
         """The trajectory, implied where it is not there."""
         known = self._tallies.get(trajectory_id)
         if known is None:
+            self._number_events()
             row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
             known = self._tallies[trajectory_id] = new_tally(row, channel)
             self._event(trajectories.CREATED, trajectory_id, None, None)
         return known
 
     def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str | None) -> None:
-        txn = self._txn
-        self._events.append((txn.next_pk("events"), kind, txn.now, trajectory_id, step_id, data))
+        self._events.append((kind, trajectory_id, step_id, data))
+
+    def _number_events(self) -> None:
+        """Those planned so far get their numbers, before what others write that comes after them."""
+        count = len(self._events) - len(self._event_pks)
+        first = self._txn.next_pk("events", count)
+        self._event_pks += range(first, first + count)
 
     def _reject(self, rejected: Rejected, gone: bool = False) -> AppendResult:
         """Plan the dead letter; nothing of what was deleted on request is kept."""
@@ -306,6 +313,7 @@ class _Batch:
     def write(self) -> Mark:
         """Write what was planned; returns the pool as it is before signals that came with it change what it counts."""
         txn, forests = self._txn, self._forests
+        self._number_events()
         self._implied.write()
         forests.finish(txn)
         packed = pack_tails([tail for _, tail in self._tails])
@@ -331,7 +339,9 @@ class _Batch:
         txn.next_pk("steps", self._next_step - self._first_step)
         txn.many_in_order(append_rows.INSERT_STEP, self._steps)
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
-        txn.many_in_order(append_rows.INSERT_EVENT, self._events)
+        events = zip(self._event_pks, self._events, strict=True)
+        told = [(pk, kind, txn.now, trajectory, step, data) for pk, (kind, trajectory, step, data) in events]
+        txn.many_in_order(append_rows.INSERT_EVENT, told)
         txn.many(append_rows.INSERT_DEAD, self._dead)
         self._counting.save(txn, self._changed.values())
         self._count()

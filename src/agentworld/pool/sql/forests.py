@@ -156,7 +156,10 @@ class ForestWriter:
         length = len(prompt) + len(response)
         first = longest // BLOCK_SIZE if best is not None else 0
         begin = first * BLOCK_SIZE
-        data = prompt[begin:].tobytes() + response[max(begin - len(prompt), 0) :].tobytes()
+        if begin <= len(prompt):
+            data = prompt[begin:].tobytes() + response.tobytes()
+        else:
+            data = response[begin - len(prompt) :].tobytes()
         last = best.digests[first - 1] if best is not None else root
         digests = hash_blocks(last, data)
         tail = data[len(digests) * _BLOCK_BYTES :]
@@ -282,7 +285,10 @@ class ForestWriter:
         if new := self._new_blocks.resolve(txn):
             packed = pack_blocks(b"".join([run.data for run in new]))
             digests = itertools.chain.from_iterable([run.digests for run in new])
-            parents = itertools.chain.from_iterable([run.parents() for run in new])
+            parents: list[int | None] = []
+            for run in new:
+                parents.append(run.parent)
+                parents += range(run.row, run.row + len(run.digests) - 1)
             rows = list(zip(itertools.count(new[0].row), digests, parents, packed, strict=False))
             txn.many_in_order(_ADD_BLOCK, rows)
             txn.count("blocks", len(rows))

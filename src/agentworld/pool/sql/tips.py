@@ -32,12 +32,16 @@ class TokenTip:
         self.digests: list[bytes] = []
         self.rows: list[int] = []
         self.size = 0
-        self._data = bytearray()  # Grows in place, with room to spare.
+        self._data = bytearray()  # with room to spare, as copying what is long costs more than comparing it
 
     def append(self, ids: bytes) -> None:
         """Add ids at the end."""
-        self._data += ids
-        self.length += len(ids) // 4
+        begin = 4 * self.length
+        end = begin + len(ids)
+        if end > len(self._data):
+            self._data += bytes(max(end - len(self._data), len(self._data) // 2))
+        self._data[begin:end] = ids
+        self.length = end // 4
 
     def first(self, length: int) -> bytes:
         """The first ids."""
@@ -49,7 +53,7 @@ class TokenTip:
         # Nearly every prompt is the whole sequence before it and more, and bytes compare faster than numbers.
         if len(prompt) >= length and self._data.startswith(prompt[:length]):  # type: ignore[arg-type]  # A buffer.
             return length
-        own = np.frombuffer(self._data, dtype="<u4")
+        own = np.frombuffer(self._data, dtype="<u4", count=length)
         found = _common(prompt, own)
         return found if found < len(prompt) else found + _common(response, own[found:])
 
