@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agentworld.pool.arrays import StepArrays
+from agentworld.pool.call_marks import CallMark, CallMarkMethods
 from agentworld.pool.keeping.records import (
     Collection,
     Deletion,
@@ -62,6 +63,7 @@ from agentworld.records import (
 __all__ = [
     "AppendResult",
     "Awaited",
+    "CallMark",
     "Consumer",
     "DeadLetter",
     "Drain",
@@ -77,7 +79,7 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(SharedStateMethods, KeyMethods, Protocol):
+class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, Protocol):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
 
     url: str

@@ -115,11 +115,24 @@ class Step(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] = {}
 
 
+MarkKind = Literal["answered", "failed", "reply"]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How a call that names no trajectory can be known again: by its body, or by the conversation up to its reply.
+
+    `digest`: 32 hex digits. `said`: of a body, how the call ended; `reply` for a conversation.
+    """
+
+    digest: str
+    said: MarkKind
+
+
 class Exchange(msgspec.Struct, kw_only=True):
     """One call as the gateway sees it: canonical request, identity and, once it ended, its choices.
 
     `choices` are steps that still lack what the forests decide (parent, fork reason, index); `error` is set where the
-    call failed, and then there are no choices.
+    call failed, and then there are no choices. `marks` are kept beside it while the trajectory is open.
     """
 
     exchange_id: str
@@ -139,4 +152,5 @@ class Exchange(msgspec.Struct, kw_only=True):
     created_at: float = 0.0
     latency_ms: float | None = None
     choices: list[Step] = []
+    marks: list[Mark] = []
     error: dict[str, Any] | None = None

@@ -12,7 +12,9 @@ from agentworld.errors import ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import TokenArray, chain, exact_key, plan_tokens, vocabulary_root
 from agentworld.pool import rules
 from agentworld.pool.bounds import check_exchange, check_message, encode, storable
+from agentworld.pool.call_marks import CallMark
 from agentworld.pool.intake import Prepared, choices_of, prepare
+from agentworld.pool.media import read_digest
 from agentworld.pool.memory.signals import apply_awaited, check_not_deleted
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.memory.trajectories import imply
@@ -28,7 +30,8 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
     """The exchange and its choices."""
     check_id(exchange.exchange_id, "exchange_id")
     check_id(exchange.trajectory_id, "trajectory_id")
-    kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[])
+    kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[], marks=[])
+    marks = [(read_digest(mark.digest), mark.said) for mark in exchange.marks]
     content = digest(check_exchange(kept))
     there = state.exchanges.get(exchange.exchange_id)
     if there is not None and there[0] != content:
@@ -42,6 +45,10 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
         if exchange.error is not None:
             data = {"exchange_id": exchange.exchange_id}
             state.add_event("exchange.failed", exchange.trajectory_id, data=data)
+        if state.trajectories[exchange.trajectory_id].status == "open":
+            for mark, said in marks:
+                place = mark, exchange.trajectory_id
+                state.marks[place] = CallMark(exchange.trajectory_id, said, state.clock())
     return append_steps(state, choices_of(exchange))
 
 

@@ -10,6 +10,7 @@ from agentworld.pool.memory import groups
 from agentworld.pool.memory.append import count_content
 from agentworld.pool.memory.leases import Leases
 from agentworld.pool.memory.state import State
+from agentworld.pool.memory.trajectories import forget_marks
 from agentworld.pool.rules import staleness
 from agentworld.records import Trajectory, Unit
 
@@ -27,6 +28,7 @@ def remove(state: State, leases: Leases, trajectory_id: str) -> int | None:
     for step_id in steps:
         del state.steps[step_id]
     state.declared.discard(trajectory_id)
+    forget_marks(state, trajectory_id)
     for exchange_id, (_, kept) in list(state.exchanges.items()):
         if kept.trajectory_id == trajectory_id:
             del state.exchanges[exchange_id]

@@ -14,6 +14,7 @@ from agentworld.pool.intake import check_include
 from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied, shown
+from agentworld.pool.memory.store_call_marks import CallMarkMethods
 from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
 from agentworld.pool.memory.store_signals import SignalMethods
@@ -32,7 +33,7 @@ from agentworld.records import (
 R = TypeVar("R")
 
 
-class MemoryPool(SignalMethods, KeepingMethods, ReadMethods):
+class MemoryPool(SignalMethods, CallMarkMethods, KeepingMethods, ReadMethods):
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 
     # --- trajectories -----------------------------------------------------------------------------------------

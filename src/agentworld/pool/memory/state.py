@@ -10,6 +10,7 @@ import msgspec
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray
+from agentworld.pool.call_marks import CallMark
 from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
 from agentworld.pool.keeping.records import Tombstone
@@ -62,6 +63,7 @@ class State:
         self.annotations: dict[tuple[str, str, str], tuple[Annotation, PackedArray]] = {}
         self.awaited: dict[tuple[Literal["step", "trajectory"], str], float] = {}
         self.groups: dict[str, Group] = {}
+        self.marks: dict[tuple[bytes, str], CallMark] = {}  # by mark and trajectory
         self.tombstones: dict[tuple[str, str], str | None] = {}
         self.buried: list[Tombstone] = []
         self.pins: dict[tuple[str, str, str], float] = {}  # by kind of owner, owner and trajectory

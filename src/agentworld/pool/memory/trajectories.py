@@ -54,6 +54,7 @@ def complete(state: State, trajectory_id: str, status: TerminalStatus, reward: f
             reasons = [there.excluded_reason] if there.excluded_reason else []
             there.excluded_reason = rules.joined_reasons([*reasons, LATE])
         there.status, there.completed_at = status, state.clock()
+        forget_marks(state, trajectory_id)
         state.add_event("trajectory.completed", trajectory_id, data={"status": status})
     rewarded = signal is not None and state.keep_reward("trajectory", trajectory_id, signal)
     if signal is not None and rewarded:
@@ -62,6 +63,12 @@ def complete(state: State, trajectory_id: str, status: TerminalStatus, reward: f
         # Once both are known, so that a group that closes now sees the reward.
         groups.settle(state, there)
     return there
+
+
+def forget_marks(state: State, trajectory_id: str) -> None:
+    """Drop the marks of a trajectory that takes no calls any more."""
+    for place in [place for place in state.marks if place[1] == trajectory_id]:
+        del state.marks[place]
 
 
 def _declare(state: State, there: Trajectory, new: NewTrajectory) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, ForeignKey, Index, Table, UniqueConstraint, text
+from sqlalchemy import Column, Float, ForeignKey, Index, LargeBinary, Table, UniqueConstraint, text
 
 from agentworld.pool.schema.base import Text, Whole, growing, metadata
 
@@ -115,6 +115,18 @@ deliveries = Table(
         sqlite_where=text("state = 'poisoned'"),
         postgresql_where=text("state = 'poisoned'"),
     ),
+)
+
+# See pool.call_marks. The trajectory of a call that is on its way need not be there yet.
+call_marks = Table(
+    "call_marks",
+    metadata,
+    Column("mark", LargeBinary, primary_key=True),
+    Column("trajectory_id", Text, primary_key=True),
+    Column("said", Text, nullable=False),  # asked, answered, failed or reply
+    Column("at", Float, nullable=False),
+    Index("call_marks_by_trajectory", "trajectory_id"),
+    Index("call_marks_asked", "at", sqlite_where=text("said = 'asked'"), postgresql_where=text("said = 'asked'")),
 )
 
 pins = Table(

@@ -17,9 +17,11 @@ from agentworld.pool import counters, rules
 from agentworld.pool.bounds import NOT_STORABLE, check_exchange, refusal
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, prepare
+from agentworld.pool.media import read_digest
 from agentworld.pool.protocol import AppendResult, Rejected
 from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
+from agentworld.pool.sql.call_marks import set_marks
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
 from agentworld.pool.sql.rewards import keep_rewards
@@ -40,7 +42,8 @@ class PreparedExchange:
         check_id(exchange.exchange_id, "exchange_id")
         check_id(exchange.trajectory_id, "trajectory_id")
         self.exchange = exchange
-        kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[])
+        kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[], marks=[])
+        self.marks = [(read_digest(mark.digest), mark.said) for mark in exchange.marks]
         self.kept = kept
         self.content = digest(check_exchange(kept))
         self.steps = prepare_all(choices_of(exchange))
@@ -118,6 +121,7 @@ class _Batch:
         self._event_pks: list[int] = []  # of the first of them
         self._dead: list[dict[str, Any]] = []
         self._new_exchanges: list[dict[str, Any]] = []
+        self._new_marks: list[dict[str, Any]] = []
         self._rewards: list[tuple[str, Reward]] = []
         self._superseded: list[Superseded] = []
         self._late: dict[int, None] = {}  # trajectories
@@ -183,6 +187,11 @@ class _Batch:
                 "record": stored_json(kept).decode(),
             }
         )
+        if tally.status == "open":
+            self._new_marks += [
+                {"mark": mark, "trajectory_id": exchange.trajectory_id, "said": said, "at": txn.now}
+                for mark, said in prepared.marks
+            ]
         if exchange.error is not None:
             txn.count(counters.EXCHANGES_FAILED)
             data = stored_json({"exchange_id": exchange.exchange_id}).decode()
@@ -339,6 +348,7 @@ class _Batch:
         txn.next_pk("steps", self._next_step - self._first_step)
         txn.many_in_order(append_rows.INSERT_STEP, self._steps)
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
+        set_marks(txn, self._new_marks)
         events = zip(self._event_pks, self._events, strict=True)
         told = [(pk, kind, txn.now, trajectory, step, data) for pk, (kind, trajectory, step, data) in events]
         txn.many_in_order(append_rows.INSERT_EVENT, told)

@@ -18,6 +18,7 @@ from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, schema
 from agentworld.pool.group_rules import Member
 from agentworld.pool.sql import groups
+from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.events import Events
 from agentworld.pool.sql.garbage import Loose
@@ -298,6 +299,8 @@ def _leave_groups(txn: Transaction, rows: Sequence[Row]) -> None:
 
 def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
     bound = {"of": target, "ids": json_list(ids)}
+    if target == "trajectory":
+        forget_marks(txn, ids)
     rewards = len(txn.execute(_DROP_REWARDS, bound))
     txn.count(counters.REWARDS, -rewards)
     annotations = len(txn.execute(_DROP_ANNOTATIONS, bound))

@@ -25,6 +25,7 @@ from agentworld.pool.sql.reads import STEP, read_steps
 from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
+from agentworld.pool.sql.store_call_marks import CallMarkMethods
 from agentworld.pool.sql.store_parquet import ParquetMethods
 from agentworld.pool.sql.store_reads import ReadMethods
 from agentworld.pool.sql.store_signals import SignalMethods
@@ -51,7 +52,7 @@ _EXCHANGES = sql(
 )
 
 
-class SqlPool(SignalMethods, StateMethods, BatchMethods, ParquetMethods, ReadMethods, SliceMethods):
+class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, ParquetMethods, ReadMethods, SliceMethods):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all

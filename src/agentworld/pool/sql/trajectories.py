@@ -12,6 +12,7 @@ from agentworld.pool import rules, schema
 from agentworld.pool.counters import CHANNEL_TRAJECTORIES, READINESS, TRAJECTORIES
 from agentworld.pool.group_rules import LATE
 from agentworld.pool.sql import groups
+from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.events import Events, add_event
 from agentworld.pool.sql.lookups import among_texts
@@ -277,6 +278,7 @@ def _complete(txn: Transaction, wave: _Wave[Completion], faults: _Outcomes) -> N
             moves.append(Move(groups.member_from(row), now, rewarded))
     rewards.write()
     txn.many(_COMPLETE, ended)
+    forget_marks(txn, [one.trajectory_id for one, _, _, ends in ending if ends])
     txn.many(EFFECTIVE, values)
     events.write()
     # Once both are known, so that a group that closes now sees the reward.

@@ -38,6 +38,17 @@ def upgrade() -> None:
         sa.UniqueConstraint("digest"),
         sqlite_autoincrement=True,
     )
+    op.create_table(
+        "call_marks",
+        sa.Column("mark", sa.LargeBinary(), nullable=False),
+        sa.Column("trajectory_id", Text, nullable=False),
+        sa.Column("said", Text, nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("mark", "trajectory_id"),
+    )
+    op.create_index("call_marks_by_trajectory", "call_marks", ["trajectory_id"])
+    asked = sa.text("said = 'asked'")
+    op.create_index("call_marks_asked", "call_marks", ["at"], sqlite_where=asked, postgresql_where=asked)
     by_block = sa.text("(pk >> 11)")
     indexes: dict[str, dict[str, list[Any]]] = {
         "trajectories": {
