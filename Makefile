@@ -13,7 +13,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-quick test check bench test-faults test-scale openapi install clean
+.PHONY: demo demo-quick test check bench test-faults test-scale test-clients openapi install clean
 
 install: $(VENV)/.installed
 
@@ -28,7 +28,8 @@ demo-quick: install
 	$(BIN)/agentworld demo --quick $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest -m "not faults and not scale" -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m tests.clients.installed npm
+	$(BIN)/python -m pytest -m "not faults and not scale and not clients" -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 test-faults: install
 	$(BIN)/python -m pytest -m faults $(ARGS)
@@ -37,6 +38,11 @@ test-faults: install
 test-scale: install
 	$(BIN)/python -c 'import ray.data' 2> /dev/null || $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m scale -rP $(ARGS)
+
+# Clients are fetched into a cache folder, at the versions that tests/clients locks, and see no network but loopback.
+test-clients: install
+	$(BIN)/python -m tests.clients.installed npm python
+	$(BIN)/python -m tests.clients.loopback_only $(BIN)/python -m pytest -m clients $(ARGS)
 
 check: install
 	$(BIN)/ruff check .

@@ -153,3 +153,36 @@ def test_what_does_not_fit_the_context_is_refused():
             resolve_max_tokens(given, prompt, 10)
     with pytest.raises(InvalidRequestError, match="empty"):
         resolve_max_tokens(sampling, 0, 10)
+
+
+DEMANDS = [
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+    {"response_format": {"type": "json_object"}},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": {"type": "object"}}}},
+]
+
+
+@pytest.mark.parametrize("extra", DEMANDS)
+def test_a_backend_that_holds_replies_to_demands_gets_them(extra):
+    body = {"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f"}}]}
+    assert parse_request(body | extra, "chat", guided=True).tools
+    with pytest.raises(InvalidRequestError):
+        parse_request(body | extra, "chat")
+
+
+@pytest.mark.parametrize(
+    ("extra", "path"),
+    [
+        ({"tool_choice": "must"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tools": [], "tool_choice": "required"}, "tool_choice"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+    ],
+)
+def test_demands_that_say_nothing_are_refused(extra, path):
+    body = {"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f"}}]}
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_request(body | extra, "chat", guided=True)
+    assert refused.value.path == path

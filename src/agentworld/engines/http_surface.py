@@ -61,10 +61,13 @@ class TokenLog:
 
 
 class EngineApp:
-    """The routes. `token_log` is where every request's ids are appended, if anywhere."""
+    """The routes. `token_log` is where every request's ids are appended, if anywhere; `guided`: the backend holds
+    replies to demanded tool calls and JSON, else requests that demand them are refused.
+    """
 
-    def __init__(self, backend: Backend, token_log: Path | None = None) -> None:
+    def __init__(self, backend: Backend, token_log: Path | None = None, *, guided: bool = False) -> None:
         self.backend = backend
+        self.guided = guided
         self.log = TokenLog(token_log)
 
     def application(self) -> web.Application:
@@ -118,7 +121,7 @@ class EngineApp:
 
     async def _complete(self, request: web.Request, kind: Literal["chat", "completions"]) -> web.StreamResponse:
         body = await _body(request)
-        parsed = parse_request(body, kind)
+        parsed = parse_request(body, kind, self.guided)
         backend = self.backend
         if parsed.model is not None and parsed.model != backend.model:
             raise NotFoundError(

@@ -1,7 +1,8 @@
 """Requests of the completion routes, read strictly: what is unsupported or has the wrong type is refused.
 
 The dialect is vLLM's. A sampling field is either honoured or refused with HTTP 400; none is ignored.
-Left out on purpose: guided decoding, images and audio, beam search, echo and prompt log-probabilities.
+Left out on purpose: guided decoding (a backend that can demand tool calls and JSON says so), images and audio, beam
+search, echo and prompt log-probabilities.
 """
 
 from __future__ import annotations
@@ -119,8 +120,12 @@ def resolve_max_tokens(sampling: Sampling, prompt_length: int, context: int) -> 
     return asked if asked is not None else context - prompt_length
 
 
-def parse_request(body: Any, kind: Literal["chat", "completions"]) -> GenerationRequest:
-    """Read a decoded JSON body. Null means absent, as in vLLM."""
+def parse_request(body: Any, kind: Literal["chat", "completions"], guided: bool = False) -> GenerationRequest:
+    """Read a decoded JSON body. Null means absent, as in vLLM.
+
+    `guided`: the backend holds replies to a demanded tool call (`tool_choice`) and to JSON (`response_format`), which
+    it finds in the body.
+    """
     if not isinstance(body, Mapping):
         raise InvalidRequestError("the body must be a JSON object")
     fields = _Fields(body)
@@ -148,10 +153,12 @@ def parse_request(body: Any, kind: Literal["chat", "completions"]) -> Generation
     if kind == "chat":
         newer = fields.integer("max_completion_tokens", None, low=1)
         limit = newer if newer is not None else limit
-        common |= _chat_fields(fields)
+        common |= _chat_fields(fields, guided)
     else:
         common["prompts"] = _prompts(fields.raw("prompt"))
         common["logprobs"] = fields.integer("logprobs", None, low=0, high=MAX_LOGPROBS)
+    if guided:
+        _format(fields.take("response_format", dict, None))
     common["sampling"] = _sampling(fields, limit)
     best_of = fields.integer("best_of", None, low=1)
     if best_of not in (None, common["n"]):
@@ -223,7 +230,27 @@ def _prompts(value: Any) -> tuple[str | tuple[int, ...], ...]:
     return tuple(out)
 
 
-def _chat_fields(fields: _Fields) -> dict[str, Any]:
+def _format(given: dict[str, Any] | None) -> None:
+    kind = None if given is None else given.get("type")
+    if kind not in (None, "text", "json_object", "json_schema"):
+        raise InvalidRequestError("the type must be text, json_object or json_schema", path="response_format.type")
+    described = given.get("json_schema") if given is not None and kind == "json_schema" else {"schema": {}}
+    if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
+        raise InvalidRequestError("response_format has no schema", path="response_format.json_schema.schema")
+
+
+def _demanded(choice: Any, tools: list[Any]) -> None:
+    names = [tool["function"]["name"] for tool in tools]
+    if choice == "required" and names:
+        return
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        function = choice.get("function")
+        if isinstance(function, dict) and function.get("name") in names:
+            return
+    raise InvalidRequestError("tool_choice must be auto, none, required or a function of tools", path="tool_choice")
+
+
+def _chat_fields(fields: _Fields, guided: bool) -> dict[str, Any]:
     tops = fields.integer("top_logprobs", None, low=0, high=MAX_LOGPROBS)
     wanted = fields.flag("logprobs", False)
     if tops and not wanted:
@@ -234,7 +261,9 @@ def _chat_fields(fields: _Fields) -> dict[str, Any]:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise InvalidRequestError("a tool must be {type: function, function: {name}}", path=f"tools[{position}]")
     choice = fields.raw("tool_choice")
-    if choice not in (None, "auto", "none"):
+    if choice not in (None, "auto", "none") and guided:
+        _demanded(choice, tools)
+    elif choice not in (None, "auto", "none"):
         raise InvalidRequestError("tool_choice must be auto or none here", path="tool_choice")
     return {
         "logprobs": (tops or 0) if wanted else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,10 +21,11 @@ from agentworld.gateway.mixing import turn_of
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.retries import Retries
+from agentworld.gateway.rewritten_calls import knows_all, restored
 from agentworld.gateway.state import SharedState
 from agentworld.pool.bounds import check_name
 from agentworld.pool.protocol import Pool
-from agentworld.records import TokenSource, digest, new_id
+from agentworld.records import Message, TokenSource, digest, new_id
 
 
 class Admitted(NamedTuple):
@@ -68,7 +70,8 @@ class Admission:
         if isinstance(prompt, str):
             said = await completion.placed(prompt, session, self._sessions)
             request = msgspec.structs.replace(request, messages=said)
-        messages, known_keys = session.recall(request.messages)
+        messages, rewritten = await self._as_sampled(session, request, identity)
+        messages, known_keys = session.recall(messages)
         request = msgspec.structs.replace(request, messages=tuple(messages))
         keys = [ids_key(prompt)] if isinstance(prompt, tuple) else message_keys(messages, known_keys)
         _check_group(session, identity)
@@ -93,6 +96,8 @@ class Admission:
                 # Only the engine turns images into what the model sees, so it renders what shows some.
                 token_in, source = None, "engine" if model.engine.capabilities.ids else "none"
                 facts = {**drawn, "prompt": "media"}
+        if rewritten:
+            facts = {**facts, "restored_calls": rewritten}
         tools = list(request.tools)
         if token_in is not None and request.sampling.tool_choice == "none":
             tools = []  # The renderer leaves tools out that may not be called, as the model then never sees them.
@@ -152,6 +157,17 @@ class Admission:
         if found is not None and _is_open(session := await self._sessions.get(found), missing=False):
             return session
         return self._sessions.fresh(new_id("trj"))
+
+    async def _as_sampled(
+        self, session: Session, request: Request, identity: Identity
+    ) -> tuple[Sequence[Message], int]:
+        """The request's messages, with our replies' calls as they were sampled where the client rewrites them."""
+        messages = request.messages
+        if not identity.rewrites_calls:
+            return messages, 0
+        if not knows_all(session.tips, messages):
+            await self._sessions.refresh(session)
+        return restored(session.tips, messages)
 
     async def _match(
         self, session: Session, request: Request, keys: list[bytes], tools_key: bytes, agent: str | None

@@ -27,10 +27,14 @@ _ROOT_AGENT = "/root"
 
 
 class ClientSession(NamedTuple):
-    """What a client says: the trajectory that its session is, and which of its agents calls. None for unsaid."""
+    """What a client says: the trajectory that its session is, and which of its agents calls. None for unsaid.
+
+    `rewrites_calls`: it gives tool calls back otherwise than it got them (see rewritten_calls).
+    """
 
     trajectory_id: str | None = None
     agent: str | None = None
+    rewrites_calls: bool = False
 
 
 def read_client(http: Http, body: Mapping[str, Any]) -> ClientSession:
@@ -49,7 +53,9 @@ def _claude_code(http: Http, body: Mapping[str, Any]) -> ClientSession:
         old = _OLD_USER.fullmatch(user) if isinstance(user, str) else None
         session = _id(old["session"] if old is not None else _object(user).get("session_id"))
     agent = _id(http.header("x-claude-code-agent-id"))
-    return ClientSession(f"claude-code-{session}", agent) if session is not None else ClientSession()
+    return (
+        ClientSession(f"claude-code-{session}", agent, rewrites_calls=True) if session is not None else ClientSession()
+    )
 
 
 def _codex(http: Http, body: Mapping[str, Any]) -> ClientSession:

@@ -31,6 +31,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None
     only_channel: str | None = None
     retry_count: int = 0
+    rewrites_calls: bool = False
 
 
 def read_identity(http: Http, route: Route, body: Mapping[str, Any] | None = None) -> Identity:
@@ -59,6 +60,7 @@ def read_identity(http: Http, route: Route, body: Mapping[str, Any] | None = Non
         channel=channel or grant.channel,
         only_channel=grant.channel,
         retry_count=int(retries) if retries.isdecimal() and len(retries) < 6 else 0,
+        rewrites_calls=client.rewrites_calls,
     )
 
 

@@ -95,7 +95,8 @@ def default_logprob(token_id: int, position: int) -> float:
 class ScriptedEngine:
     """The fake engine. `script` is a reply for every call, a list used in order, or a function.
 
-    `requests` records every call. `set_policy` changes the version that replies report from then on.
+    `requests` records every call. `set_policy` changes the version that replies report from then on. With `guided`,
+    requests may demand a tool call or JSON; to meet that is up to the script, which finds it in `body`.
     """
 
     def __init__(
@@ -110,7 +111,9 @@ class ScriptedEngine:
         log_tokens: Path | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        guided: bool = False,
     ) -> None:
+        self.guided = guided
         self.script = script
         self.model = model
         self.root = "scripted"
@@ -138,7 +141,7 @@ class ScriptedEngine:
 
     def server(self) -> Server:
         """A server that is not started yet."""
-        return Server(EngineApp(self, self._log_tokens), *self._address)
+        return Server(EngineApp(self, self._log_tokens, guided=self.guided), *self._address)
 
     async def __aenter__(self) -> ScriptedEngine:
         self._server = self.server()
@@ -326,6 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--max-model-len", type=int, default=1 << 20)
     parser.add_argument("--log-tokens", type=Path, default=None)
+    parser.add_argument("--guided", action="store_true", help="take requests that demand a tool call or JSON")
     parser.add_argument("--die-with-parent", action="store_true")
     options = parser.parse_args(arguments)
     if options.die_with_parent:
@@ -339,6 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         log_tokens=options.log_tokens,
         host=options.host,
         port=options.port,
+        guided=options.guided,
     )
     asyncio.run(serve_until_signal(engine.server(), lambda url: print(url, flush=True)))
 

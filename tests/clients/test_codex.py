@@ -1,0 +1,74 @@
+"""Codex CLI, as its guide runs it."""
+
+import json
+import re
+import shlex
+import textwrap
+
+import pytest
+
+from tests.clients.conftest import needs
+from tests.clients.replies import call, turn
+from tests.clients.stage import called, chain, results, roles, tool_names
+from tests.docs.pages import DOCS
+
+pytestmark = [needs("npm"), pytest.mark.timeout(300)]
+GUIDE = DOCS / "guides" / "codex.md"
+PATCH = """*** Begin Patch
+*** Update File: double.py
+@@
+ def double(x):
+-    return x + 1
++    return x * 2
+*** End Patch
+"""
+
+
+def set_up(stage):
+    """The guide's configuration in the home, and something to repair."""
+    found = re.search(r"^    # ~/\.codex/config\.toml\n(?:    .*\n|\n)+", GUIDE.read_text(), re.MULTILINE)
+    (stage.home / ".codex").mkdir()
+    text = textwrap.dedent(found[0]).replace("http://127.0.0.1:8400", stage.url)
+    (stage.home / ".codex" / "config.toml").write_text(text)
+    (stage.work / "double.py").write_text("def double(x):\n    return x + 1\n")
+    (stage.work / "check.py").write_text(
+        "from double import double\nassert double(4) == 8, double(4)\nprint('passed')\n"
+    )
+
+
+def command():
+    """The agent's command line in the guide."""
+    found = re.search(r"^    agentworld exec -- (sh -c 'codex .+)$", GUIDE.read_text(), re.MULTILINE)
+    return shlex.split(found[1])
+
+
+REPAIR = [
+    turn("I run the check.", call("exec_command", cmd="python3 check.py"), think="Look first."),
+    turn("It adds.", call("exec_command", cmd=f"apply_patch <<'EOF'\n{PATCH}EOF"), think="Twice."),
+    turn(call("exec_command", cmd="python3 check.py && echo für 数")),
+    "The check passes now.",
+]
+
+
+def check_repair(stage, run, trajectory):
+    assert "The check passes now." in run.output
+    assert "x * 2" in (stage.work / "double.py").read_text()
+    steps = stage.steps(trajectory)
+    chain(steps)
+    assert [name for step in steps for name, _ in called(step)] == ["exec_command"] * 3
+    assert "exec_command" in tool_names(steps[0])
+    assert all(step.tools == steps[0].tools for step in steps)
+    assert json.loads(called(steps[0])[0][1]) == {"cmd": "python3 check.py"}
+    assert "AssertionError" in results(steps[1])[0]
+    assert "passed\nfür 数" in results(steps[3])[-1]
+    assert [role for role in roles(steps[3]) if role in ("assistant", "tool")] == ["assistant", "tool"] * 3
+    assert [step.response_message.reasoning for step in steps] == ["Look first.", "Twice.", None, None]
+    assert {step.dialect for step in steps} == {"responses"}
+    return steps
+
+
+@pytest.mark.parametrize("stage", ["token-in"], indirect=True)
+def test_codex_repairs_a_file(stage):
+    set_up(stage)
+    stage.engine.script = REPAIR
+    check_repair(stage, *stage.exec(*command()))
