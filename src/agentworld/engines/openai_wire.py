@@ -12,6 +12,7 @@ import msgspec
 from agentworld.dialects.exchange import Delta, ToolCallDelta
 from agentworld.engines import reply_fields as fields
 from agentworld.engines.base import EngineBusyError, EngineMissingError
+from agentworld.engines.quick_replies import FLOOR, READERS
 from agentworld.engines.redact import Redactor
 from agentworld.errors import (
     AgentWorldError,
@@ -23,9 +24,6 @@ from agentworld.errors import (
 from agentworld.records.depth import check_depth
 
 NO_KEY = Redactor(None)
-FLOOR = -9999.0
-"""What vLLM writes where it has no finite log-probability."""
-
 
 _TOO_LONG = (
     "maximum context length",  # vLLM, OpenAI, SGLang
@@ -106,7 +104,13 @@ def raise_error(body: dict[str, Any], redactor: Redactor = NO_KEY) -> None:
 
 def body_reader(redactor: Redactor, *, kind: str, entries: bool) -> Callable[[bytes], list[Delta]]:
     """`read_body` over the bytes of a body or chunk."""
-    return lambda data: read_body(decode(data, redactor), kind=kind, entries=entries, redactor=redactor)
+    quick = READERS[kind]
+
+    def read(data: bytes) -> list[Delta]:
+        deltas = None if entries else quick(data)
+        return deltas or read_body(decode(data, redactor), kind=kind, entries=entries, redactor=redactor)
+
+    return read
 
 
 def _ids(place: dict[str, Any], name: str) -> list[int] | None:
