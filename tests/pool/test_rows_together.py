@@ -7,6 +7,7 @@ from agentworld.pool import schema
 from agentworld.pool.sql import append_rows
 from agentworld.pool.sql.statements import ROWS_TOGETHER, parameter, sql
 from agentworld.pool.sqlite.database import SqliteDatabase
+from agentworld.records import Step
 
 
 @pytest.fixture
@@ -45,3 +46,28 @@ def test_wide_rows_and_upserts_are_inserted_singly():
     assert append_rows.INSERT_STEP.together is None
     new = insert(schema.policies).values(model=parameter("model"), run=parameter("run"))
     assert sql(new.on_conflict_do_nothing(index_elements=["model", "run"])).together is None
+
+
+def test_a_batch_with_an_unusual_step_keeps_what_each_has(sqlite_pool):
+    plain = [Step(step_id=f"s{number}", trajectory_id="t", prompt_ids=[1], response_ids=[2]) for number in range(5)]
+    unusual = Step(
+        step_id="odd",
+        trajectory_id="t",
+        prompt_ids=[1],
+        response_ids=[2, 3],
+        response_mask=[1, 0],
+        supersedes="s0",
+        fork_reason="retry",
+        labels={"a": "b"},
+        rewards={"x": 1.0},
+        excluded_reason="not wanted",
+    )
+    sqlite_pool.append_steps(plain[:3])
+    sqlite_pool.append_steps([plain[3], unusual, plain[4]])
+    found = sqlite_pool.get_step("odd", include=("tokens",))
+    others = [sqlite_pool.get_step(one.step_id, include=("tokens",)) for one in plain[1:]]
+    for name in ("response_mask", "supersedes", "fork_reason", "labels", "rewards", "excluded_reason"):
+        assert getattr(found, name) == getattr(unusual, name)
+    for other in others:
+        assert other.response_mask == [1]
+        assert (other.supersedes, other.fork_reason, other.labels, other.rewards) == (None, None, {}, {})

@@ -346,7 +346,7 @@ class _Batch:
                     if ref.__class__ is bytes:
                         row[place] = rows[ref]
         txn.next_pk("steps", self._next_step - self._first_step)
-        txn.many_in_order(append_rows.INSERT_STEP, self._steps)
+        append_rows.insert_steps(txn, self._steps)
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         set_marks(txn, self._new_marks)
         events = zip(self._event_pks, self._events, strict=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -49,6 +50,13 @@ LOGPROBS, TOOLS = STEP_COLUMNS.index("logprobs"), STEP_COLUMNS.index("tools")
 PROMPT_NODE, REPLY_NODE = STEP_COLUMNS.index("prompt_node"), STEP_COLUMNS.index("reply_node")
 INSERT_STEP = _insert(_s, "annotations")
 INSERT_EXCHANGE = _insert(_x)
+# What few steps have. Most batches are inserted without these columns, each of which costs as much as another.
+_SELDOM = {"supersedes", "fork_reason", "mask", "tools", "prompt_node", "reply_node", "reward", "rewards", "labels"}
+_SELDOM |= {"call", "excluded_reason"}
+_seldom = operator.itemgetter(*map(STEP_COLUMNS.index, _SELDOM))
+_usual = operator.itemgetter(*(place for place, name in enumerate(STEP_COLUMNS) if name not in _SELDOM))
+_LACKING = (None,) * len(_SELDOM)
+_INSERT_USUAL = _insert(_s, "annotations", *_SELDOM)
 INSERT_EVENT = _insert(schema.events)
 INSERT_DEAD = _insert(schema.dead_letters)
 
@@ -81,6 +89,14 @@ def was_deleted(step_id: str, reason: str) -> GoneError:
     """The error of a step that comes after its deletion."""
     why = f" ({reason})" if reason else ""
     return GoneError(f"step {step_id!r} was deleted{why}", path="step_id", hint="Use a new id")
+
+
+def insert_steps(txn: Transaction, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert the rows that `step_row` made."""
+    if all(_seldom(row) == _LACKING for row in rows):
+        txn.many_in_order(_INSERT_USUAL, list(map(_usual, rows)))
+    else:
+        txn.many_in_order(INSERT_STEP, rows)
 
 
 def present_bits(prepared: Prepared) -> int:
