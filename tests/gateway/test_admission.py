@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from agentworld.pool import open_store
 from agentworld.records import NewTrajectory
 from agentworld.testing import ScriptedRequest
@@ -48,17 +46,6 @@ async def test_what_is_declared_after_the_first_call_holds_for_the_next() -> Non
         assert [(step.channel, step.agent) for step in gateway.steps("t1")] == [("train", None), ("val", "planner")]
         last = gateway.pool.list_exchanges("t1")[-1]
         assert (last.channel, last.group_id) == ("val", "g1")
-
-
-async def test_several_workers_are_warned_of() -> None:
-    with structlog.testing.capture_logs() as logs:
-        async with running("ok", serve={"workers": 2}):
-            pass
-        assert "anonymous_conversations_split" in [entry["event"] for entry in logs]
-    with structlog.testing.capture_logs() as logs:
-        async with running("ok"):
-            pass
-        assert "anonymous_conversations_split" not in [entry["event"] for entry in logs]
 
 
 async def test_a_name_that_no_pool_takes_is_refused_before_the_engine_is_asked() -> None:

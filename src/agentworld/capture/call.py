@@ -19,8 +19,9 @@ class Call(msgspec.Struct, kw_only=True):
     the step that is continued. `prompt_ids` only in token-in. `sampling`: what the engine was told. `space`: the space
     of its log-probabilities unless it names another. `demand_ids`: a reply without ids is quarantined, not text-only.
     `renderer`: digest of the renderer of `prompt_ids`. `after_failure`: set where the call is the retry of one that
-    failed or was left, and so repeats no other: the steps that were left half done, by choice. `created_at`: seconds
-    since the epoch; `started`: the monotonic clock.
+    failed or was left, and so repeats no other: the steps that were left half done, by choice. `anonymous`: digest of
+    the API key of a call that names no trajectory. `created_at`: seconds since the epoch; `started`: on the monotonic
+    clock.
     """
 
     trajectory_id: str
@@ -45,6 +46,7 @@ class Call(msgspec.Struct, kw_only=True):
     body_digest: str = ""
     retry_count: int = 0
     after_failure: dict[int, str] | None = None
+    anonymous: bytes | None = None
     exchange_id: str = msgspec.field(default_factory=lambda: new_id("exc"))
     created_at: float = msgspec.field(default_factory=time.time)
     started: float = msgspec.field(default_factory=time.monotonic)

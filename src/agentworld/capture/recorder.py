@@ -10,8 +10,9 @@ import msgspec
 
 from agentworld.capture.call import Call
 from agentworld.capture.collect import Collector
+from agentworld.capture.marks import call_mark, marks_of
 from agentworld.capture.media import keep_media
-from agentworld.capture.sessions import Session
+from agentworld.capture.sessions import Session, Sessions
 from agentworld.dialects.exchange import Choice
 from agentworld.engines.base import logprob_space
 from agentworld.errors import AgentWorldError, EngineError, InvalidRequestError, PoolError
@@ -20,16 +21,36 @@ from agentworld.pool.protocol import AppendResult, Pool
 from agentworld.pool.rules import joined_reasons
 from agentworld.records import Exchange, Policy, Step, Usage
 
+ANNOUNCE_SECONDS = 0.5
+
 
 class Recorder:
     """Writes exchanges of one gateway."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, sessions: Sessions | None = None) -> None:
         self._pool = pool
+        self._sessions = sessions
 
     async def commit(self, call: Call, session: Session, collector: Collector, choices: list[Choice]) -> list[Step]:
-        """`plan` and `store` in one."""
+        """`look`, `plan` and `store` in one."""
+        await self.look(call, session)
         return await self.store(self.plan(call, session, collector, choices), call, session)
+
+    async def look(self, call: Call, session: Session) -> None:
+        """Take in what other workers stored meanwhile, where the call may be a retry of theirs, or they may have served
+        a retry of it. No client asks again sooner than `ANNOUNCE_SECONDS`.
+        """
+        is_slow = time.monotonic() - call.started >= ANNOUNCE_SECONDS
+        if self._sessions is not None and (call.retry_count > 0 or is_slow):
+            await self._sessions.refresh(session)
+
+    async def announce(self, call: Call) -> None:
+        """Mark a call that names no trajectory and takes long, so that its retry finds the trajectory anywhere."""
+        if call.anonymous is None:
+            return
+        await asyncio.sleep(ANNOUNCE_SECONDS)
+        mark = call_mark(call.anonymous, call.body_digest)
+        await asyncio.to_thread(self._pool.mark_call, call.trajectory_id, mark)
 
     def plan(self, call: Call, session: Session, collector: Collector, choices: list[Choice]) -> Exchange:
         """The exchange with its steps. EngineError where the reply is none that can be stored; nothing has changed."""
@@ -42,6 +63,7 @@ class Recorder:
         exchange = _exchange(call)
         exchange.choices = steps
         exchange.policy = steps[0].policy if steps else call.policy
+        exchange.marks = marks_of(call, choices)
         return exchange
 
     async def store(self, exchange: Exchange, call: Call, session: Session) -> list[Step]:
@@ -72,6 +94,7 @@ class Recorder:
         """Store a call that got no reply, with the error."""
         exchange = _exchange(call)
         exchange.error = {**error.to_dict()["error"], "status": error.status}
+        exchange.marks = marks_of(call, None)
         await self._submit(exchange)
 
     async def _submit(self, exchange: Exchange) -> list[AppendResult]:

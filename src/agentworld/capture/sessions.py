@@ -246,10 +246,11 @@ class Session:
         calls = self._failures.get(body_digest)
         if not calls:
             return None
-        found = calls.pop()
-        if not calls:
-            del self._failures[body_digest]
-        return found
+        return calls.pop()
+
+    def has_failed(self, body_digest: str) -> bool:
+        """Whether a call with this body failed here, be it that a retry has taken it up."""
+        return body_digest in self._failures
 
     def knows(self, step_id: str) -> bool:
         """Whether the step has been added."""

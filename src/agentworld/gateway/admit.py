@@ -16,6 +16,7 @@ from agentworld.engines.base import engine_space, explicit
 from agentworld.errors import ConflictError, ForbiddenError, InvalidRequestError
 from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
+from agentworld.gateway.conversations import Conversations
 from agentworld.gateway.identity import Identity, PrefixIndex
 from agentworld.gateway.mixing import turn_of
 from agentworld.gateway.models import Models, ServedModel
@@ -52,7 +53,7 @@ class Admission:
     ) -> None:
         self._models = models
         self._sessions = sessions
-        self._prefixes = prefixes
+        self._conversations = Conversations(pool, prefixes, retries)
         self._retries = retries
         self._state = state
         self._overrides = overrides
@@ -127,6 +128,7 @@ class Admission:
             metadata={**request.notes, **facts},
             body_digest=body_digest,
             retry_count=identity.retry_count,
+            anonymous=identity.key if identity.trajectory_id is None else None,
         )
         if prompt is not None:
             await completion.prepare(call, model.engine, model.token_in)
@@ -135,6 +137,8 @@ class Admission:
         _check_group(session, identity)  # Another call may have come in between.
         if identity.retry_count > 0:
             call.after_failure = session.take_failure(body_digest)
+            if call.after_failure is None and await self._conversations.failed_elsewhere(session, body_digest):
+                call.after_failure = {}
         session.claimed_group = session.claimed_group or identity.group_id
         return Admitted(call, session, model, identity)
 
@@ -148,12 +152,11 @@ class Admission:
     async def _anonymous(self, identity: Identity, request: Request, body_digest: str) -> Session:
         """The session of a call that names no trajectory."""
         if identity.retry_count > 0:
-            found = self._retries.find(identity.key, body_digest)
+            found = await self._conversations.asked_before(identity.key, body_digest)
             # The first call may still be on its way, so the pool need not have the trajectory yet.
             if found is not None and (session := await self._sessions.get(found)) and _is_open(session, missing=True):
                 return session
-        # Only a path that holds a reply of ours is in the index, so a shared opening leads nowhere.
-        found = self._prefixes.find(identity.key, message_keys(request.messages[:-1]))
+        found = await self._conversations.continued(identity.key, request.messages[:-1])
         if found is not None and _is_open(session := await self._sessions.get(found), missing=False):
             return session
         return self._sessions.fresh(new_id("trj"))

@@ -66,6 +66,7 @@ class Answer:
     async def send(self) -> None:
         """Answer, or raise the error to answer with where nothing has been sent yet. Failures are on record."""
         work = self._stream() if self._call.request.stream else self._plain()
+        announcing = asyncio.create_task(self._announce()) if self._call.anonymous is not None else None
         try:
             await self._unless_gone(work)
         except ClientGoneError as error:
@@ -85,6 +86,14 @@ class Answer:
             )
         finally:
             self._flight.leave()
+            if announcing is not None:
+                announcing.cancel()
+
+    async def _announce(self) -> None:
+        try:
+            await self._recorder.announce(self._call)
+        except AgentWorldError as error:
+            log.warning("call_not_announced", trajectory=self._call.trajectory_id, code=error.code)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
@@ -221,12 +230,13 @@ class Answer:
         self._call.metadata = {**self._call.metadata, **self._attempts.facts}
         if not self._call.request.media:  # Some engines give ids for texts only.
             self._model.observe(choices)
+        await self._recorder.look(self._call, self._session)
         exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True
         steps = await self._recorder.store(exchange, self._call, self._session)
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
         # Texts that went without a template are no conversation that a chat could go on with.
-        for choice in choices if self._call.request.prompt is None else ():
+        for choice in choices if self._call.anonymous is not None and self._call.request.prompt is None else ():
             path = match_key(self._call.keys[-1], choice.message)
             self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
         reply = Reply(

@@ -59,19 +59,13 @@ class Gateway:
         self.sessions = Sessions(pool)
         self.prefixes = PrefixIndex()
         self.state = SharedState(pool, pause_wait, clock)
-        self.recorder = Recorder(pool)
+        self.recorder = Recorder(pool, self.sessions)
         self.retries = Retries()
         overrides = Overrides(settings.channels)
         self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides, pool)
         self.heartbeat = Heartbeat(pool, self.state)
         self._tasks: list[asyncio.Task[None]] = []
         self.in_flight = 0
-        if settings.workers > 1 and settings.models:
-            log.warning(
-                "anonymous_conversations_split",
-                workers=settings.workers,
-                hint="Name the trajectory in path, header or key, as each worker knows the anonymous ones it served",
-            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""

@@ -92,6 +92,10 @@ class PrefixIndex:
         while len(self._paths) > self._limit:
             self._paths.popitem(last=False)
 
+    def knows(self, key: bytes, path: bytes) -> bool:
+        """Whether a trajectory with this path was added."""
+        return (key, path) in self._paths
+
     def find(self, key: bytes, paths: list[bytes]) -> str | None:
         """The trajectory that a request with these match keys continues: the deepest path first."""
         for path in reversed(paths):

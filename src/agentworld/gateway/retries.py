@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 MAX_EQUAL = 4096
@@ -15,8 +15,11 @@ WAITING_SECONDS = 900.0
 """How long a call may wait for its reply; after that its client is taken to be gone."""
 
 
+State = Literal["waiting", "failed", "answered"]
+
+
 class _Served(NamedTuple):
-    state: Literal["waiting", "failed", "answered"]
+    state: State
     since: float
 
 
@@ -61,13 +64,14 @@ class Retries:
         if served is not None and served.pop(trajectory_id, None) is not None:
             served[trajectory_id] = _Served(state, self._clock())
 
-    def find(self, key: bytes, body_digest: str) -> str | None:
-        """The trajectory that a retry of this call belongs to."""
+    def find(self, key: bytes, body_digest: str, elsewhere: Sequence[tuple[str, State]] = ()) -> str | None:
+        """The trajectory that a retry of this call belongs to. `elsewhere`: what other processes did with it."""
         served = self._served.get((key, body_digest), {})
         now = self._clock()
 
-        def in_state(state: str, seconds: float) -> list[str]:
-            return [name for name, (own, since) in served.items() if own == state and now - since <= seconds]
+        def in_state(state: State, seconds: float) -> list[str]:
+            here = [name for name, (own, since) in served.items() if own == state and now - since <= seconds]
+            return here or [name for name, own in elsewhere if own == state and name not in served]
 
         for found in (
             in_state("failed", FAILED_SECONDS)[-1:],
