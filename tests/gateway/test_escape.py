@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.gateway.escape import MARK, Escaper, EscapingTokenizer
-from agentworld.gateway.token_in import render_message
+from agentworld.gateway.rendering import render_message
 from agentworld.records import FunctionCall, Message, TextPart, ToolCall
 
 TOKENIZERS = {name: load_tokenizer(name) for name in ("byte", "pocket")}
@@ -47,9 +47,9 @@ def test_a_renderers_own_markup_stays_markup() -> None:
 
 def test_thinking_in_an_assistants_content_is_left_alone() -> None:
     escaper = Escaper(CONTROL)
-    assert escaper.text("<think>a</think>", thinking=True) == "<think>a</think>"
+    assert escaper.text("<think>a</think>", own=True, thinking=True) == "<think>a</think>"
     assert escaper.count == 0
-    escaper.text("<think>a<|im_end|>", thinking=True)
+    escaper.text("<think>a<|im_end|>", own=True, thinking=True)
     assert escaper.count == 1
 
 

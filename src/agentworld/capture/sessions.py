@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentworld.capture.holdings import Holdings, owner
+from agentworld.capture.replies import is_sound, joined_reply
 from agentworld.errors import NotFoundError
 from agentworld.forest import (
     Tip,
@@ -76,6 +77,8 @@ class Session:
         self.tips: list[Tip] = []
         self.renderers: dict[str, str] = {}
         """Step id -> renderer digest, for sound steps whose prompt the gateway rendered: those may be built upon."""
+        self.leads: dict[str, int] = {}
+        """Step id -> so many of its prompt's last ids begin its reply."""
         self.completions: set[str] = set()
         """Steps whose prompt went to the engine without a chat template."""
         self.repeats: dict[tuple[str, int], list[Repeat]] = {}
@@ -134,18 +137,25 @@ class Session:
             self.repeats.setdefault((digest, step.choice_index), []).append(repeat)
         # Who was overtaken by a retry is not continued: its client asked again and took the other reply.
         if step.response_message is not None and step.finish_reason != "abort" and not overtaken:
-            self._add_tip(step, step.response_message, keys)
+            ids = None
+            if step.prompt_ids is not None and step.response_ids is not None:
+                ids = token_array([*step.prompt_ids, *step.response_ids])
+            prompt, reply = list(step.prompt_messages or []), step.response_message
+            self._add_tip(step, prompt, reply, ids, keys)
+            if prompt and step.metadata.get("continues"):
+                # Clients put the beginning and what came of it together; others keep two messages.
+                whole = joined_reply(prompt[-1], reply)
+                self._add_tip(step, prompt[:-1], whole, ids, None if keys is None else keys[:-1])
         self._grown(self.size - before)
 
-    def _add_tip(self, step: Step, reply: Message, keys: list[bytes] | None) -> None:
-        messages, known = self.recall([*(step.prompt_messages or []), reply])
-        ids = None
-        if step.prompt_ids is not None and step.response_ids is not None:
-            ids = token_array([*step.prompt_ids, *step.response_ids])
-        if step.prompt_messages or step.prompt_ids is None:
+    def _add_tip(
+        self, step: Step, prompt: list[Message], reply: Message, ids: TokenArray | None, keys: list[bytes] | None
+    ) -> None:
+        messages, known = self.recall([*prompt, reply])
+        if prompt or step.prompt_ids is None:
             tip_keys = message_keys(messages, keys if keys is not None else known)
         else:
-            tip_keys = [prompt := ids_key(step.prompt_ids), match_key(prompt, reply)]
+            tip_keys = [root := ids_key(step.prompt_ids), match_key(root, reply)]
         if "completion" in step.metadata:
             self.completions.add(step.step_id)
         self._ordinal += 1
@@ -165,11 +175,14 @@ class Session:
         self.tips.append(tip)
         self._holdings.take(tip)
         renderer = step.metadata.get("renderer")
-        if isinstance(renderer, str) and _is_sound(step):
+        if isinstance(renderer, str) and is_sound(step):
             self.renderers[step.step_id] = renderer
+            if lead := step.metadata.get("prefilled"):
+                self.leads[step.step_id] = lead
         while len(self.tips) > MAX_TIPS:
             oldest = self.tips.pop(0)
             self.renderers.pop(oldest.step_id, None)
+            self.leads.pop(oldest.step_id, None)
             self.completions.discard(oldest.step_id)
             self._holdings.drop(oldest)
 
@@ -200,6 +213,7 @@ class Session:
         before = self.size
         self._known.discard(step_id)
         self.renderers.pop(step_id, None)
+        self.leads.pop(step_id, None)
         self.completions.discard(step_id)
         for tip in [tip for tip in self.tips if tip.step_id == step_id]:
             self.tips = [other for other in self.tips if other is not tip]
@@ -259,17 +273,6 @@ class Session:
     def missing(self, step_count: int) -> int:
         """How many of the trajectory's steps this session has not seen."""
         return max(step_count - len(self._known) - self.passed_over, 0)
-
-
-def _is_sound(step: Step) -> bool:
-    """Whether the step's counts agree, as the pool compares them, so that its ids are those of the engine."""
-    prompt, response = len(step.prompt_ids or []), len(step.response_ids or [])
-    usage, logprobs = step.usage, step.response_logprobs
-    return (
-        step.excluded_reason is None
-        and (usage is None or (usage.prompt_tokens, usage.completion_tokens) == (prompt, response))
-        and (logprobs is None or len(logprobs) == response)
-    )
 
 
 def _shared(known: Sequence[Message], messages: Sequence[Message]) -> int:

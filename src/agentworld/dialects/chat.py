@@ -1,7 +1,6 @@
 """OpenAI chat completions: request body -> canonical request, strictly.
 
-A sampling field is read or refused, never ignored. Left out on purpose: audio and files, prefilled replies
-(`continue_final_message`), the deprecated `functions`.
+A sampling field is read or refused, never ignored. Left out on purpose: audio and files, the deprecated `functions`.
 """
 
 from __future__ import annotations
@@ -53,11 +52,10 @@ def parse(body: dict[str, Any]) -> Request:
         raise InvalidRequestError("top_logprobs needs logprobs: true", path="top_logprobs")
     return_token_ids = fields.take("return_token_ids", bool) or False
     template = fields.take("chat_template_kwargs", dict) or {}
+    continue_final = _continue_final(fields, messages[-1], len(messages) - 1)
     sampling = read_sampling(fields, choice)
     for name, values in (
-        ("add_generation_prompt", (True,)),
         ("add_special_tokens", (False,)),
-        ("continue_final_message", (False,)),
         ("echo", (False,)),
         ("functions", ([],)),
         ("ignore_eos", (False,)),
@@ -80,8 +78,34 @@ def parse(body: dict[str, Any]) -> Request:
         top_logprobs=top,
         return_token_ids=return_token_ids,
         template=template,
+        continue_final=continue_final,
         media=images.media,
     )
+
+
+def _continue_final(fields: Fields, last: Message, position: int) -> bool:
+    """Whether the reply goes on from the last message, as vLLM spells it: this flag on and the other one off."""
+    goes_on = fields.take("continue_final_message", bool) or False
+    prompts = fields.take("add_generation_prompt", bool)
+    if goes_on is (prompts is not False):
+        raise InvalidRequestError(
+            "continue_final_message: true goes with add_generation_prompt: false, and neither without the other",
+            path="continue_final_message" if goes_on else "add_generation_prompt",
+            hint="Set both to go on from the last message, or none",
+        )
+    if goes_on:
+        check_beginning(last, f"messages[{position}]")
+    return goes_on
+
+
+def check_beginning(message: Message, path: str) -> None:
+    """InvalidRequestError where no reply begins with the message."""
+    if message.role != "assistant" or message.tool_calls:
+        raise InvalidRequestError(
+            "only a message of the assistant without tool calls can be gone on with",
+            path=path,
+            hint="End with what the assistant has said so far, or with a user or tool message",
+        )
 
 
 def read_sampling(fields: Fields, tool_choice: Any) -> Sampling:

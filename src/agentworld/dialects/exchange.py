@@ -15,7 +15,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `model`: the name that the caller used, "" for none. `logprobs`: whether the caller wants log-probabilities back,
     `top_logprobs`: how many alternatives with each (the engine is asked for log-probabilities either way).
     `template`: extra variables for the chat template. `fit_context`: `max_tokens` is the most that may come, and what
-    the context leaves is enough where that is less. `prompt`: of a text completion, text or ids that go to the engine
+    the context leaves is enough where that is less. `continue_final`: the last message is the beginning of the reply,
+    which the model writes on. `prompt`: of a text completion, text or ids that go to the engine
     as they are; no chat template applies then, and `messages` only says what is on record: the text, or nothing.
     `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step. `raw`: the body as
     it came, and `forwarded`: the headers that go with it, for engines that speak the caller's own API. `media`: the
@@ -34,6 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     return_token_ids: bool = False
     template: dict[str, Any] = {}
     fit_context: bool = False
+    continue_final: bool = False
     prompt: str | tuple[int, ...] | None = None
     echo: dict[str, Any] = {}
     notes: dict[str, Any] = {}

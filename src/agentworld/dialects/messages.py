@@ -2,7 +2,7 @@
 
 What could change the reply is read or refused, never ignored. Marks that move between calls without saying anything
 (`cache_control`, signatures, Claude Code's billing line) are dropped, as they would break the match with earlier calls.
-Left out on purpose: documents, server tools, prefilled replies.
+Left out on purpose: documents, server tools. A last message of the assistant is the beginning of the reply.
 
 Three things are known to differ from Anthropic's own service: `thinking` budgets and `output_config.effort` are hints
 that open models have no switch for; `is_error` of a tool result is not shown to the model, whose chat format has no
@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from agentworld.dialects.chat import check_beginning
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
 from agentworld.dialects.media import Images
@@ -51,12 +52,9 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
     for position, item in enumerate(given):
         found.extend(read_message(item, f"messages[{position}]", images))
     found = order_results(found)
-    if found[-1].role == "assistant":
-        raise InvalidRequestError(
-            "the last message is the assistant's, which asks for a continuation of it; that is not supported",
-            path=f"messages[{len(given) - 1}]",
-            hint="End with a user message",
-        )
+    continue_final = found[-1].role == "assistant"
+    if continue_final:
+        check_beginning(found[-1], f"messages[{len(given) - 1}]")
     tools, choice, parallel = _tools(fields)
     limit = fields.integer("max_tokens", 1)
     if limit is None and not counting:
@@ -86,6 +84,7 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
         stream=stream,
         template=template,
         fit_context=True,
+        continue_final=continue_final,
         media=images.media,
     )
 

@@ -29,7 +29,7 @@ _UNCOUNTED = ("max_tokens", "stream", "temperature", "top_p", "top_k", "stop_seq
 class AnthropicEngine:
     """One model of Anthropic's service, or of one that speaks like it. The key goes into `x-api-key`."""
 
-    capabilities = Capabilities(ids=False, token_in=False, developer=False, pins=False)
+    capabilities = Capabilities(ids=False, token_in=False, developer=False, continues=True, pins=False)
 
     def __init__(self, settings: ModelSettings, timeout: float) -> None:
         self.settings = settings

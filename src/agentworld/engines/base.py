@@ -21,9 +21,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     `ids`: plain chat replies carry the ids of prompt and reply. `stream_ids`: streamed ones do too; where they do not,
     a streamed call whose ids matter is asked plain. `token_in`: prompts may be ids. `developer`: the developer role is
     known. `completions`: prompts may be text without a chat template. `media`: prompts may hold images.
-    `tool_choice`: a tool call can be demanded, `structured`: a JSON schema can be, each by the chat route.
-    `pins`: every sampling field is sent, set by the caller or not. `space`: of log-probabilities where neither the
-    engine nor the settings say.
+    `tool_choice`: a tool call can be demanded, `structured`: a JSON schema can be, each by the chat route. `continues`:
+    its chat route writes on where the last message, the assistant's, ends. `pins`: every sampling field is sent, set by
+    the caller or not. `space`: of log-probabilities where neither the engine nor the settings say.
     """
 
     ids: bool
@@ -34,6 +34,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     media: bool = True
     tool_choice: bool = True
     structured: bool = True
+    continues: bool = False
     pins: bool = True
     space: LogprobSpace = "raw"
 

@@ -25,7 +25,9 @@ from agentworld.records import Sampling
 class SglangEngine(VllmEngine):
     """A model behind an SGLang worker (its router may drop ids). Every sampling field is sent."""
 
-    capabilities = Capabilities(ids=True, token_in=True, completions=True, stream_ids=False, space="temperature")
+    capabilities = Capabilities(
+        ids=True, token_in=True, completions=True, stream_ids=False, continues=True, space="temperature"
+    )
 
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with ids and log-probabilities back, unless the model's tokens are `none`."""
@@ -49,6 +51,8 @@ class SglangEngine(VllmEngine):
                     body[name] = getattr(request.sampling, name)
         if request.template:
             body["chat_template_kwargs"] = request.template
+        if request.continue_final:
+            body["continue_final_message"] = True
         redactor = self.connection.redactor
         return self.connection.deltas(
             "/v1/chat/completions", body, lambda data: read_chat(data, entries=request.logprobs, redactor=redactor)

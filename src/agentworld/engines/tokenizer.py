@@ -81,7 +81,7 @@ class TokenizerAdapter:
         self._added = frozenset(added)
         self._bytes: dict[int, bytes] = {}
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
         """One more than the largest id."""
         return max(self._vocabulary.values(), default=-1) + 1
@@ -99,7 +99,9 @@ class TokenizerAdapter:
     @cached_property
     def is_byte_level(self) -> bool:
         """Whether every ordinary token is a run of bytes, so that text can be built byte by byte."""
-        decoder = json.loads(self.backend.to_str()).get("decoder") or {}
+        known = self.backend.decoder
+        # The decoder's own JSON: that of the whole tokenizer takes a second where there are many tokens.
+        decoder = json.loads(known.__getstate__()) if known is not None else {}
         inner = decoder.get("decoders") or [decoder]
         return any(part.get("type") == "ByteLevel" for part in inner)
 

@@ -20,7 +20,7 @@ from agentworld.records import Policy, Sampling
 class VllmEngine:
     """A model behind vLLM's OpenAI server. Every sampling field is sent, set by the caller or not."""
 
-    capabilities = Capabilities(ids=True, token_in=True, completions=True)
+    capabilities = Capabilities(ids=True, token_in=True, completions=True, continues=True)
     more: ClassVar[dict[str, Any]] = {}
     """Fields that every call adds."""
 
@@ -48,6 +48,8 @@ class VllmEngine:
             body["parallel_tool_calls"] = request.sampling.parallel_tool_calls
         if request.template:
             body["chat_template_kwargs"] = request.template
+        if request.continue_final:
+            body |= {"add_generation_prompt": False, "continue_final_message": True}
         return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
 
     def generate(

@@ -97,6 +97,14 @@ class Admission:
                 # Only the engine turns images into what the model sees, so it renders what shows some.
                 token_in, source = None, "engine" if model.engine.capabilities.ids else "none"
                 facts = {**drawn, "prompt": "media"}
+        if token_in is not None and request.sampling.tool_choice not in (None, "auto", "none"):
+            # What is sampled under a demand is held to the engine's own grammar of calls, which only it can read back.
+            _check_demand(model)
+            token_in, source = None, "engine"
+            facts = {**drawn, "prompt": "tool_choice"}
+        if request.continue_final:
+            _check_continuation(model, rendered=token_in is not None)
+            facts = {**facts, "continues": True}
         if rewritten:
             facts = {**facts, "restored_calls": rewritten}
         tools = list(request.tools)
@@ -156,7 +164,8 @@ class Admission:
             # The first call may still be on its way, so the pool need not have the trajectory yet.
             if found is not None and (session := await self._sessions.get(found)) and _is_open(session, missing=True):
                 return session
-        found = await self._conversations.continued(identity.key, request.messages[:-1])
+        before = request.messages if request.continue_final else request.messages[:-1]
+        found = await self._conversations.continued(identity.key, before)
         if found is not None and _is_open(session := await self._sessions.get(found), missing=False):
             return session
         return self._sessions.fresh(new_id("trj"))
@@ -212,6 +221,27 @@ def _check_media(model: ServedModel) -> None:
             f"{model.settings.name} takes text only, and the conversation shows an image",
             path="messages",
             hint="Leave images out, or call a model that sees them",
+        )
+
+
+def _check_demand(model: ServedModel) -> None:
+    """InvalidRequestError where no tool call can be demanded of the model's engine with its ids on record."""
+    able = model.engine.capabilities
+    if not (able.tool_choice and able.ids):
+        raise InvalidRequestError(
+            f"the engine of {model.settings.name} takes no tool_choice required or named function",
+            path="tool_choice",
+            hint="Use auto",
+        )
+
+
+def _check_continuation(model: ServedModel, *, rendered: bool) -> None:
+    """InvalidRequestError where nobody can write a reply on from the last message."""
+    if not rendered and not model.engine.capabilities.continues:
+        raise InvalidRequestError(
+            f"the engine of {model.settings.name} does not go on with a message of the assistant",
+            path="messages",
+            hint="End with a user or tool message, or serve the model with its tokenizer",
         )
 
 

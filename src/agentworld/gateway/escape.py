@@ -3,7 +3,9 @@
 A tool result may hold a literal `<|im_end|>`; tokenized as every tokenizer does it, it would end the turn. Policy: in
 text that the caller sends, each added token of the vocabulary is cut after its first character, and the two halves are
 tokenized apart. The ids decode to the same text and hold no control id. In an assistant message's own content `<think>`
-and `</think>` are left alone, since templates read thinking from there.
+and `</think>` are left alone, since templates read thinking from there. With `control_tokens = "refuse"` on the model
+a call whose system, user or tool messages or tools hold such text is refused instead; in assistant messages, which say
+what the model wrote (a call that was cut off stays in its content), it is cut all the same.
 
 The cut travels through the renderer as a mark in the text: U+FDD0, which Unicode reserves for use inside programs,
 followed by `1`; where the text itself holds U+FDD0, it travels as U+FDD0 `0`.
@@ -16,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentworld.engines.tokenizer import TokenizerAdapter
+from agentworld.errors import InvalidRequestError
 
 MARK = "\ufdd0"
 _CUT, _LITERAL = MARK + "1", MARK + "0"
@@ -55,19 +58,33 @@ class EscapingTokenizer:
 
 
 class Escaper:
-    """Marks the control tokens of one vocabulary in text. `count`: how many it has marked since it was made."""
+    """Marks the control tokens of one vocabulary in text. `count`: how many it has marked since it was made; `place`:
+    where the text stands that comes next. `refuse`: raise InvalidRequestError for what callers write.
+    """
 
-    def __init__(self, control_tokens: Sequence[str]) -> None:
+    def __init__(self, control_tokens: Sequence[str], *, refuse: bool = False) -> None:
         self.count = 0
+        self.place = "the text"
+        self._refuse = refuse
         self._everything = _pattern(control_tokens)
         self._not_thinking = _pattern([token for token in control_tokens if token not in _THINKING])
 
-    def text(self, text: str, *, thinking: bool = False) -> str:
-        """The text with marks; `thinking`: leave `<think>` and `</think>` as they are."""
+    def text(self, text: str, *, own: bool = False, thinking: bool = False) -> str:
+        """The text with marks. `own`: the model's own words, which are never refused; `thinking`: leave `<think>` and
+        `</think>` as they are.
+        """
         if MARK in text:
             text = text.replace(MARK, _LITERAL)
         pattern = self._not_thinking if thinking else self._everything
-        return text if pattern is None else pattern.sub(self._cut, text)
+        if pattern is None:
+            return text
+        if self._refuse and not own and (found := pattern.search(text)) is not None:
+            raise InvalidRequestError(
+                f"{self.place} holds the control token {found.group()!r}, which this model refuses in text",
+                path="messages",
+                hint='Take it out, or set control_tokens = "escape" on the model to send it as plain text',
+            )
+        return pattern.sub(self._cut, text)
 
     def _cut(self, found: re.Match[str]) -> str:
         self.count += 1

@@ -51,6 +51,10 @@ class Passage:
         """Text that is certain now."""
         return self.add(self._utf8.decode(data, final), final=final)
 
+    def stop_at(self, stops: Sequence[str]) -> None:
+        """Look for these from here on."""
+        self._stops = stops
+
     @property
     def partial(self) -> bool:
         """Whether an unfinished character is held back."""
@@ -123,6 +127,12 @@ class Qwen3Parser:
         self._content = Passage(self._stops)
         self._waiting: list[int] = []
         self._found = 0
+
+    def stop_at(self, stop_ids: Iterable[int], stops: Sequence[str]) -> None:
+        """What ends the reply from here on: what was fed so far was written before it."""
+        self._stop_ids, self._stops = frozenset(stop_ids), tuple(stops)
+        self._reasoning.stop_at(self._stops)
+        self._content.stop_at(self._stops)
 
     def feed(self, ids: Iterable[int]) -> Piece:
         """What these ids add."""

@@ -4,14 +4,17 @@ A conversation's first prompt is rendered whole. A request that continues a step
 same renderer, keeps that step's prompt and reply as they are and adds the new messages (a bridge). Where a bridge is
 not possible, the prompt is rendered anew and the step's fork reason says what differs.
 
+A reply whose beginning stands last in the request is written on: from the ids of the step that ended there, or, where
+the caller wrote it, from its rendering. What is put before the engine's first id is prompt, whoever said it.
+
 History keeps its thinking (`thinking_retention: all`) unless the model's renderer settings say otherwise, as else each
-user turn would strip it and start a new prompt.
+user turn would strip it and start a new prompt. Which it is stands on each step (`thinking_retention`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,26 +24,17 @@ from agentworld.capture.sessions import Session
 from agentworld.config import ModelSettings
 from agentworld.dialects.exchange import Delta, Request, ToolCallDelta
 from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
-from agentworld.errors import ConfigError, ContextLengthError, EngineError, InvalidRequestError
+from agentworld.errors import ContextLengthError, EngineError, InvalidRequestError
+from agentworld.forest import Tip
+from agentworld.gateway.bridging import Prompt, begun, bridge, written_on
 from agentworld.gateway.context import cap_limit
 from agentworld.gateway.escape import Escaper, EscapingTokenizer
+from agentworld.gateway.rendering import RENDERING_FAULTS, Rendering, make_rendering, render_messages
 from agentworld.gateway.reply_parser import ReplyParser, open_parser
-from agentworld.records import Message, digest, new_id
+from agentworld.records import Message, Tool, new_id
 
 INLINE_CHARACTERS = 8_000
 """Longer prompts are rendered in a thread, as that takes milliseconds."""
-
-THINK_END = "</think>"
-RENDERING_FAULTS = (ValueError, TypeError, KeyError, AssertionError, RecursionError)
-
-
-class Rendering(msgspec.Struct, frozen=True):
-    """A renderer with its settings. `digest` changes with whatever could change a prompt."""
-
-    renderer: Any
-    name: str
-    digest: str
-    stop_ids: tuple[int, ...]
 
 
 class TokenIn:
@@ -68,13 +62,6 @@ class TokenIn:
 
     async def prepare(self, call: Call, session: Session) -> None:
         """Put the prompt's ids and the full sampling parameters on the call."""
-        choice = call.request.sampling.tool_choice
-        if choice not in (None, "auto", "none"):
-            raise InvalidRequestError(
-                "tool_choice required or a named function needs the engine's chat route, which token-in does not use",
-                path="tool_choice",
-                hint="Use auto, or serve this model with tokens = engine",
-            )
         rendering = self.rendering(call.request.template)
         size = sum(len(message.text) for message in call.request.messages[call.match.depth if call.match else 0 :])
         if size > INLINE_CHARACTERS:
@@ -101,23 +88,53 @@ class TokenIn:
             )
 
     def _render(self, call: Call, session: Session, rendering: Rendering) -> None:
-        escaper = Escaper(self._control)
-        tools = escaper.json(call.tools) if call.tools else None
-        prompt = self._bridge(call, session, rendering, tools, escaper)
-        metadata = {"prompt": "bridged" if prompt is not None else "rendered"}
-        if prompt is None:
-            prompt = self._whole(call.request, rendering, tools, escaper)
-        call.prompt_ids = list(prompt)
+        escaper = self._escaper()
+        tools = self._tools(call.tools, escaper)
+        prompt = self._prompt(call, session, rendering, tools, escaper)
+        call.prompt_ids = prompt.ids
         call.renderer = rendering.digest
-        call.metadata = {**call.metadata, **metadata}
+        call.metadata = {**call.metadata, "prompt": prompt.how, "thinking_retention": rendering.retention}
+        if prompt.lead:
+            call.metadata["prefilled"] = prompt.lead
         if escaper.count:
             call.metadata["escaped_control_tokens"] = escaper.count
 
-    def _whole(self, request: Request, rendering: Rendering, tools: Any, escaper: Escaper) -> list[int]:
+    def _escaper(self) -> Escaper:
+        return Escaper(self._control, refuse=self._settings.control_tokens == "refuse")
+
+    def _tools(self, tools: Sequence[Tool], escaper: Escaper) -> Any:
+        escaper.place = "the tools"
+        return escaper.json(list(tools)) if tools else None
+
+    def _prompt(self, call: Call, session: Session, rendering: Rendering, tools: Any, escaper: Escaper) -> Prompt:
+        messages = call.request.messages
+        tip = self._base(call, session, rendering)
+        depth = call.match.depth if call.match is not None else 0
+        reply = None
+        if call.request.continue_final:
+            if tip is not None and depth == len(messages):
+                found = written_on(rendering, tip, session.leads.get(tip.step_id, 0))
+                if found is not None:
+                    return found
+            *_, reply = render_messages(messages, escaper)
+            messages = messages[:-1]
+        ids = None
+        how = "bridged"
+        if tip is not None and depth < len(messages):
+            marked = escaper.count
+            ids = bridge(rendering, self.tokenizer, tip, render_messages(messages[depth:], escaper), tools)
+            escaper.count = escaper.count if ids is not None else marked
+        if ids is None:
+            ids, how = self._whole(messages, rendering, tools, escaper), "rendered"
+        if reply is None:
+            return Prompt(ids, how)
+        return begun(rendering, self.tokenizer, ids, how, reply, self._settings.name)
+
+    def _whole(self, messages: Sequence[Message], rendering: Rendering, tools: Any, escaper: Escaper) -> list[int]:
         """The whole conversation as ids, whatever was sampled before."""
-        messages = [render_message(message, escaper) for message in request.messages]
+        rendered = render_messages(messages, escaper)
         try:
-            return list(rendering.renderer.render_ids(messages, tools=tools, add_generation_prompt=True))
+            return list(rendering.renderer.render_ids(rendered, tools=tools, add_generation_prompt=True))
         except RENDERING_FAULTS as error:
             raise InvalidRequestError(
                 f"the conversation cannot be rendered for {self._settings.name}: {error}", path="messages"
@@ -125,52 +142,23 @@ class TokenIn:
 
     async def count(self, request: Request) -> int:
         """How many tokens the prompt has when it is rendered whole."""
-        escaper = Escaper(self._control)
-        tools = escaper.json(list(request.tools)) if request.tools and request.sampling.tool_choice != "none" else None
-        rendering = self.rendering(request.template)
-        return len(await asyncio.to_thread(self._whole, request, rendering, tools, escaper))
+        return await asyncio.to_thread(self._count, request)
 
-    def _bridge(
-        self, call: Call, session: Session, rendering: Rendering, tools: Any, escaper: Escaper
-    ) -> list[int] | None:
-        """The continued step's ids and the new messages, or None where they cannot be joined."""
+    def _count(self, request: Request) -> int:
+        escaper, rendering = self._escaper(), self.rendering(request.template)
+        tools = self._tools(request.tools if request.sampling.tool_choice != "none" else (), escaper)
+        if not request.continue_final:
+            return len(self._whole(request.messages, rendering, tools, escaper))
+        *_, reply = render_messages(request.messages, escaper)
+        ids = self._whole(request.messages[:-1], rendering, tools, escaper)
+        return len(begun(rendering, self.tokenizer, ids, "rendered", reply, self._settings.name).ids)
+
+    def _base(self, call: Call, session: Session, rendering: Rendering) -> Tip | None:
+        """The continued step, where its ids may be built upon: the same tools and the same renderer."""
         tip = call.match.tip if call.match is not None else None
-        if call.match is None or tip is None or tip.ids is None:
+        if tip is None or tip.ids is None or tip.tools != call.tools_key:
             return None
-        new = call.request.messages[call.match.depth :]
-        if not new or tip.tools != call.tools_key or session.renderers.get(tip.step_id) != rendering.digest:
-            return None
-        before = tip.ids.tolist()
-        prompt, completion = before[: tip.prompt_length], before[tip.prompt_length :]
-        closed = any(token in rendering.stop_ids for token in completion)
-        if closed and completion[-1] not in rendering.stop_ids:
-            # The reply went on after its close. Another close keeps the bridge from cutting it back to the first.
-            completion = [*completion, rendering.stop_ids[0]]
-        added = [render_message(message, escaper) for message in new]
-        ids = _join(rendering, prompt, completion, added, tools)
-        if ids is None and closed:
-            ids = self._join_unfinished_thought(rendering, prompt, completion, added, tools)
-        # Trust, but compare: the whole promise of token-in hangs on it.
-        return ids if ids is not None and ids[: len(before)] == before else None
-
-    def _join_unfinished_thought(
-        self, rendering: Rendering, prompt: list[int], completion: list[int], added: list[dict[str, Any]], tools: Any
-    ) -> list[int] | None:
-        """The bridge over a reply that closed its turn inside a thought, which renderers refuse.
-
-        What comes after a closed turn does not depend on what is in it. So the new messages are taken from the bridge
-        over the same reply with its thought closed, and put after the reply as it is.
-        """
-        close = self.tokenizer.convert_tokens_to_ids(THINK_END)
-        if not isinstance(close, int):
-            return None
-        end = next(at for at, token in enumerate(completion) if token in rendering.stop_ids)
-        stand_in = [*completion[:end], close, completion[end]]
-        ids = _join(rendering, prompt, stand_in, added, tools)
-        length = len(prompt) + len(stand_in)
-        if ids is None or ids[:length] != [*prompt, *stand_in]:
-            return None
-        return [*prompt, *completion, *ids[length:]]
+        return tip if session.renderers.get(tip.step_id) == rendering.digest else None
 
     async def read(self, deltas: AsyncIterator[Delta], call: Call) -> AsyncIterator[Delta]:
         """The engine's deltas with text, reasoning and tool calls read from their ids."""
@@ -227,97 +215,6 @@ class TokenIn:
         return out
 
 
-def _join(
-    rendering: Rendering, prompt: list[int], completion: list[int], added: list[dict[str, Any]], tools: Any
-) -> list[int] | None:
-    """The renderer's own bridge; None where it makes none."""
-    try:
-        joined = rendering.renderer.bridge_to_next_turn(prompt, completion, added, tools=tools)
-    except RENDERING_FAULTS:
-        return None
-    return None if joined is None else list(joined.token_ids)
-
-
 def open_token_in(settings: ModelSettings) -> TokenIn:
     """Token-in for a model with a tokenizer; ConfigError where tokenizer or renderer cannot be had."""
     return TokenIn(settings)
-
-
-def make_rendering(
-    settings: ModelSettings, tokenizer: TokenizerAdapter, escaping: EscapingTokenizer, template: dict[str, Any]
-) -> Rendering:
-    """The renderer that the model's settings name, or the one that fits its tokenizer."""
-    from pydantic import TypeAdapter, ValidationError
-    from renderers import RendererConfig, create_renderer
-
-    options = dict(settings.renderer)
-    options.setdefault("name", renderer_name(settings.name, tokenizer))
-    kept = {"thinking_retention": "all"} if options["name"] not in ("default", "auto") else {}
-    adapter: Any = TypeAdapter(RendererConfig)
-    try:
-        try:
-            config = adapter.validate_python({**kept, **options})
-        except ValidationError:
-            # Some formats decide retention by settings of their own.
-            config = adapter.validate_python(options)
-    except ValidationError as error:
-        raise ConfigError(
-            f"the renderer settings of {settings.name} are wrong: {error.errors()[0]['msg']}", path="models.renderer"
-        ) from error
-    try:
-        renderer = create_renderer(escaping, config, chat_template_kwargs=template or None)
-    except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
-        if template:
-            raise InvalidRequestError(f"chat_template_kwargs: {error}", path="chat_template_kwargs") from error
-        raise ConfigError(
-            f"the renderer {options['name']!r} does not fit the tokenizer of {settings.name}: {error}",
-            path="models.renderer",
-        ) from error
-    described = msgspec.json.encode([config.model_dump(mode="json"), template, "cut-1"], order="sorted")
-    return Rendering(
-        renderer=renderer,
-        name=options["name"],
-        digest=digest(b"renderer", described, tokenizer.digest).hex(),
-        stop_ids=tuple(renderer.get_stop_token_ids()),
-    )
-
-
-def renderer_name(model: str, tokenizer: TokenizerAdapter) -> str:
-    """The renderer of a model that is known by name, or the one that renders like its own chat template."""
-    from renderers.base import MODEL_RENDERER_MAP
-
-    from agentworld.engines.chat_format import ChatFormat
-
-    known = MODEL_RENDERER_MAP.get(model)
-    if known is not None:
-        return str(known)
-    return "qwen3" if ChatFormat(tokenizer).family == "qwen3" else "default"
-
-
-def render_message(message: Message, escaper: Escaper) -> dict[str, Any]:
-    """A message as renderers take it. `developer` is `system` to them; several text parts are joined by newlines."""
-    thinking = message.role == "assistant"
-    parts = message.content if isinstance(message.content, tuple) else None
-    text = message.text if parts is None else "\n".join(getattr(part, "text", "") for part in parts)
-    out: dict[str, Any] = {
-        "role": "system" if message.role == "developer" else message.role,
-        "content": escaper.text(text, thinking=thinking),
-    }
-    if message.reasoning is not None:
-        out["reasoning_content"] = escaper.text(message.reasoning)
-    if message.tool_calls:
-        out["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": escaper.text(call.function.name),
-                    "arguments": escaper.text(call.function.arguments),
-                },
-            }
-            for call in message.tool_calls
-        ]
-    for name in ("tool_call_id", "name"):
-        if getattr(message, name) is not None:
-            out[name] = getattr(message, name)
-    return out
