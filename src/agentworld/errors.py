@@ -145,6 +145,13 @@ class PausedError(AgentWorldError):
     status = 503
 
 
+class EndingError(AgentWorldError):
+    """The server is shutting down."""
+
+    code = "shutting_down"
+    status = 503
+
+
 class PoolError(AgentWorldError):
     """The pool could not be read or written."""
 

@@ -113,5 +113,6 @@ def test_the_reference_is_whole() -> None:
         "configuration.md",
         "errors.md",
         "events.md",
+        "metrics.md",
         "where.md",
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agentworld.gateway.metrics import REGISTRY
 from agentworld.pool.arguments import EVENT_KINDS
 from agentworld.pool.lease_rules import LEASE_STATES
 from agentworld.query import FIELDS
@@ -103,3 +104,14 @@ def test_every_event_kind_is_documented() -> None:
     assert documented == event_kinds(SOURCE / "pool" / "sql")
     assert documented == event_kinds(SOURCE / "pool" / "memory")
     assert documented == set(EVENT_KINDS)
+
+
+def test_every_metric_is_documented_with_its_kind_and_labels() -> None:
+    [rows] = tables((REFERENCE / "metrics.md").read_text())
+    documented = {codes(row[0])[0]: (row[1], codes(row[2])) for row in rows}
+    counted = {each.describe()[0].name: each for each in set(REGISTRY._collector_to_names)}
+    assert documented.keys() == counted.keys()
+    for name, metric in counted.items():
+        kind, labels = documented[name]
+        assert kind == metric.describe()[0].type, name
+        assert set(metric._labelnames) <= set(labels), name

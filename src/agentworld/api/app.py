@@ -6,7 +6,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -31,10 +31,14 @@ from agentworld.errors import (
     RequestTimeoutError,
     UnauthorizedError,
 )
-from agentworld.gateway.access import GRANT, Access, Grant, check_scopes
+from agentworld.gateway.access import GRANT, Access, check_scopes
 from agentworld.gateway.http import too_slow
+from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.routes import METHODS, find_route
 from agentworld.pool.protocol import Pool
+
+if TYPE_CHECKING:
+    from agentworld.gateway.app import Gateway
 
 LLM_PREFIXES = ("/v1/", "/t/")
 # The gateway reports on its engines too, so where there is one its own probes answer.
@@ -64,7 +68,9 @@ def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
     return Litestar(
         ROUTES,
         response_class=ExactResponse,
-        state=State({"settings": settings, "pool": pool, "closing": closing, "routes": ROUTES}),
+        state=State(
+            {"settings": settings, "pool": pool, "closing": closing, "routes": ROUTES, "probe": PoolProbe(pool)}
+        ),
         exception_handlers={Exception: respond},
         before_request=check_parameters,
         openapi_config=None,
@@ -77,7 +83,7 @@ class Server:
     """Routes by path; starts and stops both applications."""
 
     def __init__(
-        self, control: Litestar, gateway: ASGI | None, guard: OriginGuard, access: Access, body_timeout: float
+        self, control: Litestar, gateway: Gateway | None, guard: OriginGuard, access: Access, body_timeout: float
     ) -> None:
         self._control: ASGI = control
         self._gateway = gateway
@@ -85,11 +91,18 @@ class Server:
         self._access = access
         self._body_timeout = body_timeout
         self._closing: asyncio.Event = control.state.closing
-        self._lifespans = [Lifespan(app) for app in (gateway, control) if app is not None]
+        apps: tuple[ASGI | None, ...] = (gateway, control)
+        self._lifespans = [Lifespan(app) for app in apps if app is not None]
 
     def end_streams(self) -> None:
         """End the streams of events, which would otherwise hold up the shutdown."""
         self._closing.set()
+
+    def end(self, grace: float) -> None:
+        """End streams of events, and calls of models that still run after `grace` seconds. Call in the event loop."""
+        self.end_streams()
+        if self._gateway is not None:
+            self._gateway.end(grace)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection."""
@@ -112,8 +125,9 @@ class Server:
             if fault is not None:
                 raise fault
             scopes = needed(scope["method"], scope["path"], llm=llm)
-            grant = Grant(frozenset())
-            if scopes is not None:
+            if scopes is None:
+                grant = await self._access.open_grant(scope.get("headers") or ())
+            else:
                 grant = await self._access.grant(scope.get("headers") or ())
                 check_scopes(grant, scopes, f"{scope['method'][:20]} {scope['path'][:200]}")
         except AgentWorldError as error:
@@ -240,7 +254,7 @@ async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
 
 def create_app(settings: ServeSettings, pool: Pool) -> Server:
     """The server on an open pool. The caller closes the pool after the shutdown."""
-    gateway: ASGI | None = None
+    gateway: Gateway | None = None
     if settings.models:
         from agentworld.gateway.app import create_gateway
 

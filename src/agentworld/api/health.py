@@ -5,6 +5,8 @@ from __future__ import annotations
 from litestar import get
 from litestar.datastructures import State
 
+from agentworld.errors import EndingError
+
 
 @get("/healthz")
 async def healthz() -> dict[str, str]:
@@ -12,10 +14,12 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@get("/readyz", sync_to_thread=True)
-def readyz(state: State) -> dict[str, str]:
-    """The pool can be read; an error where it cannot."""
-    state.pool.gateway_state()
+@get("/readyz")
+async def readyz(state: State) -> dict[str, str]:
+    """The pool can be written; an error where it cannot, or where the server is shutting down."""
+    if state.closing.is_set():
+        raise EndingError("the server is shutting down")
+    await state.probe.check()
     return {"status": "ready"}
 
 

@@ -26,7 +26,7 @@ from agentworld.pool.protocol import Pool
 # Threads that wait for the pool: for the LLM routes, and for the control API, whose slow reads must not hold those up.
 POOL_THREADS = CONTROL_THREADS = 64
 ENDING = (signal.SIGTERM, signal.SIGINT)
-GRACE = 10.0  # seconds that requests in flight have after the signal that ends the server
+LAST_WORDS = 5.0  # seconds in which what was broken off can be recorded
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ def load(settings: WorkerSettings) -> ASGI:
     try:
         pool = open_store(settings.serve.pool)
         separate_threads()
-        return Worker(create_app(settings.serve, pool), pool)
+        return Worker(create_app(settings.serve, pool), pool, settings.serve.grace)
     except AgentWorldError as error:
         print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         sys.exit(1)
@@ -62,9 +62,10 @@ def separate_threads() -> None:
 class Worker:
     """The application with its pool, which is closed after the shutdown."""
 
-    def __init__(self, app: Server, pool: Pool) -> None:
+    def __init__(self, app: Server, pool: Pool, grace: float) -> None:
         self._app = app
         self._pool = pool
+        self._grace = grace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection."""
@@ -83,7 +84,8 @@ class Worker:
             self._pool.close()
 
     def _listen_for_the_end(self) -> None:
-        """End streams at the signal that ends the server, as that waits for open connections first.
+        """Begin to end at the signal that ends the server, which waits for open connections first: streams end at once,
+        calls of models have their time of grace, and what they have then goes on record.
 
         The server's own handler is the event loop's and stays in force: the loop learns of a signal by its wake-up
         pipe, whichever Python handler is set.
@@ -91,8 +93,8 @@ class Worker:
         loop = asyncio.get_running_loop()
 
         def end(number: int, frame: FrameType | None) -> None:
-            loop.call_soon_threadsafe(self._app.end_streams)
-            cut_off_after(GRACE)
+            loop.call_soon_threadsafe(self._app.end, self._grace)
+            cut_off_after(self._grace + LAST_WORDS)
 
         for number in ENDING:
             signal.signal(number, end)

@@ -76,6 +76,7 @@ class Grant(msgspec.Struct, frozen=True):
             )
 
 
+NOTHING = Grant(frozenset())
 EVERYTHING = Grant(frozenset(("admin",)))
 
 
@@ -125,6 +126,13 @@ class Access:
         if self.required:
             raise _refused("unknown" if key else "missing")
         return EVERYTHING
+
+    async def open_grant(self, headers: Iterable[tuple[bytes, bytes]]) -> Grant:
+        """What a request for an open path may see beyond what everybody may: nothing without a key that holds."""
+        try:
+            return await self.grant(headers) if presented_key(headers) or not self.required else NOTHING
+        except UnauthorizedError:
+            return NOTHING
 
     async def _secret(self, key: str) -> Grant:
         digest = secret_digest(key[:MAX_SECRET])

@@ -12,11 +12,12 @@ import structlog
 
 from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
-from agentworld.capture.replies import reply_keys
 from agentworld.dialects.dialect import Dialect, Events
 from agentworld.dialects.exchange import Choice, Delta, Reply
 from agentworld.engines.base import Engine, EngineAbortedError
 from agentworld.errors import AgentWorldError, ContextLengthError, EngineError
+from agentworld.forest import match_key
+from agentworld.gateway import metrics
 from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
 from agentworld.gateway.http import ClientGoneError, Http
@@ -62,6 +63,7 @@ class Answer:
         self._writer: Events | None = None
         self._committing = False
         self._sent_at = time.monotonic()
+        self._watch = http.watch
 
     async def send(self) -> None:
         """Answer, or raise the error to answer with where nothing has been sent yet. Failures are on record."""
@@ -69,6 +71,7 @@ class Answer:
         announcing = asyncio.create_task(self._announce()) if self._call.anonymous is not None else None
         try:
             await self._unless_gone(work)
+            metrics.ADDED.observe(self._watch.added)
         except ClientGoneError as error:
             await asyncio.shield(self._record_abort(error))
             raise
@@ -122,14 +125,18 @@ class Answer:
         while True:
             self._collector = Collector()
             take = begin()
+            self._watch.wait()
             try:
                 async with self._attempts.next() as upstream:
                     self._call.policy = await self._flight.enter(self._call.model, pause_wait)
                     async with self._reply(upstream.engine) as deltas:
                         async for delta in deltas:
+                            self._watch.work()
                             if delta.finish_reason == "abort" and not self._shown:
                                 raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
                             await take(delta)
+                            self._watch.wait()
+                    self._watch.work()
                     self._choices = self._collector.choices(self._call.request.sampling.n)
                 break
             except ContextLengthError:
@@ -233,12 +240,18 @@ class Answer:
         await self._recorder.look(self._call, self._session)
         exchange = self._recorder.plan(self._call, self._session, self._collector, choices)
         self._committing = True
-        steps = await self._recorder.store(exchange, self._call, self._session)
+        try:
+            steps = await self._recorder.store(exchange, self._call, self._session)
+        except AgentWorldError as error:
+            metrics.CAPTURE_FAILURES.labels(error.code).inc()
+            log.error("reply_not_recorded", code=error.code)
+            raise
+        metrics.answered(self._call, steps, self._collector.usage)
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
         # Texts that went without a template are no conversation that a chat could go on with.
         for choice in choices if self._call.anonymous is not None and self._call.request.prompt is None else ():
-            for path in reply_keys(self._call, choice.message):
-                self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
+            path = match_key(self._call.keys[-1], choice.message)
+            self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
         reply = Reply(
             reply_id=self._reply_id,
             model=self._call.model,
@@ -258,15 +271,19 @@ class Answer:
         """Record that the call failed; the caller is told of the first error even where this one fails too."""
         known = error if isinstance(error, AgentWorldError) else AgentWorldError(f"internal: {type(error).__name__}")
         self._failed()
+        metrics.CALL_FAILURES.labels(known.code).inc()
+        log.warning("call_failed", code=known.code, status=known.status)
         try:
             await self._recorder.fail(self._call, known)
         except AgentWorldError as failure:
-            log.error("failure_not_recorded", trajectory=self._call.trajectory_id, code=failure.code)
+            metrics.CAPTURE_FAILURES.labels(failure.code).inc()
+            log.error("failure_not_recorded", code=failure.code)
 
     async def _record_abort(self, error: ClientGoneError) -> None:
         """Record what there was of the reply when the client left."""
         if self._committing:
             return
+        metrics.CALL_FAILURES.labels(error.code).inc()
         try:
             if self._collector.empty:
                 self._failed()
@@ -277,4 +294,5 @@ class Answer:
                 steps = await self._recorder.commit(self._call, self._session, self._collector, choices)
                 self._failed({step.choice_index: step.step_id for step in steps})
         except AgentWorldError as failure:
-            log.error("abort_not_recorded", trajectory=self._call.trajectory_id, code=failure.code)
+            metrics.CAPTURE_FAILURES.labels(failure.code).inc()
+            log.error("abort_not_recorded", code=failure.code)

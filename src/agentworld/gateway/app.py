@@ -20,7 +20,8 @@ from agentworld.dialects import messages, responses
 from agentworld.dialects.dialect import BY_ROUTE, RESPONSES, dialect_at
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import decode_object
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, EndingError
+from agentworld.gateway import metrics
 from agentworld.gateway.admit import Admission
 from agentworld.gateway.answer import Answer
 from agentworld.gateway.clock import Clock, MonotonicClock
@@ -30,6 +31,7 @@ from agentworld.gateway.identity import PrefixIndex, read_identity
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import find_response, joined, load_past
+from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.state import SharedState
@@ -64,8 +66,13 @@ class Gateway:
         overrides = Overrides(settings.channels)
         self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides, pool)
         self.heartbeat = Heartbeat(pool, self.state)
+        self.probe = PoolProbe(pool)
+        self._engine_metrics = metrics.EngineMetrics()
         self._tasks: list[asyncio.Task[None]] = []
+        self._calls: dict[asyncio.Task[Any], Http] = {}
         self.in_flight = 0
+        self.ending = False
+        """From the signal that ends the server on."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -91,7 +98,26 @@ class Gateway:
             await self.heartbeat.beat()
         except AgentWorldError as error:
             log.warning("worker_not_reported", code=error.code)
-        self._tasks = [asyncio.create_task(self.heartbeat.run()), asyncio.create_task(self.models.probe())]
+        work = (self.heartbeat.run(), self.models.probe(), self._count_engines())
+        self._tasks = [asyncio.create_task(each) for each in work]
+
+    async def _count_engines(self) -> None:
+        """Show the engines' counters to whoever reads the metrics, until cancelled."""
+        while True:
+            self._engine_metrics.sync(self.models.figures())
+            await asyncio.sleep(metrics.SYNC_SECONDS)
+
+    def end(self, grace: float) -> None:
+        """Take no further calls, and break off those that still run after `grace` seconds; what they have of their
+        replies goes on record. Call in the event loop.
+        """
+        self.ending = True
+        asyncio.get_running_loop().call_later(grace, self._break_off)
+
+    def _break_off(self) -> None:
+        for task, http in self._calls.items():
+            log.warning("call_broken_off", path=http.path[:200], **http.facts)
+            task.cancel()
 
     async def close(self) -> None:
         """End what goes on beside the calls, and let go of connections to engines."""
@@ -99,15 +125,22 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.state.settle()
+        await self.probe.settle()
+        self._engine_metrics.sync(self.models.figures())
         if self._tasks:
             await self.heartbeat.end()
         await self.models.close()
 
     async def _http(self, http: Http) -> None:
         begun = time.monotonic()
+        structlog.contextvars.clear_contextvars()  # What lines of the connection's last request said of it.
         self.in_flight += 1
         try:
             await self._route(http)
+        except asyncio.CancelledError:
+            if not self.ending:
+                raise
+            await self._error(http, _ending())
         except ClientGoneError:
             http.status = http.status or ClientGoneError.status
         except AgentWorldError as error:
@@ -121,7 +154,8 @@ class Gateway:
             self.in_flight -= 1
             milliseconds = round((time.monotonic() - begun) * 1000, 2)
             facts = {"method": http.method, "path": http.path[:200], "status": http.status, "ms": milliseconds}
-            log.debug("request", **facts, **http.facts)
+            note = log.info if http.status >= 400 else log.debug
+            note("request", **facts, **http.facts)
 
     async def _error(self, http: Http, error: AgentWorldError) -> None:
         dialect = dialect_at(http.path)
@@ -150,8 +184,23 @@ class Gateway:
             elif route.item is not None:
                 stored = await find_response(self.pool, route.item, read_identity(http, route), http.grant)
                 await http.reply(200, stored)
+            elif self.ending:
+                http.add_header("connection", "close")
+                raise _ending()
             else:
-                await self._call(http, route)
+                await self._tracked(http, route)
+
+    async def _tracked(self, http: Http, route: Route) -> None:
+        """A call that the end of the server waits for."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls[task] = http
+        if route.trajectory is not None:
+            structlog.contextvars.bind_contextvars(trajectory=route.trajectory)
+        try:
+            await self._call(http, route)
+        finally:
+            del self._calls[task]
 
     async def _body(self, http: Http) -> bytes:
         return await http.body(self.settings.max_body_bytes, self.settings.body_timeout)
@@ -180,7 +229,12 @@ class Gateway:
             identity = await joined(self.pool, identity, decoded, past)
         else:
             request = with_raw(dialect.parse(decoded), decoded, http)
+        if identity.trajectory_id is not None:
+            structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
         admitted = await self.admission.admit(request, identity, body)
+        structlog.contextvars.bind_contextvars(
+            trajectory=admitted.call.trajectory_id, exchange=admitted.call.exchange_id
+        )
         http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
         http.facts = {
             "trajectory": admitted.call.trajectory_id,
@@ -191,17 +245,28 @@ class Gateway:
         await Answer(admitted, dialect, self.recorder, self.prefixes, self.retries, self.state, http).send()
 
     async def _readyz(self, http: Http) -> None:
-        """Ready when the pool answers and every engine does; the body says what is not."""
+        """Ready where the pool can be written and each model has an engine that answers; the body says what is not. A
+        pause is no fault: calls wait for its end.
+        """
         pool: dict[str, Any] = {"ready": True}
         try:
             state = await self.state.read(0.0)
             pool["paused"] = state.paused
-            await asyncio.to_thread(self.pool.stats)
+            await self.probe.check()
         except AgentWorldError as error:
             pool = {"ready": False, "error": error.one_line()}
         models = await asyncio.gather(*(model.status() for model in self.models.by_name.values()))
-        ready = bool(pool["ready"]) and all(model["ready"] for model in models)
-        await http.reply(200 if ready else 503, {"ready": ready, "pool": pool, "models": list(models)})
+        ready = bool(pool["ready"]) and all(model["ready"] for model in models) and not self.ending
+        said: dict[str, Any] = {"ready": ready}
+        if self.ending:
+            said["ending"] = True
+        if http.grant.allows(("read",)):  # Names and addresses are not for everybody.
+            said |= {"pool": pool, "models": list(models)}
+        await http.reply(200 if ready else 503, said)
+
+
+def _ending() -> EndingError:
+    return EndingError("the server is shutting down", hint="Send the request again; another one may answer")
 
 
 def with_raw(request: Request, body: dict[str, Any], http: Http) -> Request:

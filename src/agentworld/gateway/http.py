@@ -10,6 +10,7 @@ import msgspec
 
 from agentworld.errors import AgentWorldError, RequestTimeoutError, TooLargeError
 from agentworld.gateway.access import grant_of, presented_key
+from agentworld.gateway.metrics import Stopwatch
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,6 +48,7 @@ class Http:
         self._receive = receive
         self._send = send
         self.started = False
+        self.watch = Stopwatch()
 
     @property
     def key(self) -> str:
@@ -69,12 +71,15 @@ class Http:
         """The whole body; TooLargeError over `limit` bytes, ClientGoneError where it breaks off, RequestTimeoutError
         where it takes longer than `seconds`.
         """
+        self.watch.wait()
         try:
             async with asyncio.timeout(seconds):
                 return await self._whole_body(limit)
         except TimeoutError:
             self.add_header("connection", "close")
             raise too_slow(seconds or 0.0) from None
+        finally:
+            self.watch.work()
 
     async def _whole_body(self, limit: int) -> bytes:
         declared = self.header("content-length")

@@ -5,11 +5,12 @@ the workers of one server count together, each in files of its own in that folde
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentworld.capture.call import Call
+from agentworld.forest import common_prefix, token_array
 from agentworld.gateway.upstreams import EngineFigures
 from agentworld.records import Step, Usage
 
@@ -71,7 +72,6 @@ ENGINE_DOWN = Gauge(
 EVENTS = ("calls", "failures", "retries", "failovers", "refused", "resubmitted")
 STATES = ("in_flight", "waiting")
 SYNC_SECONDS = 1.0
-_EXTENDING = (None, "retry", "parallel", "history_rewritten")
 
 
 def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:
@@ -86,12 +86,24 @@ def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:
             QUARANTINED.labels(call.model).inc()
     if usage is not None:
         prompt, sampled = usage.prompt_tokens, usage.completion_tokens
+        if step.choice_index == 0 and step.token_source == "token-in" and call.match is not None:
+            CONTINUED.labels(call.model, "true" if _extends(call, step) else "false").inc()
     TOKENS.labels(call.model, "prompt").inc(prompt)
     TOKENS.labels(call.model, "sampled").inc(sampled)
 
 
+def _extends(call: Call, step: Step) -> bool:
+    """Whether the prompt begins with all ids of the step that it goes on from."""
+    if call.metadata.get("prompt") == "bridged":
+        return True  # That is what a bridge is.
+    before = call.match.tip.ids if call.match is not None else None
+    if before is None or step.prompt_ids is None:
+        return False
+    return common_prefix(before, token_array(step.prompt_ids)) == len(before)
+
+
 class Stopwatch:
-    """Sums up the time that one call waits for its engine."""
+    """Sums up the time that a request waits for others: its client's body, a place at an engine, the reply's pieces."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter()
@@ -99,7 +111,7 @@ class Stopwatch:
         self._since: float | None = None
 
     def wait(self) -> None:
-        """From now on the engine is waited for."""
+        """From now on others are waited for."""
         if self._since is None:
             self._since = time.perf_counter()
 
@@ -111,22 +123,9 @@ class Stopwatch:
 
     @property
     def added(self) -> float:
-        """Seconds so far in which the engine was not waited for."""
+        """Seconds so far in which nobody was waited for."""
         self.work()
         return max(time.perf_counter() - self._begun - self._waited, 0.0)
-
-
-async def timed(source: AsyncIterator[object], watch: Stopwatch) -> AsyncIterator[object]:
-    """The items of `source`, the time until each counted as waiting."""
-    while True:
-        watch.wait()
-        try:
-            item = await anext(source)
-        except StopAsyncIteration:
-            return
-        finally:
-            watch.work()
-        yield item
 
 
 class EngineMetrics:
