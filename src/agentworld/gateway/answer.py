@@ -12,11 +12,11 @@ import structlog
 
 from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
+from agentworld.capture.replies import reply_keys
 from agentworld.dialects.dialect import Dialect, Events
 from agentworld.dialects.exchange import Choice, Delta, Reply
 from agentworld.engines.base import Engine, EngineAbortedError
 from agentworld.errors import AgentWorldError, ContextLengthError, EngineError
-from agentworld.forest import match_key
 from agentworld.gateway import metrics
 from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
@@ -250,8 +250,8 @@ class Answer:
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
         # Texts that went without a template are no conversation that a chat could go on with.
         for choice in choices if self._call.anonymous is not None and self._call.request.prompt is None else ():
-            path = match_key(self._call.keys[-1], choice.message)
-            self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
+            for path in reply_keys(self._call, choice.message):
+                self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
         reply = Reply(
             reply_id=self._reply_id,
             model=self._call.model,
