@@ -86,7 +86,7 @@ CODEX = {"session-id": SESSION, "thread-id": SESSION, "originator": "codex_exec"
     ],
 )
 def test_sessions(headers: dict[str, str], body: dict[str, Any], trajectory: str | None, agent: str | None) -> None:
-    assert of(headers, body) == ClientSession(trajectory, agent)
+    assert of(headers, body)[:2] == (trajectory, agent)
 
 
 ANYTHING = st.recursive(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentworld.capture.call import Call
+from agentworld.capture.replies import reply_keys
 from agentworld.dialects.exchange import Choice
-from agentworld.forest import match_key
 from agentworld.records import Mark, digest
 
 
@@ -32,5 +32,6 @@ def marks_of(call: Call, choices: Sequence[Choice] | None) -> list[Mark]:
     if choices is None or any(choice.finish_reason == "abort" for choice in choices):
         return [Mark(body, "failed")]
     # Texts that went without a template are no conversation that a chat could go on with.
-    paths = [match_key(call.keys[-1], choice.message) for choice in choices] if call.request.prompt is None else []
+    shown = choices if call.request.prompt is None else ()
+    paths = [path for choice in shown for path in reply_keys(call, choice.message)]
     return [Mark(body, "answered"), *(Mark(path_mark(key, path), "reply") for path in dict.fromkeys(paths))]

@@ -28,6 +28,7 @@ from agentworld.gateway.clock import Clock, MonotonicClock
 from agentworld.gateway.heartbeat import Heartbeat
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import PrefixIndex, read_identity
+from agentworld.gateway.idle import IdleTrajectories
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import find_response, joined, load_past
@@ -98,7 +99,8 @@ class Gateway:
             await self.heartbeat.beat()
         except AgentWorldError as error:
             log.warning("worker_not_reported", code=error.code)
-        work = (self.heartbeat.run(), self.models.probe(), self._count_engines())
+        idle = IdleTrajectories(self.pool, self.settings.idle_seconds, self.heartbeat.worker)
+        work = (self.heartbeat.run(), self.models.probe(), self._count_engines(), idle.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def _count_engines(self) -> None:

@@ -1,0 +1,93 @@
+"""Trajectories that nobody ends: black-box agents say no word when they are done, and some die.
+
+What came through the gateway and was silent for `idle_seconds` is closed: as finished where the last reply awaits
+nothing, else (it calls a tool whose result never came, or was broken off) as abandoned. Trajectories that a program
+filled itself are its own to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from agentworld.errors import AgentWorldError
+from agentworld.pool.protocol import Pool
+from agentworld.records import Step, TerminalStatus, Trajectory
+
+log = structlog.get_logger("agentworld.gateway")
+ROUND_SECONDS = 60.0
+_PAGE = 100
+_PER_ROUND = 5
+"""Pages, so that a round stays short however many trajectories are open."""
+
+
+class IdleTrajectories:
+    """Closes what is idle on one pool. `worker`: the name under which this process reports itself there."""
+
+    def __init__(self, pool: Pool, idle_seconds: float, worker: str, now: Callable[[], float] = time.time) -> None:
+        self._pool = pool
+        self._idle = idle_seconds
+        self._worker = worker
+        self._now = now
+        self._cursor: str | None = None
+
+    async def run(self) -> None:
+        """Go on until cancelled; at once return where nothing is to be closed ever."""
+        while self._idle > 0:
+            await asyncio.sleep(min(ROUND_SECONDS, self._idle))
+            try:
+                await asyncio.to_thread(self.round)
+            except AgentWorldError as error:
+                log.warning("idle_not_closed", code=error.code)
+
+    def round(self) -> list[str]:
+        """Close what is idle among the next open trajectories, if this worker is the one to do it; returns their ids.
+
+        One worker of all on the pool does it, the first by name. Where two believe to be, nothing is closed twice.
+        """
+        workers = self._pool.gateway_workers()
+        if workers and workers[0].worker != self._worker:
+            return []
+        closed = []
+        for _ in range(_PER_ROUND):
+            page = self._pool.list_trajectories(
+                where=f"open and created_at < now - {self._idle:.3f}s", cursor=self._cursor, limit=_PAGE
+            )
+            closed += [each.trajectory_id for each in page.items if self._close(each)]
+            self._cursor = page.next_cursor
+            if self._cursor is None:
+                break
+        return closed
+
+    def _close(self, trajectory: Trajectory) -> bool:
+        name = trajectory.trajectory_id
+        last = self._last_step(name)
+        spoken = self._last_call(name) if last is None else _ended(last)
+        if spoken is None or spoken > self._now() - self._idle:
+            return False
+        status: TerminalStatus = "finished" if last is not None and awaits_nothing(last) else "abandoned"
+        self._pool.complete_trajectory(name, status)
+        log.info("idle_closed", trajectory=name, status=status)
+        return True
+
+    def _last_step(self, name: str) -> Step | None:
+        page = self._pool.list_steps(trajectory_id=name, order="newest", limit=1, include=("messages",))
+        return page.items[0] if page.items else None
+
+    def _last_call(self, name: str) -> float | None:
+        """When a call of a trajectory without steps came last; None where none came."""
+        return max((call.created_at for call in self._pool.list_exchanges(name)), default=None)
+
+
+def _ended(step: Step) -> float | None:
+    """When the reply of a gateway's step was there; None for a step that a program submitted."""
+    return None if step.dialect is None else step.created_at + (step.latency_ms or 0.0) / 1000
+
+
+def awaits_nothing(step: Step) -> bool:
+    """Whether a conversation can end with this reply: it is whole, and calls no tool."""
+    reply = step.response_message
+    return reply is not None and not reply.tool_calls and step.finish_reason not in ("abort", "tool_calls")
