@@ -1,18 +1,16 @@
-"""One aiohttp session to one engine: posts that yield deltas, and the errors of the network."""
+"""Calls of one engine over HTTP: posts that yield deltas, and the errors of the network."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import EngineBrokeError, EngineTimeoutError
+from agentworld.engines.http_client import Answer, BrokenError, ConnectError, HttpClient
 from agentworld.engines.openai_wire import decode, engine_error
 from agentworld.engines.redact import Redactor
 from agentworld.engines.sse import read_events
@@ -26,10 +24,11 @@ STALE_SECONDS = 0.5
 
 Reader = Callable[[bytes], list[Delta]]
 """Turns a plain body, or the data of one event of a stream, into deltas."""
+_FAULTS = (ConnectError, BrokenError, TimeoutError, OSError)
 
 
 class Connection:
-    """Speaks HTTP with the engine at `base`; the session opens with the first call, inside its event loop.
+    """Speaks HTTP with the engine at `base`.
 
     Redirects are errors: following one would send prompts to an address that nobody configured. The key goes into
     `key_header`, behind `Bearer` where that is `authorization`.
@@ -42,121 +41,84 @@ class Connection:
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers[key_header] = f"Bearer {api_key}" if key_header == "authorization" else api_key
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-        self._session: aiohttp.ClientSession | None = None
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(
-                timeout=self._timeout,
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
-                headers=self._headers,
-                auto_decompress=True,
-            )
-        return self._session
+        self._timeout = timeout
+        self._client = HttpClient(self.base, connect_seconds=CONNECT_SECONDS, idle_seconds=KEEP_ALIVE_SECONDS)
 
     async def close(self) -> None:
-        """Close the session."""
-        if self._session is not None:
-            await self._session.close()
+        """Close all connections."""
+        await self._client.close()
 
     def _network(self, error: BaseException) -> AgentWorldError:
-        if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error, ConnectError):
             return EngineUnreachableError(
-                f"nothing answers at {self.base}: {error.strerror or error}",
+                f"nothing answers at {self.base}: {error}",
                 hint="Start the engine, or correct the upstream address",
             )
-        if isinstance(error, asyncio.TimeoutError | aiohttp.ServerTimeoutError):
+        if isinstance(error, TimeoutError):
             return EngineTimeoutError(f"the engine at {self.base} did not answer in time")
         said = self.redactor.text(str(error))
-        return EngineBrokeError(f"the connection to the engine at {self.base} broke: {type(error).__name__}: {said}")
+        return EngineBrokeError(f"the connection to the engine at {self.base} broke: {said}")
 
-    def _refusal(self, response: aiohttp.ClientResponse, data: bytes) -> AgentWorldError:
-        return engine_error(response.status, _error_body(data), self.redactor)
+    def _refusal(self, answer: Answer, data: bytes) -> AgentWorldError:
+        return engine_error(answer.status, _error_body(data), self.redactor)
 
     async def get(
         self, path: str, timeout: float = PROBE_SECONDS, *, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """The JSON object at a path."""
-        try:
-            async with self._open().get(
-                self.base + path, timeout=aiohttp.ClientTimeout(total=timeout), headers=headers, allow_redirects=False
-            ) as response:
-                data = await response.read()
-                if response.status != 200:
-                    raise self._refusal(response, data)
-                return decode(data, self.redactor)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._network(error) from error
+        async with self._request("GET", path, b"", headers, timeout) as answer:
+            return decode(await self._whole(answer), self.redactor)
 
     async def post(
         self, path: str, body: dict[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """The JSON object that a call answers."""
-        async with self._request(path, body, headers) as response:
-            return decode(await self._whole(response), self.redactor)
+        async with self._request("POST", path, msgspec.json.encode(body), headers, self._timeout) as answer:
+            return decode(await self._whole(answer), self.redactor)
 
     @asynccontextmanager
     async def _request(
-        self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        data = msgspec.json.encode(body)
-        session = self._open()
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str] | None, seconds: float
+    ) -> AsyncIterator[Answer]:
+        sent = {**self._headers, **headers} if headers else self._headers
         try:
-            response = await self._send(session, path, data, headers)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            answer = await self._client.request(method, path, sent, body, seconds, STALE_SECONDS)
+        except _FAULTS as error:
             raise self._network(error) from error
-        whole = False
         try:
-            if response.status != 200:
-                raise self._refusal(response, await self._whole(response))
-            yield response
-            whole = response.content.at_eof()
+            if answer.status != 200:
+                raise self._refusal(answer, await self._whole(answer))
+            yield answer
         finally:
             # An unfinished reply is cut off here, which tells the engine to stop working on it.
-            if whole:
-                response.release()
-            else:
-                response.close()
+            answer.close()
 
-    async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _whole(self, answer: Answer) -> bytes:
         try:
-            return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return await answer.read()
+        except _FAULTS as error:
             raise self._network(error) from error
-
-    async def _send(
-        self, session: aiohttp.ClientSession, path: str, data: bytes, headers: Mapping[str, str] | None
-    ) -> aiohttp.ClientResponse:
-        """Send once more where a kept-alive connection turned out to be closed; that shows at once, unlike a crash."""
-        begun = time.monotonic()
-        try:
-            return await session.post(self.base + path, data=data, headers=headers, allow_redirects=False)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if isinstance(error, aiohttp.ClientConnectorError) or time.monotonic() - begun > STALE_SECONDS:
-                raise
-            return await session.post(self.base + path, data=data, headers=headers, allow_redirects=False)
 
     @asynccontextmanager
     async def deltas(
         self, path: str, body: dict[str, Any], read: Reader, *, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[Delta]]:
         """The deltas of a call as `read` finds them, streamed where the body says `stream`."""
-        async with self._request(path, body, headers) as response:
-            yield self._read(response, bool(body.get("stream")), read)
+        async with self._request("POST", path, msgspec.json.encode(body), headers, self._timeout) as answer:
+            yield self._read(answer, bool(body.get("stream")), read)
 
-    async def _read(self, response: aiohttp.ClientResponse, stream: bool, read: Reader) -> AsyncIterator[Delta]:
+    async def _read(self, answer: Answer, stream: bool, read: Reader) -> AsyncIterator[Delta]:
         try:
-            if not stream or "event-stream" not in response.headers.get("content-type", ""):
-                for delta in read(await response.read()):
+            if not stream or "event-stream" not in answer.headers.get("content-type", ""):
+                for delta in read(await answer.read()):
                     yield delta
                 return
-            async for data in read_events(response.content.iter_any()):
+            async for data in read_events(answer.pieces()):
                 if data.strip() == b"[DONE]":
                     continue
                 for delta in read(data):
                     yield delta
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _FAULTS as error:
             raise self._network(error) from error
 
 

@@ -1,0 +1,382 @@
+"""A small HTTP/1.1 client for engines: kept connections, whole bodies and streams, with nothing in between.
+
+Left out on purpose: redirects, cookies, proxies, uploads in pieces. Replies are asked for uncompressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import urlsplit
+
+MAX_HEAD_BYTES = 256 * 1024
+HELD_BYTES = 1024 * 1024
+"""So much of a reply is held for a reader that is slow; then the other side has to wait."""
+
+
+class ConnectError(Exception):
+    """No connection could be made."""
+
+
+class BrokenError(Exception):
+    """The connection ended, or what came is not HTTP. `begun`: some of a reply had come."""
+
+    def __init__(self, message: str, *, begun: bool) -> None:
+        super().__init__(message)
+        self.begun = begun
+
+
+class Answer:
+    """A reply whose head has come. `ended`: the whole body has."""
+
+    def __init__(self, link: Link, status: int, headers: dict[str, str]) -> None:
+        self._link = link
+        self.status = status
+        self.headers = headers
+
+    @property
+    def ended(self) -> bool:
+        """Whether the body has come to its end and was read."""
+        return self._link.ended and not self._link.pieces
+
+    async def read(self) -> bytes:
+        """What is left of the body."""
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        link = self._link
+        while True:
+            if link.pieces:
+                yield link.take()
+            elif link.fault is not None:
+                raise link.fault
+            elif link.ended:
+                return
+            else:
+                await link.wait()
+
+    def close(self) -> None:
+        """Be done with it: the connection is kept where the reply was read whole, else it is cut."""
+        self._link.release(whole=self.ended)
+
+
+class Link(asyncio.Protocol):
+    """One connection, which carries one call at a time."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self._in_head = True
+        self._left: int | None = 0
+        """Bytes of the body, or of its present chunk, that are still to come; None: until the connection ends."""
+        self._chunked = False
+        self._at_line = True
+        self._trailing = False
+        self._reusable = False
+        self._held = 0
+        self._reading = True
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._head: tuple[int, dict[str, str]] | None = None
+        self.pieces: deque[bytes] = deque()
+        self.ended = True
+        self.fault: Exception | None = None
+        self.idle_since = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether a call can be sent."""
+        return self._transport is not None and not self._transport.is_closing() and self.fault is None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio."""
+        self._transport = None
+        self._client.forget(self)
+        if not self.ended and self._head is not None and self._left is None and exc is None:
+            self.ended = True
+            self._wake()
+        elif not self.ended:
+            self._fail(f"{type(exc).__name__}: {exc}" if exc is not None else "the other side closed it")
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        if self.ended:
+            self._fail("data came that nobody asked for")
+            return
+        try:
+            self._take_in(data)
+        except ValueError as error:
+            self._fail(str(error))
+        self._wake()
+
+    async def call(self, request: bytes, seconds: float) -> Answer:
+        """Send a request, and return once the head of its reply has come. TimeoutError where the whole reply takes
+        longer than `seconds`.
+        """
+        if self._transport is None:
+            raise BrokenError("the other side closed it", begun=False)
+        self._in_head, self.ended, self._head, self._buffer = True, False, None, b""
+        transport = self._transport
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_out)
+        try:
+            transport.write(request)
+            return await self._begun()
+        except BaseException:
+            self.release(whole=False)
+            raise
+
+    async def _begun(self) -> Answer:
+        while (head := self._head) is None:
+            if self.fault is not None:
+                raise self.fault
+            await self.wait()
+        return Answer(self, *head)
+
+    async def wait(self) -> None:
+        """Return when something has come or happened."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def take(self) -> bytes:
+        """All of the body that is there."""
+        data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        self.pieces.clear()
+        self._held = 0
+        if not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+        return data
+
+    def release(self, *, whole: bool) -> None:
+        """The call is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if whole and self._reusable and self.open:
+            self._client.keep(self)
+        else:
+            self.ended = True
+            self.abort()
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _time_out(self) -> None:
+        self.fault = self.fault or TimeoutError()
+        self._wake()
+
+    def _fail(self, message: str) -> None:
+        if self.fault is None:
+            self.fault = BrokenError(message, begun=self._head is not None or bool(self._buffer))
+        self.abort()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _take_in(self, data: bytes) -> None:
+        if self._in_head:
+            data = self._buffer + data
+            while self._in_head:
+                end = data.find(b"\r\n\r\n")
+                if end < 0:
+                    if len(data) > MAX_HEAD_BYTES:
+                        raise ValueError("the head of the reply is too long")
+                    self._buffer = data
+                    return
+                self._read_head(data[:end])
+                data, self._buffer = data[end + 4 :], b""
+        if self._chunked:
+            data = self._buffer + data if self._buffer else data
+            self._buffer = b""
+            self._unchunk(data)
+        elif self._left is None:
+            self._hold(data)
+        else:
+            if len(data) > self._left:
+                self._reusable = False
+                data = data[: self._left]
+            self._left -= len(data)
+            self._hold(data)
+            self.ended = not self._left
+
+    def _read_head(self, head: bytes) -> None:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
+            raise ValueError(f"no HTTP: {first[:60]!r}")
+        status = int(rest[:3])
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise ValueError(f"no header: {line[:60]!r}")
+            headers[name.strip().lower()] = value.strip()
+        if 100 <= status < 200:
+            return
+        self._in_head = False
+        self._head = (status, headers)
+        said = headers.get("connection", "").lower()
+        self._reusable = "close" not in said and (version != "HTTP/1.0" or "keep-alive" in said)
+        self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        self._at_line, self._trailing = True, False
+        length = headers.get("content-length")
+        if status in (204, 304):
+            self._chunked, self._left = False, 0
+        elif self._chunked:
+            self._left = 0
+        elif length is not None:
+            if not length.isdecimal():
+                raise ValueError(f"no length: {length[:60]!r}")
+            self._left = int(length)
+        else:
+            self._left, self._reusable = None, False
+        self.ended = self._left == 0 and not self._chunked
+
+    def _unchunk(self, data: bytes) -> None:
+        at = 0
+        left = self._left or 0
+        while at < len(data):
+            if not self._at_line:
+                # `left` counts the line end behind the chunk too.
+                piece = data[at : at + left]
+                at += len(piece)
+                left -= len(piece)
+                kept = len(piece) - max(2 - left, 0)
+                if kept > 0:
+                    self._hold(piece[:kept])
+                self._at_line = left == 0
+                continue
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                if len(data) - at > MAX_HEAD_BYTES:
+                    raise ValueError("the line before a chunk is too long")
+                self._buffer = data[at:]
+                break
+            line = data[at:end]
+            at = end + 2
+            if self._trailing:
+                if not line:
+                    self.ended = True
+                    if at < len(data):
+                        self._reusable = False
+                    break
+                continue
+            size = line.partition(b";")[0].strip()
+            try:
+                left = int(size, 16)
+            except ValueError:
+                left = -1
+            if left < 0 or len(size) > 16:
+                raise ValueError(f"no size of a chunk: {line[:60]!r}")
+            if left:
+                left += 2
+                self._at_line = False
+            else:
+                self._trailing = True
+        self._left = left
+
+    def _hold(self, data: bytes) -> None:
+        if data:
+            self.pieces.append(data)
+            self._held += len(data)
+            if self._held > HELD_BYTES and self._reading and self._transport is not None:
+                self._reading = False
+                self._transport.pause_reading()
+
+
+class HttpClient:
+    """Connections to one origin. Call from one event loop.
+
+    `idle_seconds`: how long an unused connection is kept; `connect_seconds`: how long one may take to be made.
+    """
+
+    def __init__(self, origin: str, *, connect_seconds: float, idle_seconds: float) -> None:
+        parts = urlsplit(origin)
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._authority = parts.netloc
+        self._prefix = parts.path.rstrip("/")
+        self._connect_seconds = connect_seconds
+        self._idle_seconds = idle_seconds
+        self._idle: list[Link] = []
+        self._links: set[Link] = set()
+
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, seconds: float, stale_seconds: float
+    ) -> Answer:
+        """The reply to a request. ConnectError, BrokenError, or TimeoutError where the whole reply takes longer than
+        `seconds`.
+
+        Sent once more where the connection breaks before a reply begins and within `stale_seconds`: a kept one that
+        the other side had closed shows at once, unlike a crash.
+        """
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"host: {self._authority}", "accept-encoding: identity"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ConnectError("a header holds a line end")
+        lines.append(f"content-length: {len(body)}\r\n\r\n" if body or method == "POST" else "\r\n")
+        data = "\r\n".join(lines).encode("latin-1", "replace") + body
+        begun = time.monotonic()
+        try:
+            return await (await self._link()).call(data, seconds)
+        except BrokenError as error:
+            if error.begun or time.monotonic() - begun > stale_seconds:
+                raise
+            return await (await self._connect()).call(data, seconds)
+
+    async def _link(self) -> Link:
+        now = time.monotonic()
+        while self._idle:
+            link = self._idle.pop()
+            if link.open and now - link.idle_since < self._idle_seconds:
+                return link
+            link.abort()
+        return await self._connect()
+
+    async def _connect(self) -> Link:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                _, link = await loop.create_connection(lambda: Link(self), self._host, self._port, ssl=self._tls)
+        except TimeoutError:
+            raise
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectError(error.strerror or str(error)) from error
+        self._links.add(link)
+        return link
+
+    def keep(self, link: Link) -> None:
+        """Take back a connection for the next call."""
+        link.idle_since = time.monotonic()
+        self._idle.append(link)
+
+    def forget(self, link: Link) -> None:
+        """A connection has ended."""
+        self._links.discard(link)
+        if link in self._idle:
+            self._idle.remove(link)
+
+    async def close(self) -> None:
+        """End all connections, and return when they are."""
+        for link in list(self._links):
+            link.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)

@@ -1,0 +1,233 @@
+"""The HTTP client: bodies of every framing under every split, connections kept and cut, and what it says of faults."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agentworld.engines.http_client import HELD_BYTES, BrokenError, ConnectError, HttpClient
+
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind:  a b \r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\n02\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
+EARLY = b"HTTP/1.1 100 Continue\r\n\r\n" + LENGTH
+TO_THE_END = b"HTTP/1.0 200 OK\r\n\r\nhello"
+
+
+@asynccontextmanager
+async def serving(answer):
+    """A client of a server whose connections `answer(reader, writer)` serves."""
+    running = set()
+
+    async def serve(reader, writer):
+        task = asyncio.current_task()
+        running.add(task)
+        try:
+            await answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            running.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connect_seconds=5, idle_seconds=60)
+    try:
+        yield client
+    finally:
+        await client.close()
+        server.close()
+        for task in list(running):
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def asked(reader):
+    """One request: its head and body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:")), 0)
+    return head, await reader.readexactly(length)
+
+
+def sending(*pieces, then_close=False):
+    """Answers every request with these pieces, one write each."""
+
+    async def answer(reader, writer):
+        while True:
+            await asked(reader)
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            if then_close:
+                return
+
+    return answer
+
+
+def post(client, body=b"{}", seconds=20.0, stale=0.0):
+    return client.request("POST", "/v1/x", {"content-type": "application/json"}, body, seconds, stale)
+
+
+@pytest.mark.parametrize(
+    "reply", [LENGTH, CHUNKED, EARLY, TO_THE_END], ids=["length", "chunked", "early", "to-the-end"]
+)
+async def test_bodies_are_whole_under_every_split(reply):
+    for cut in range(1, len(reply)):
+        async with serving(sending(reply[:cut], reply[cut:], then_close=reply is TO_THE_END)) as client:
+            answer = await post(client)
+            assert (answer.status, await answer.read()) == (200, b"hello")
+            assert answer.ended
+            answer.close()
+
+
+async def test_one_byte_at_a_time():
+    async with serving(sending(*(bytes([byte]) for byte in CHUNKED))) as client:
+        assert await (await post(client)).read() == b"hello"
+
+
+async def test_what_is_sent():
+    seen = []
+
+    async def answer(reader, writer):
+        seen.append(await asked(reader))
+        writer.write(LENGTH)
+
+    async with serving(answer) as client:
+        answer = await post(client, b'{"a":1}')
+        assert answer.headers["x-kind"] == "a b"
+        head, body = seen[0]
+        assert head.startswith(b"POST /v1/x HTTP/1.1\r\nhost: 127.0.0.1:")
+        assert b"\r\naccept-encoding: identity\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n" in head
+        assert body == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("reply", "kept"),
+    [
+        (LENGTH, True),
+        (CHUNKED, True),
+        (b"HTTP/1.1 204 No\r\n\r\n", True),
+        (LENGTH.replace(b"X-Kind:  a b ", b"Connection: close"), False),
+        (LENGTH.replace(b"1.1", b"1.0"), False),
+        (LENGTH + b"more", False),
+    ],
+)
+async def test_connections_are_kept_where_the_reply_allows_it(reply, kept):
+    connections = []
+
+    async def answer(reader, writer):
+        connections.append(writer)
+        await sending(reply)(reader, writer)
+
+    async with serving(answer) as client:
+        for _ in range(3):
+            answer_ = await post(client)
+            await answer_.read()
+            answer_.close()
+        assert len(connections) == (1 if kept else 3)
+
+
+async def test_a_reply_that_was_left_ends_its_connection():
+    ended = asyncio.Event()
+
+    async def answer(reader, writer):
+        await asked(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        await reader.read()
+        ended.set()
+
+    async with serving(answer) as client:
+        left = await post(client)
+        async for piece in left.pieces():
+            assert piece == b"a"
+            break
+        left.close()
+        async with asyncio.timeout(20):
+            await ended.wait()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel",
+        CHUNKED[:-4],
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300_000,
+    ],
+)
+async def test_what_is_no_whole_reply_is_broken(reply):
+    async with serving(sending(reply, then_close=True)) as client:
+        with pytest.raises(BrokenError):
+            await (await post(client)).read()
+
+
+async def test_a_kept_connection_that_was_closed_is_no_fault():
+    served = []
+
+    async def answer(reader, writer):
+        served.append(writer)
+        if len(served) != 2:
+            await sending(LENGTH)(reader, writer)
+
+    async with serving(answer) as client:
+        # The second connection is closed before it answers: once is forgiven, as it may have been kept too long.
+        (await post(client)).close()
+        answer_ = await post(client, stale=20.0)
+        assert await answer_.read() == b"hello"
+        assert len(served) == 3
+
+
+async def test_time_is_for_the_whole_reply():
+    async def answer(reader, writer):
+        await asked(reader)
+        writer.write(LENGTH[:-2])
+        await reader.read()
+
+    async with serving(answer) as client:
+        answer_ = await post(client, seconds=0.05)
+        with pytest.raises(TimeoutError):
+            await answer_.read()
+
+
+async def test_nobody_there():
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    client = HttpClient(f"http://127.0.0.1:{port}", connect_seconds=5, idle_seconds=60)
+    with pytest.raises(ConnectError):
+        await post(client)
+
+
+async def test_headers_cannot_be_smuggled():
+    client = HttpClient("http://127.0.0.1:9", connect_seconds=5, idle_seconds=60)
+    with pytest.raises(ConnectError):
+        await client.request("GET", "/", {"x": "a\r\nevil: 1"}, b"", 5, 0)
+
+
+async def test_a_slow_reader_holds_up_the_sender():
+    size = 64 * HELD_BYTES
+    written = asyncio.Event()
+
+    async def answer(reader, writer):
+        await asked(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // HELD_BYTES):
+            writer.write(b"a" * HELD_BYTES)
+            await writer.drain()
+        written.set()
+
+    async with serving(answer) as client:
+        reply = await post(client)
+        pieces = reply.pieces()
+        got = len(await anext(pieces))
+        assert not written.is_set()
+        async for piece in pieces:
+            got += len(piece)
+        assert got == size
+        assert written.is_set()
