@@ -59,6 +59,7 @@ _LACKING = (None,) * len(_SELDOM)
 _INSERT_USUAL = _insert(_s, "annotations", *_SELDOM)
 INSERT_EVENT = _insert(schema.events)
 INSERT_DEAD = _insert(schema.dead_letters)
+STATEMENTS = (_KNOWN_STEPS, _KNOWN_EXCHANGES, INSERT_STEP, _INSERT_USUAL, INSERT_EXCHANGE, INSERT_EVENT)
 
 
 def known_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, tuple[bytes, int]]:

@@ -36,6 +36,7 @@ _NODE_COLUMNS = ("pk", "digest", "parent", "depth", "body", "coding")
 _ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in _NODE_COLUMNS}))
 _ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk", "digest", "body", "coding")}))
 _ADD_USE = sql(insert(schema.media_uses).values(node=parameter("node"), digest=parameter("digest")))
+STATEMENTS = (_ADD_BLOCK, _ADD_NODE, _ADD_TOOLS)
 GENERATION = "gc.generation"  # grows whenever content is deleted
 
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")

@@ -153,6 +153,11 @@ class Pieces:
 _statements: dict[str, dict[tuple[str, int], Statement]] = {}
 
 
+def statements(table: Table, rooted: bool = True) -> list[Statement]:
+    """Those that find few nodes of the table; those for many take long to compile and are seldom needed."""
+    return [statement for (_, count), statement in _finders(table, rooted).items() if count == _FEW]
+
+
 def _finders(table: Table, rooted: bool) -> dict[tuple[str, int], Statement]:
     known = _statements.get(table.name)
     if known is not None:

@@ -19,6 +19,7 @@ from agentworld.pool.plain_values import as_number
 from agentworld.pool.protocol import AppendResult, Page, Rejected
 from agentworld.pool.sql import trajectories
 from agentworld.pool.sql.append import Appender, PreparedExchange, prepare_all
+from agentworld.pool.sql.append_statements import compile_all
 from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.pages import page_of_rows
 from agentworld.pool.sql.reads import STEP, read_steps
@@ -113,11 +114,13 @@ class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, Parque
             failed: Future[list[AppendResult]] = Future()
             failed.set_exception(error)
             return failed
+        compile_all(self._database.engine)
         return self._writer.submit_together(self._appender.append_all, prepared, len(prepared.steps) + 1)
 
     def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
         """See Pool."""
         prepared = prepare_all(listed(steps, "Step", "steps"))
+        compile_all(self._database.engine)
         return self._writer.submit_together(self._appender.append_all, prepared, len(prepared))
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:

@@ -65,6 +65,7 @@ _RECOUNT = sql(
         .scalar_subquery(),
     )
 )
+STATEMENTS = (_LOAD, _SAVE, _SAVE_SELDOM)
 
 
 class Tally:

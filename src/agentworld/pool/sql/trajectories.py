@@ -49,6 +49,7 @@ _COMPLETE = sql(
     update(_t).where(_t.c.pk == parameter("row")).values(status=parameter("ended_as"), completed_at=parameter("at"))
 )
 CREATED = "trajectory.created"
+STATEMENTS = (_CREATE,)  # of a trajectory that a step implies
 
 
 class Creation(NamedTuple):

@@ -25,6 +25,7 @@ _ADD = sql(
     _upsert.on_conflict_do_update(index_elements=["name"], set_={"value": _counters.value + _upsert.excluded.value})
 )
 _COUNTERS = sql(select(_counters.name, _counters.value))
+STATEMENTS = (_ADD, _COUNTERS)  # of every transaction that writes
 
 
 class Mark(NamedTuple):
