@@ -293,7 +293,15 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
         ),
         ({"messages": [{"role": "system", "content": [result("a", "x")]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{**result("a", "x"), "odd": 1}]}]}, "messages[0].content[0].odd"),
-        ({"messages": [USER, {"role": "assistant", "content": "{"}]}, "messages[1]"),
+        (
+            {
+                "messages": [
+                    USER,
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f", "input": {}}]},
+                ]
+            },
+            "messages[1]",
+        ),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"name": "look"}]}, "tools[0].input_schema"),
         ({"tools": [{**TOOL, "strict": True}]}, "tools[0].strict"),

@@ -386,3 +386,30 @@ async def test_any_worker_serves_any_turn() -> None:
             assert step.prompt_ids[: len(whole)] == whole
             assert step.fork_reason is None
     store.close()
+
+
+async def test_a_prompt_that_differs_at_one_place_shares_all_before_it() -> None:
+    """An engine whose second prompt differs from the first step at id 4,688."""
+    at = 4_688
+    async with running("fine") as gateway:
+        text = "x" * 5_000
+        opening = len(TOKENIZER.encode("<|im_start|>user\n"))
+        _, body, _ = await gateway.chat({"messages": [{"role": "user", "content": text}]}, "/t/t1")
+        said = body["choices"][0]["message"]
+        chat = gateway.engine.chat
+        render = chat.render
+        changed = {"role": "user", "content": text[: at - opening] + "y" + text[at - opening + 1 :]}
+        chat.render = lambda messages, *rest: render([changed, *messages[1:]], *rest)  # type: ignore[method-assign]
+        messages = [{"role": "user", "content": text}, said, {"role": "user", "content": "on"}]
+        status, _, _ = await gateway.chat({"messages": messages}, "/t/t1")
+        first, second = gateway.steps("t1")
+        assert status == 200
+        assert (second.parent_step_id, second.fork_reason) == (first.step_id, "template")
+        assert second.excluded_reason is None
+        assert first.prompt_ids[:at] == second.prompt_ids[:at]
+        assert first.prompt_ids[at] != second.prompt_ids[at]
+        # The clean part is stored once, to the block.
+        lengths = [len(step.prompt_ids) + len(step.response_ids) for step in (first, second)]
+        stats = gateway.pool.stats()
+        assert stats.tokens_flat == sum(lengths)
+        assert stats.tokens_stored == sum(lengths) - at // 128 * 128
