@@ -47,6 +47,8 @@ def document(routes: Sequence[Any]) -> dict[str, Any]:
     schema: dict[str, Any] = app.openapi_schema.to_schema()
     components = schema.setdefault("components", {}).setdefault("schemas", {})
     components["Error"] = _ERROR
+    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    schema["security"] = [{"key": []}, {}]  # Where keys are optional, none will do.
     error = {"description": "An error", "content": {"application/json": {"schema": _reference("Error")}}}
     for route in app.routes:
         for handler in getattr(route, "route_handlers", ()):
