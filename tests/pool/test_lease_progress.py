@@ -7,7 +7,7 @@ import pytest
 from agentworld.pool.sql import backlog, knowledge, leases, pulling, walk
 from agentworld.records import BatchSpec, Policy
 
-from .samples import finished, group
+from .samples import group, step
 
 STALE, FRESH = Policy("m", "r", 0), Policy("m", "r", 5)
 ORDERS = ["fifo", "freshest", "random", "priority"]
@@ -18,9 +18,9 @@ def store(request):
     return request.getfixturevalue(f"{request.param}_pool")
 
 
-@pytest.fixture(params=["time", "no time"])
-def small(request, monkeypatch):
-    """Few rows at once, with time for them, or without any."""
+@pytest.fixture
+def small(monkeypatch):
+    """Few rows at once."""
     for module, name, value in (
         (leases, "TAKE_ROWS", 8),
         (leases, "TAKE_MARKED", 64),
@@ -34,22 +34,32 @@ def small(request, monkeypatch):
         (backlog, "RESHUFFLE_ROWS", 8),
     ):
         monkeypatch.setattr(module, name, value)
-    if request.param == "no time":
-        for name in ("TAKE_SECONDS", "LOOK_SECONDS"):
-            monkeypatch.setattr(leases, name, -1.0)
+
+
+def consumers(monkeypatch, orders):
+    """A consumer for each order, with time for those few rows and without any: each has the whole pool before it."""
+    for order in orders:
+        yield f"{order}.time", order
+        with monkeypatch.context() as without:
+            for name in ("TAKE_SECONDS", "LOOK_SECONDS"):
+                without.setattr(leases, name, -1.0)
+            yield f"{order}.none", order
 
 
 def fill(pool, count, is_fresh, unit="trajectory"):
-    for number in range(count):
-        changes = {"policy": FRESH if is_fresh(number) else STALE}
-        if unit == "group":
-            group(pool, f"u{number:03}", [1.0, 0.0], step_changes=changes)
-        else:
-            finished(pool, f"u{number:03}", reward=1.0, step_changes=changes)
+    names = [f"u{number:03}" for number in range(count)]
+    policies = [FRESH if is_fresh(number) else STALE for number in range(count)]
+    if unit == "group":
+        for name, policy in zip(names, policies, strict=True):
+            group(pool, name, [1.0, 0.0], step_changes={"policy": policy})
+    else:
+        pool.append_steps([step(name, policy=policy) for name, policy in zip(names, policies, strict=True)])
+        for name in names:
+            pool.complete_trajectory(name, "finished", 1.0)
     pool.set_policy(FRESH)
 
 
-def leased(pool, spec, consumer="c"):
+def leased(pool, spec, consumer):
     """The keys of one lease after the other until there is none."""
     found = []
     while (batch := pool.lease(spec, consumer)) is not None:
@@ -57,47 +67,51 @@ def leased(pool, spec, consumer="c"):
     return found
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_all_that_fits_comes_once_between_many_that_are_dropped(store, small, order):
-    fill(store, 60, lambda number: number % 20 == 0)
-    spec = BatchSpec(method="reinforce", size=2, min_size=1, max_staleness=1, order=order, seed=3)
-    found = sorted(key for keys in leased(store, spec) for key in keys)
-    assert found == ["u000", "u020", "u040"]
-    assert store.stats().consumers["c"].dropped == 57
+def test_all_that_fits_comes_once_between_many_that_are_dropped(store, small, monkeypatch):
+    fill(store, 45, lambda number: number % 20 == 0)
+    for consumer, order in consumers(monkeypatch, ORDERS):
+        spec = BatchSpec(method="reinforce", size=2, min_size=1, max_staleness=1, order=order, seed=3)
+        found = sorted(key for keys in leased(store, spec, consumer) for key in keys)
+        assert (consumer, found) == (consumer, ["u000", "u020", "u040"])
+        assert store.stats().consumers[consumer].dropped == 42
 
 
-@pytest.mark.parametrize("order", ["freshest", "random"])
-def test_a_backlog_that_is_all_stale_ends_in_no_batch(store, small, order):
+def test_a_backlog_that_is_all_stale_ends_in_no_batch(store, small, monkeypatch):
     fill(store, 40, lambda number: False)
-    assert store.lease(BatchSpec(method="reinforce", max_staleness=1, order=order, seed=3), "c") is None
-    assert store.stats().consumers["c"].dropped == 40
+    for consumer, order in consumers(monkeypatch, ["freshest", "random"]):
+        spec = BatchSpec(method="reinforce", max_staleness=1, order=order, seed=3)
+        assert store.lease(spec, consumer) is None
+        assert store.stats().consumers[consumer].dropped == 40
 
 
-@pytest.mark.parametrize("order", ["freshest", "random"])
-def test_groups_that_are_all_stale_end_in_no_batch(store, small, order):
-    fill(store, 20, lambda number: False, "group")
-    assert store.lease(BatchSpec(method="grpo", max_staleness=1, order=order, seed=3), "c") is None
-    assert store.stats().consumers["c"].dropped == 20
+def test_groups_that_are_all_stale_end_in_no_batch(store, small, monkeypatch):
+    fill(store, 12, lambda number: False, "group")
+    for consumer, order in consumers(monkeypatch, ["freshest", "random"]):
+        assert store.lease(BatchSpec(method="grpo", max_staleness=1, order=order, seed=3), consumer) is None
+        assert store.stats().consumers[consumer].dropped == 12
 
 
-def test_what_fits_behind_many_that_wait_is_found(store, small):
-    fill(store, 60, lambda number: number == 59)
-    spec = BatchSpec(method="reinforce", where="trajectory_id == 'u059'")
-    assert leased(store, spec) == [["u059"]]
+def test_what_fits_behind_many_that_wait_is_found(store, small, monkeypatch):
+    fill(store, 45, lambda number: number == 44)
+    for consumer, order in consumers(monkeypatch, ["fifo"]):
+        spec = BatchSpec(method="reinforce", where="trajectory_id == 'u044'", order=order)
+        assert leased(store, spec, consumer) == [["u044"]]
 
 
-def test_a_batch_larger_than_all_limits_is_whole(store, small):
-    fill(store, 60, lambda number: number % 4 != 0)
-    spec = BatchSpec(method="reinforce", size=40, max_staleness=1)
-    assert [len(keys) for keys in leased(store, spec)] == [40]
+def test_a_batch_larger_than_all_limits_is_whole(store, small, monkeypatch):
+    fill(store, 40, lambda number: number % 4 != 0)
+    for consumer, order in consumers(monkeypatch, ["fifo"]):
+        spec = BatchSpec(method="reinforce", size=26, max_staleness=1, order=order)
+        assert [len(keys) for keys in leased(store, spec, consumer)] == [26]
 
 
 def test_pulling_is_no_look_in_vain(store, small, monkeypatch):
     """More chunks than a lease may look in vain."""
     monkeypatch.setattr(pulling, "PULL_ROWS", 2)
-    fill(store, 40, lambda number: True)
-    spec = BatchSpec(method="reinforce", size=38)
-    assert [len(keys) for keys in leased(store, spec)] == [38]
+    fill(store, 24, lambda number: True)
+    for consumer, order in consumers(monkeypatch, ["fifo"]):
+        spec = BatchSpec(method="reinforce", size=22, order=order)
+        assert [len(keys) for keys in leased(store, spec, consumer)] == [22]
 
 
 def test_all_leases_that_have_run_out_are_given_back(store, clock, monkeypatch):
@@ -120,7 +134,9 @@ def test_one_transaction_takes_out_no_more_than_its_limit(store, small, monkeypa
         aside(txn, scope, found)
 
     monkeypatch.setattr(leases.batch_rows, "set_aside", counted)
-    assert store.lease(BatchSpec(method="reinforce", max_staleness=1, order="freshest"), "c") is None
-    # A page may go beyond it.
-    assert sum(sizes) == 40
-    assert max(sizes) < walk.MOST_LEAVING + 4
+    for consumer, order in consumers(monkeypatch, ["freshest"]):
+        sizes.clear()
+        assert store.lease(BatchSpec(method="reinforce", max_staleness=1, order=order), consumer) is None
+        # A page may go beyond it.
+        assert sum(sizes) == 40
+        assert max(sizes) < walk.MOST_LEAVING + 4

@@ -1,7 +1,9 @@
 """How leases reach the database: by look-ups alone, and with nothing left behind where reading fails."""
 
+import json
 import re
 
+import psycopg
 import pytest
 
 from agentworld.pool.sql import backlog, batch_rows, items, leases, pairs, pulling, units
@@ -48,6 +50,34 @@ def test_no_statement_of_a_lease_reads_a_table(sqlite_pool, name, statement):
         text.startswith("INSERT INTO consumers")
         or [line for line in plan if "deliveries" in line and "key=?" not in line and "poisoned" not in line] == []
     )
+
+
+@pytest.mark.parametrize("has_statistics", [False, True])
+def test_postgres_finds_units_of_a_backlog_by_its_key_or_their_order(postgres, has_statistics):
+    """Also before a table was first analysed, when no index looks better than another to it."""
+    asked = {name: getattr(backlog, f"_{name.upper()}") for name in ("named", "there", "take_out", "remove", "marked")}
+    asked |= backlog._PAGES
+    by_order = {"fifo": "by_place", "freshest": "by_place", "priority": "by_rank", "random": "by_shuffle"}
+    index = dict.fromkeys(asked, "pkey") | by_order | {"marked": "by_mark"}
+    backlog_of_c = """
+        INSERT INTO backlog SELECT 'c', 'step', 'train', md5(i::text), i, i, -i, (i * 7919) % 20011, i / 512
+        FROM generate_series(1, 20000) AS numbers(i)
+    """
+    bound = {"consumer": "c", "unit": "step", "channel": "train", "keys": json.dumps([f"{n:032x}" for n in range(512)])}
+    bound |= {"after": 7, "after_first": 0, "after_place": 9_000, "limit": 16}
+    with psycopg.connect(postgres.fresh_pool_url(), autocommit=True) as raw:
+        raw.execute("INSERT INTO consumers VALUES ('c', 0)")
+        raw.execute(backlog_of_c)
+        if has_statistics:
+            raw.execute("ANALYZE")
+        found = {}
+        for name, statement in asked.items():
+            text = statement.text("postgres")
+            values = {key: bound[key] for key in re.findall(r"%\((\w+)\)s", text)}
+            plan = "\n".join(row[0] for row in raw.execute(f"EXPLAIN {text}", values))
+            assert "Seq Scan on backlog" not in plan, plan
+            found[name] = set(re.findall(r"backlog_(\w+)", plan))
+    assert found == {name: {expected} for name, expected in index.items()}
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "group"])

@@ -24,6 +24,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.counters import BACKLOG
+from agentworld.pool.schema.consuming import IN_ORDER
 from agentworld.pool.sql.connections import Asked, Reader, Row
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
@@ -93,6 +94,11 @@ def of_scope(table: Any) -> ColumnElement[bool]:
     return and_(*(table.c[name] == parameter(name) for name in Scope._fields))
 
 
+def _in_order() -> ColumnElement[bool]:
+    """The rows of one scope, found by an index of their order."""
+    return and_(of_scope(_k), IN_ORDER)
+
+
 def shuffle_of(number: ColumnElement[Any]) -> ColumnElement[Any]:
     """As unit_rules.shuffled."""
     found = number
@@ -151,7 +157,7 @@ _select_waiting = select(
     *(delivered(column, _k).label(column.name) for column in (_d.c.state, _d.c.count)),
 )
 _PAGES = {
-    order: sql(_select_waiting.where(of_scope(_k), after).order_by(*columns).limit(parameter("limit")))
+    order: sql(_select_waiting.where(_in_order(), after).order_by(*columns).limit(parameter("limit")))
     for order, (after, columns) in _PAGE_ORDER.items()
 }
 _NAMED = sql(_select_waiting.where(of_scope(_k), among_texts(_k.c.key, "keys")))
@@ -172,16 +178,17 @@ _returned = select(
 _PUT_BACK = sql(upsert(_k).from_select(list(COLUMNS), _returned).on_conflict_do_nothing().returning(_k.c.key))
 _MARKED = sql(
     select(_k.c.key, _k.c.place, _k.c.rank, _k.c.shuffle)
-    .where(of_scope(_k), _k.c.mark > parameter("after"))
+    .where(_in_order(), _k.c.mark > parameter("after"))
+    .order_by(_k.c.mark)
     .limit(parameter("limit"))
 )
 _chunk = (
-    select(_k.c.place).where(of_scope(_k), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
+    select(_k.c.place).where(_in_order(), _k.c.place > parameter("after")).order_by(_k.c.place).limit(RESHUFFLE_ROWS)
 )
 _CHUNK_END = sql(select(func.max(_chunk.subquery().c.place)))
 _RESHUFFLE = sql(
     update(_k)
-    .where(of_scope(_k), _k.c.place > parameter("after"), _k.c.place <= parameter("until"))
+    .where(_in_order(), _k.c.place > parameter("after"), _k.c.place <= parameter("until"))
     .values(shuffle=shuffle_of(_k.c.row_pk))
 )
 

@@ -63,3 +63,13 @@ def upgrade() -> None:
             include = ["pk"] if name == "creation" else None
             op.drop_index(f"{table}_by_{name}", table)
             op.create_index(f"{table}_by_{name}", table, columns, postgresql_include=include)
+    whole = sa.text("row_pk >= 0")
+    for name, columns in {"place": [], "rank": ["place"], "shuffle": ["place"], "mark": []}.items():
+        op.drop_index(f"backlog_by_{name}", "backlog")
+        op.create_index(
+            f"backlog_by_{name}",
+            "backlog",
+            ["consumer", "unit", "channel", name, *columns],
+            sqlite_where=whole,
+            postgresql_where=whole,
+        )
