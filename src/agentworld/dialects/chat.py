@@ -216,7 +216,15 @@ def _tools(fields: Fields) -> tuple[tuple[Tool, ...], Any]:
         raise InvalidRequestError("tool_choice is required, but there are no tools", path="tools")
     if not given:
         return (), None
-    return tuple(given), choice
+    return tuple(_unmarked(tool) for tool in given), choice
+
+
+def _unmarked(tool: Tool) -> Tool:
+    """The tool without marks for a cache, which move from call to call and say nothing."""
+    if "cache_control" in tool or "cache_control" in tool["function"]:
+        tool = {name: value for name, value in tool.items() if name != "cache_control"}
+        tool["function"] = {name: value for name, value in tool["function"].items() if name != "cache_control"}
+    return tool
 
 
 def _message(item: Any, path: str, images: Images) -> Message:
@@ -228,7 +236,8 @@ def _message(item: Any, path: str, images: Images) -> Message:
     content = _content(fields, thoughts, images if role in _ROLES_WITH_IMAGES else None)
     for spelling in ("reasoning_content", "reasoning"):
         text = fields.take(spelling, str)
-        if text is not None and text not in thoughts:
+        # No thinking is spelled as an empty text too, and both spellings may come with one text.
+        if text and text not in thoughts:
             thoughts.append(text)
     calls = _tool_calls(fields)
     refusal = fields.take("refusal", str)
@@ -283,7 +292,7 @@ def _content(
         elif kind == "refusal":
             parts.append(TextPart(text=part.need("refusal", str)))
         elif kind == "thinking":
-            thoughts.append(part.need("thinking", str))
+            thoughts.extend(filter(None, [part.need("thinking", str)]))
         elif kind in ("image_url", "input_image") and images is not None:
             parts.append(_image(part, images))
         else:

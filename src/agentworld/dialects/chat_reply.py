@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,6 +63,31 @@ def wire_messages(request: Request, *, developer: bool, images_of_tools: bool = 
             sent["content"] = [part for part in sent["content"] if part["type"] == "text"] or ""
         out.append(sent)
     return [*out, {"role": "user", "content": later}] if later else out
+
+
+def shorten_ids(messages: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
+    """Messages on the wire with ids of tool calls of at most `limit` characters (40 or more), where the other side
+    takes no longer ones. They only tie results to calls within one request, so nothing has to be changed back.
+    """
+
+    def short(value: Any) -> Any:
+        if not isinstance(value, str) or len(value) <= limit:
+            return value
+        return f"call_{hashlib.blake2b(value.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+    out = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if isinstance(calls, list) and any(
+            isinstance(call, dict) and short(call.get("id")) is not call.get("id") for call in calls
+        ):
+            changed = [{**call, "id": short(call.get("id"))} if isinstance(call, dict) else call for call in calls]
+            message = {**message, "tool_calls": changed}
+        own = message.get("tool_call_id")
+        if short(own) is not own:
+            message = {**message, "tool_call_id": short(own)}
+        out.append(message)
+    return out
 
 
 def _part(part: TextPart | MediaPart, media: Mapping[str, bytes]) -> dict[str, Any]:

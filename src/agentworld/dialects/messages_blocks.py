@@ -158,7 +158,8 @@ def _assistant(content: list[Any], where: str) -> Message:
     return Message(
         role="assistant",
         content="".join(texts) if texts or not calls else None,
-        reasoning="".join(thoughts) if thoughts else None,
+        # Thinking that the service does not show comes back as an empty text.
+        reasoning="".join(thoughts) or None,
         tool_calls=tuple(calls),
     )
 

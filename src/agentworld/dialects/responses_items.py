@@ -80,7 +80,7 @@ class _Reply:
         return Message(
             role="assistant",
             content="".join(self.texts) if self.texts or not self.calls else None,
-            reasoning="".join(self.thoughts) if self.thoughts else None,
+            reasoning="".join(self.thoughts) or None,
             tool_calls=tuple(self.calls),
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentworld.config import ModelSettings
-from agentworld.dialects.chat_reply import wire_messages
+from agentworld.dialects.chat_reply import shorten_ids, wire_messages
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines.base import Capabilities
 from agentworld.engines.vllm import VllmEngine, sampling_body
@@ -35,6 +35,8 @@ _OPEN_ONLY = frozenset(
 )
 _FIXED = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 _OPENAI = ("openai.com", "openai.azure.com")
+_LONGEST_ID = 40
+"""OpenAI refuses longer ids of tool calls."""
 
 
 class OpenAIEngine(VllmEngine):
@@ -79,6 +81,7 @@ class OpenAIEngine(VllmEngine):
             limits = [name for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
             body |= dict.fromkeys(limits or [self._limit], sampling.max_tokens)
         body["model"] = self.settings.name
+        body["messages"] = shorten_ids(raw["messages"], _LONGEST_ID)
         if request.stream:
             body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
         return body
@@ -86,7 +89,7 @@ class OpenAIEngine(VllmEngine):
     def _translated(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.settings.name,
-            "messages": wire_messages(request, developer=True, images_of_tools=False),
+            "messages": shorten_ids(wire_messages(request, developer=True, images_of_tools=False), _LONGEST_ID),
             **self._sampling(request.sampling),
             **self._stream(request),
         }
