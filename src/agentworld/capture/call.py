@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.exchange import Request
-from agentworld.forest import Match
+from agentworld.forest import Match, TokenArray
 from agentworld.records import LogprobSpace, Policy, Sampling, TokenSource, Tool, new_id
 
 
@@ -21,7 +21,7 @@ class Call(msgspec.Struct, kw_only=True):
     `renderer`: digest of the renderer of `prompt_ids`. `after_failure`: set where the call is the retry of one that
     failed or was left, and so repeats no other: the steps that were left half done, by choice. `anonymous`: digest of
     the API key of a call that names no trajectory. `created_at`: seconds since the epoch; `started`: on the monotonic
-    clock.
+    clock. `sequences`: step id -> prompt and reply in one array, once they are planned.
     """
 
     trajectory_id: str
@@ -51,6 +51,7 @@ class Call(msgspec.Struct, kw_only=True):
     created_at: float = msgspec.field(default_factory=time.time)
     started: float = msgspec.field(default_factory=time.monotonic)
     step_ids: list[str] = []
+    sequences: dict[str, TokenArray] = {}
 
     def step_id(self, index: int) -> str:
         """The id of the step that choice `index` becomes. The first has the exchange's own, so that who knows the reply

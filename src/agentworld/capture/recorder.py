@@ -76,9 +76,9 @@ class Recorder:
         # Known before it is durable, so that a call which commits at the same time is planned beside it. No request
         # can continue it yet: its reply is shown only after the commit.
         for step in steps:
-            session.add(step, call.keys)
+            session.add(step, call.keys, call.sequences.get(step.step_id))
         try:
-            for result in await self._submit(exchange):
+            for result in await self._submit(_with_arrays(exchange, call)):
                 if result.outcome in ("rejected", "conflict"):
                     raise PoolError(
                         f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",
@@ -110,7 +110,11 @@ class Recorder:
         quarantine: str | None,
     ) -> Step:
         has_ids = call.source != "none" and choice.ids is not None and prompt_ids is not None
-        ids = token_array(prompt_ids) if has_ids and prompt_ids is not None else None
+        ids = None
+        if has_ids and prompt_ids is not None and choice.ids is not None:
+            # One array for all who need it: the plan, the session and the pool.
+            whole = call.sequences[call.step_id(choice.index)] = token_array([*prompt_ids, *choice.ids])
+            ids = whole[: len(prompt_ids)]
         overtaken = session.overtaken_by(call.body_digest, choice.index, call.retry_count, call.created_at)
         retries = call.retry_count > 0 and overtaken is None
         if call.after_failure is not None:
@@ -152,6 +156,20 @@ class Recorder:
         if step.response_logprobs is not None:
             step.logprob_space = logprob_space(collector.logprobs_mode, call.space)
         return step
+
+
+def _with_arrays(exchange: Exchange, call: Call) -> Exchange:
+    """The exchange as the pool takes it with the least work: with arrays in the place of lists of ids."""
+    return msgspec.structs.replace(exchange, choices=[_with_array(step, call) for step in exchange.choices])
+
+
+def _with_array(step: Step, call: Call) -> Step:
+    whole = call.sequences.get(step.step_id)
+    if whole is None or step.prompt_ids is None:
+        return step
+    length = len(step.prompt_ids)
+    changes: dict[str, Any] = {"prompt_ids": whole[:length], "response_ids": whole[length:]}
+    return msgspec.structs.replace(step, **changes)
 
 
 def _exchange(call: Call) -> Exchange:

@@ -123,8 +123,8 @@ class Session:
         ]
         return [*kept, *messages[len(kept) :]], best.keys[:depth]
 
-    def add(self, step: Step, keys: list[bytes] | None = None) -> None:
-        """Remember a stored step. `keys`: match keys of its prompt messages, if known."""
+    def add(self, step: Step, keys: list[bytes] | None = None, ids: TokenArray | None = None) -> None:
+        """Remember a stored step. `keys`: match keys of its prompt messages, `ids`: its prompt and reply, if known."""
         if step.step_id in self._known:
             return
         before = self.size
@@ -137,8 +137,7 @@ class Session:
             self.repeats.setdefault((digest, step.choice_index), []).append(repeat)
         # Who was overtaken by a retry is not continued: its client asked again and took the other reply.
         if step.response_message is not None and step.finish_reason != "abort" and not overtaken:
-            ids = None
-            if step.prompt_ids is not None and step.response_ids is not None:
+            if ids is None and step.prompt_ids is not None and step.response_ids is not None:
                 ids = token_array([*step.prompt_ids, *step.response_ids])
             prompt, reply = list(step.prompt_messages or []), step.response_message
             self._add_tip(step, prompt, reply, ids, keys)

@@ -65,7 +65,10 @@ def token_array(ids: Sequence[int] | TokenArray) -> TokenArray:
         raise InvalidRequestError("token ids must be integers from 0 to 4294967295", path="prompt_ids") from None
     if wide.size == 0:
         return np.zeros(0, dtype="<u4")
-    if wide.ndim != 1 or wide.dtype.kind not in "iu" or int(wide.min()) < 0 or int(wide.max()) > 0xFFFFFFFF:
+    # As a number without a sign, one below 0 is over the highest, so that one look finds both.
+    bare = wide.view(np.uint64) if wide.dtype == np.int64 else wide
+    low = 0 if bare is not wide or wide.dtype.kind != "i" else int(wide.min())
+    if wide.ndim != 1 or wide.dtype.kind not in "iu" or low < 0 or int(bare.max()) > 0xFFFFFFFF:
         raise InvalidRequestError("token ids must be integers from 0 to 4294967295", path="prompt_ids")
     return wide.astype("<u4", copy=False)
 
