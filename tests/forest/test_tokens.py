@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentworld.capture.holdings import owner
 from agentworld.errors import InvalidRequestError
 from agentworld.forest import BLOCK_SIZE, common_prefix, plan_tokens, token_array, vocabulary_root
 from tests.records.strategies import token_ids
@@ -67,3 +68,18 @@ def test_a_tip_of_another_vocabulary_is_not_used():
 def test_what_is_no_id_is_refused(ids):
     with pytest.raises(InvalidRequestError, match="token ids"):
         token_array(ids)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_arrays_hold_ids_and_nothing_else(kind):
+    assert token_array(kind([0, 2**32 - 1])).tolist() == [0, 2**32 - 1]
+    assert token_array(kind([])).tolist() == []
+    for wrong in ([-1], [1, 2**32], [1.5], [1, 1.0], ["1"], [[1]], [2**70]):
+        with pytest.raises(InvalidRequestError):
+            token_array(kind(wrong))
+
+
+def test_arrays_made_of_lists_are_their_own_owners():
+    whole = token_array([1, 2, 3])
+    assert owner(whole) is whole
+    assert owner(whole[:2]) is whole

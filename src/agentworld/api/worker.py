@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -48,10 +49,21 @@ def load(settings: WorkerSettings) -> ASGI:
     try:
         pool = open_store(settings.serve.pool)
         separate_threads()
+        spare_the_collector()
         return Worker(create_app(settings.serve, pool), pool, settings.serve.grace)
     except AgentWorldError as error:
         print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         sys.exit(1)
+
+
+def spare_the_collector() -> None:
+    """Have the garbage collector pass over what is there at the start, and look at what calls leave less often.
+
+    Each call makes thousands of objects, nearly all of which go as soon as nobody refers to them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def separate_threads() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from agentworld.forest import Tip, TokenArray
 from agentworld.records import Message, TextPart
 
@@ -64,8 +66,7 @@ class Holdings:
 
 def owner(ids: TokenArray) -> TokenArray:
     """The array that owns the memory of `ids`."""
-    whole: TokenArray = ids if ids.base is None else ids.base
-    return whole
+    return ids.base if isinstance(ids.base, np.ndarray) else ids
 
 
 def message_bytes(message: Message) -> int:

@@ -191,7 +191,7 @@ class Session:
         So do the steps before it that look into the parent's.
         """
         parent = next((tip for tip in reversed(self.tips) if tip.step_id == parent_id), None)
-        if parent is None or parent.ids is None or parent.ids.base is not None:
+        if parent is None or parent.ids is None or owner(parent.ids) is not parent.ids:
             return
         array = parent.ids
         if not len(array) or common_prefix(array, ids) < len(array):

@@ -330,10 +330,12 @@ class HttpClient:
         """
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"host: {self._authority}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        if any("\r" in line or "\n" in line for line in lines):
+        if body or method == "POST":
+            lines.append(f"content-length: {len(body)}")
+        head = "\n".join(lines)
+        if "\r" in head or head.count("\n") != len(lines) - 1:
             raise ConnectError("a header holds a line end")
-        lines.append(f"content-length: {len(body)}\r\n\r\n" if body or method == "POST" else "\r\n")
-        data = "\r\n".join(lines).encode("latin-1", "replace") + body
+        data = head.replace("\n", "\r\n").encode("latin-1", "replace") + b"\r\n\r\n" + body
         begun = time.monotonic()
         try:
             return await (await self._link()).call(data, seconds)

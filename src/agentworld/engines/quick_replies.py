@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -192,9 +192,10 @@ def _call(call: _Call, position: int) -> ToolCallDelta:
 
 def _finite(values: list[float | None]) -> list[float | None]:
     """None in the place of what is no finite number."""
-    if any(value is None or value <= FLOOR or value == math.inf for value in values):
-        return [value if value is not None and math.isfinite(value) and value > FLOOR else None for value in values]
-    return values
+    known = cast("list[float]", values)  # Once there is no None.
+    if not values or (None not in values and min(known) > FLOOR and max(known) < math.inf):
+        return values
+    return [value if value is not None and math.isfinite(value) and value > FLOOR else None for value in values]
 
 
 READERS: dict[str, Reader] = {"chat": read_chat, "completions": read_text}

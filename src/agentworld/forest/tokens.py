@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from agentworld.records.ids import DIGEST_SIZE, digest
 
 BLOCK_SIZE = 128
 TokenArray = npt.NDArray[np.uint32]
+_NO_IDS = "token ids must be integers from 0 to 4294967295"
 _blake2b = hashlib.blake2b
 _UINT32 = np.dtype("<u4")
 _WIDTH = BLOCK_SIZE * 4  # bytes of a block
@@ -59,17 +61,20 @@ def token_array(ids: Sequence[int] | TokenArray) -> TokenArray:
     """`ids` as uint32; InvalidRequestError where one is not an id (below 0 or 2**32 and over, or no integer)."""
     if isinstance(ids, np.ndarray) and ids.dtype == _UINT32 and ids.ndim == 1:
         return ids if ids.flags.c_contiguous else np.ascontiguousarray(ids)
+    if isinstance(ids, list | tuple):
+        # Checks as it converts, and keeps the interpreter's lock, for which it would wait after a loop of numpy's.
+        try:
+            return np.frombuffer(array("I", ids), dtype=np.uint32).astype(_UINT32, copy=False)
+        except (OverflowError, TypeError, ValueError):
+            raise InvalidRequestError(_NO_IDS, path="prompt_ids") from None
     try:
         wide = np.asarray(ids)
     except (OverflowError, ValueError):
-        raise InvalidRequestError("token ids must be integers from 0 to 4294967295", path="prompt_ids") from None
+        raise InvalidRequestError(_NO_IDS, path="prompt_ids") from None
     if wide.size == 0:
         return np.zeros(0, dtype="<u4")
-    # As a number without a sign, one below 0 is over the highest, so that one look finds both.
-    bare = wide.view(np.uint64) if wide.dtype == np.int64 else wide
-    low = 0 if bare is not wide or wide.dtype.kind != "i" else int(wide.min())
-    if wide.ndim != 1 or wide.dtype.kind not in "iu" or low < 0 or int(bare.max()) > 0xFFFFFFFF:
-        raise InvalidRequestError("token ids must be integers from 0 to 4294967295", path="prompt_ids")
+    if wide.ndim != 1 or wide.dtype.kind not in "iu" or int(wide.min()) < 0 or int(wide.max()) > 0xFFFFFFFF:
+        raise InvalidRequestError(_NO_IDS, path="prompt_ids")
     return wide.astype("<u4", copy=False)
 
 
