@@ -8,7 +8,7 @@ from typing import Any
 
 def call(name: str, **arguments: Any) -> str:
     """A tool call."""
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
 
 
 def turn(*parts: str, think: str | None = None) -> str:

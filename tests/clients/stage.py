@@ -104,6 +104,11 @@ class Stage:
         guarded = ["env", f"PYTHONPATH={GUARD}", str(installed.python()), str(file)]
         return self.exec(*guarded, **more)
 
+    def exec_program(self, name: str, *arguments: str, **more: str) -> tuple[Run, Trajectory]:
+        """As `exec_python`, one of the programs beside these tests."""
+        guarded = ["env", f"PYTHONPATH={GUARD}", str(installed.python()), str(PROGRAMS / name)]
+        return self.exec(*guarded, *arguments, **more)
+
     def new_trajectories(self) -> list[Trajectory]:
         """Trajectories that were not there when the test began."""
         return [found for found in self.factory.all_trajectories() if found.trajectory_id not in self._seen]
@@ -133,6 +138,7 @@ class Stage:
         assert not self._guard_log.exists(), self._guard_log.read_text()
 
 
+PROGRAMS = Path(__file__).parent / "programs"
 GUARD = Path(__file__).parent / "guard"
 
 
@@ -172,4 +178,4 @@ def called(step: Step) -> list[tuple[str, Any]]:
 
 def results(step: Step) -> list[str]:
     """What tools answered in a step's prompt."""
-    return [message.content for message in step.prompt_messages or () if message.role == "tool"]
+    return [message.text for message in step.prompt_messages or () if message.role == "tool"]

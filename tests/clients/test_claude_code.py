@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.conftest import needs
 from tests.clients.replies import call, turn
-from tests.clients.stage import called, chain, results, roles, tool_names
+from tests.clients.stage import called, chain, extends, results, roles, tool_names
 from tests.docs.pages import DOCS
 
 pytestmark = [needs("npm"), pytest.mark.timeout(300)]
@@ -65,3 +65,68 @@ def test_claude_code_repairs_a_file(stage):
     set_up(stage.work)
     stage.engine.script = repair(stage.work)
     check_repair(stage, *stage.exec(*command()))
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["engine"], indirect=True)
+def test_claude_code_on_an_engine_that_renders(stage):
+    set_up(stage.work)
+    stage.engine.script = repair(stage.work)
+    check_repair(stage, *stage.exec(*command()))
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["token-in"], indirect=True)
+def test_sub_agents_of_claude_code_are_branches(stage):
+    """Two at once, each with a tool; then the main agent goes on with both reports."""
+
+    def script(request):
+        text = request.prompt_text
+        turns = text.count("<tool_response>")
+        if "Fix the failing test" not in text:
+            number = "one" if "Count files in one" in text else "two"
+            if turns == 0:
+                return turn(call("Bash", command=f"ls {number} | wc -l", description="Count"), think="Sub.")
+            return f"Folder {number} has a file."
+        if turns == 0:
+            tasks = [
+                call("Agent", description="count", prompt=f"Count files in {number}", subagent_type="general-purpose",
+                     run_in_background=False)
+                for number in ("one", "two")
+            ]  # fmt: skip
+            return turn("Delegating.", *tasks, think="Main.")
+        return "Each has one."
+
+    for number in ("one", "two"):
+        (stage.work / number).mkdir()
+        (stage.work / number / "a.txt").write_text("a")
+    stage.engine.script = script
+    run, trajectory = stage.exec(*command()[:-3], "Bash", "Agent")
+    assert "Each has one." in run.output
+    steps = stage.steps(trajectory)
+    main = [step for step in steps if step.agent == "claude"]
+    chain(main)
+    assert [name for name, _ in called(main[0])] == ["Agent", "Agent"]
+    assert ["one has a file" in text or "two has a file" in text for text in results(main[1])] == [True, True]
+    others = {step.agent for step in steps} - {"claude"}
+    assert len(others) == 2
+    for agent in others:
+        first, second = (step for step in steps if step.agent == agent)
+        assert (first.parent_step_id, first.fork_reason) == (None, "subagent")
+        assert (second.parent_step_id, second.fork_reason) == (first.step_id, None)
+        extends(first, second)
+    assert len(steps) == 6
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["token-in"], indirect=True)
+def test_a_session_of_claude_code_without_exec_is_a_trajectory(stage):
+    set_up(stage.work)
+    stage.engine.script = repair(stage.work)
+    switches = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none"}
+    run = stage.run(*command(), ANTHROPIC_BASE_URL=stage.url, **switches)
+    assert run.code == 0, run.errors
+    (trajectory,) = stage.new_trajectories()
+    assert trajectory.trajectory_id.startswith("claude-code-")
+    assert trajectory.status == "open"
+    check_repair(stage, run, trajectory)

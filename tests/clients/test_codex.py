@@ -72,3 +72,56 @@ def test_codex_repairs_a_file(stage):
     set_up(stage)
     stage.engine.script = REPAIR
     check_repair(stage, *stage.exec(*command()))
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["engine"], indirect=True)
+def test_codex_on_an_engine_that_renders(stage):
+    set_up(stage)
+    stage.engine.script = REPAIR
+    check_repair(stage, *stage.exec(*command()))
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["token-in"], indirect=True)
+def test_a_session_of_codex_without_exec_is_a_trajectory(stage):
+    set_up(stage)
+    stage.engine.script = REPAIR
+    run = stage.run("codex", "exec", "--skip-git-repo-check", "Fix the failing check", OPENAI_API_KEY="none")
+    assert run.code == 0, run.errors
+    (trajectory,) = stage.new_trajectories()
+    assert trajectory.trajectory_id.startswith("codex-")
+    check_repair(stage, run, trajectory)
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["token-in"], indirect=True)
+def test_a_sub_agent_of_codex_is_a_branch(stage):
+    def script(request):
+        text = request.prompt_text
+        turns = text.count("<tool_response>")
+        if "Fix the failing check" not in text:
+            return turn(call("exec_command", cmd="ls"), think="Sub.") if turns == 0 else "Two files."
+        if turns == 0:
+            return turn("Delegating.", call("multi_agent_v1__spawn_agent", message="Count the files."), think="Main.")
+        if turns == 1:
+            name = re.search(r'"agent_id": ?"([^"]+)"', text.rsplit("<tool_response>", 1)[1])[1]
+            return turn(call("multi_agent_v1__wait_agent", targets=[name], timeout_ms=60000))
+        return "It says two."
+
+    set_up(stage)
+    stage.engine.script = script
+    run, trajectory = stage.exec(*command())
+    assert "It says two." in run.output
+    steps = stage.steps(trajectory)
+    main = [step for step in steps if "Fix the failing check" in "".join(m.text for m in step.prompt_messages)]
+    chain(main)
+    first, second = (step for step in steps if step not in main)
+    assert [name for step in main for name, _ in called(step)] == [
+        "multi_agent_v1__spawn_agent",
+        "multi_agent_v1__wait_agent",
+    ]
+    assert "Two files." in results(main[2])[-1]
+    assert first.agent not in (None, main[0].agent)
+    assert (first.parent_step_id, first.fork_reason) == (None, "subagent")
+    assert (second.agent, second.parent_step_id, second.fork_reason) == (first.agent, first.step_id, None)
