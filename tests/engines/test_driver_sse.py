@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.engines import sse
-from agentworld.engines.sse import EventReader
+from agentworld.engines.sse import EventReader, read_events
 from agentworld.errors import EngineError
 
 STREAM = (
@@ -43,3 +43,11 @@ def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
     with pytest.raises(EngineError):
         EventReader().feed(b"data: " + b"x" * 200)
+
+
+async def test_events_that_come_together_are_told_together():
+    async def chunks():
+        for chunk in (b"data: a\n\ndata: b\n", b"\n: ping\n\n", b"data: c\n\n", b"data: d"):
+            yield chunk
+
+    assert [events async for events in read_events(chunks())] == [[b"a"], [b"b"], [b"c"], [b"d"]]

@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agentworld.engines.connection import Connection
 from agentworld.engines.http_client import HELD_BYTES, BrokenError, ConnectError, HttpClient
+from agentworld.engines.openai_wire import NO_KEY, body_reader
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind:  a b \r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\n02\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
@@ -231,3 +233,52 @@ async def test_a_slow_reader_holds_up_the_sender():
             got += len(piece)
         assert got == size
         assert written.is_set()
+
+
+async def test_pieces_say_which_came_together():
+    def event(text):
+        return b'data: {"choices": [{"index": 0, "delta": {"content": "%b"}}]}\n\n' % text
+
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+    # What says nothing (here a comment and the end) does not leave a piece waiting.
+    pieces = [head + event(b"a") + event(b"b"), event(b"c") + b": ping\n\n", event(b"d") + b"data: [DONE]\n\n"]
+    seen = asyncio.Event()
+
+    async def answer(reader, writer):
+        await asked(reader)
+        for piece in pieces:
+            seen.clear()
+            writer.write(piece)
+            await seen.wait()
+
+    async with serving(answer) as client:
+        connection = Connection(client.origin, None, 20.0)
+        found = []
+        reader = body_reader(NO_KEY, kind="chat", entries=False)
+        async with connection.deltas("/v1/chat/completions", {"stream": True}, reader) as deltas:
+            async for delta in deltas:
+                found.append((delta.text, delta.more))
+                if not delta.more:
+                    seen.set()
+        await connection.close()
+    assert found == [("a", True), ("b", False), ("c", False), ("d", False)]
+
+
+async def test_a_piece_does_not_wait_for_events_that_say_nothing():
+    both = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\ndata: nothing\n\n'
+    general = body_reader(NO_KEY, kind="chat", entries=False)
+
+    async def answer(reader, writer):
+        await asked(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + both)
+
+    async with serving(answer) as client:
+        connection = Connection(client.origin, None, 20.0)
+        found = []
+        async with connection.deltas(
+            "/x", {"stream": True}, lambda data: [] if data == b"nothing" else general(data)
+        ) as deltas:
+            async for delta in deltas:
+                found.append((delta.index, delta.text, delta.more))
+        await connection.close()
+    assert found == [(0, "a", True), (-1, "", False)]

@@ -61,7 +61,8 @@ class Delta(msgspec.Struct, kw_only=True):
     `prompt_ids` comes once, `usage`, `version_spans` and `logprobs_mode` at the end; they hold for the whole call.
     `fault`: why the reply cannot be trusted token for token. `metadata` goes on record with the choice. `signature`
     ends the thinking so far, `redacted` is thinking that only its service can read, `blocks` is the whole content as
-    an Anthropic service sent it: for callers of that API.
+    an Anthropic service sent it: for callers of that API. `more`: another piece came with
+    this one and follows at once, so that this one can wait for it.
     """
 
     index: int = 0
@@ -84,6 +85,7 @@ class Delta(msgspec.Struct, kw_only=True):
     signature: str | None = None
     redacted: str | None = None
     blocks: list[dict[str, Any]] | None = None
+    more: bool = False
 
 
 class Choice(msgspec.Struct, kw_only=True):

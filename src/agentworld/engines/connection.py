@@ -113,11 +113,15 @@ class Connection:
                 for delta in read(await answer.read()):
                     yield delta
                 return
-            async for data in read_events(answer.pieces()):
-                if data.strip() == b"[DONE]":
-                    continue
-                for delta in read(data):
-                    yield delta
+            async for events in read_events(answer.pieces()):
+                told = [data for data in events if data.strip() != b"[DONE]"]
+                held = False
+                for left, data in zip(range(len(told))[::-1], told, strict=True):
+                    for delta in read(data):
+                        held = delta.more = left > 0
+                        yield delta
+                if held:
+                    yield Delta(index=-1)  # The last events said nothing, so nothing else would end the wait.
         except _FAULTS as error:
             raise self._network(error) from error
 

@@ -309,6 +309,7 @@ class HttpClient:
 
     def __init__(self, origin: str, *, connect_seconds: float, idle_seconds: float) -> None:
         parts = urlsplit(origin)
+        self.origin = origin
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None

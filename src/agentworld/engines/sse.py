@@ -16,53 +16,51 @@ class EventReader:
     """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._scanned = 0
+        self._begun: list[bytes] = []
+        """The pieces of a line whose end has not come."""
         self._data: list[bytes] = []
         self._size = 0
+        """Bytes of both."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that this chunk completes."""
-        self._buffer += chunk
         events: list[bytes] = []
-        while True:
-            end = self._buffer.find(b"\n", self._scanned)
-            if end < 0:
-                self._scanned = len(self._buffer)
-                break
-            line = bytes(self._buffer[:end]).removesuffix(b"\r")
-            del self._buffer[: end + 1]
-            self._scanned = 0
-            self._line(line, events)
-        if len(self._buffer) + self._size > MAX_EVENT_BYTES:
+        first, *lines = chunk.split(b"\n")
+        self._begun.append(first)
+        self._size += len(first)
+        if lines:
+            first = b"".join(self._begun)
+            self._begun = [last := lines.pop()]
+            for line in (first, *lines):
+                self._line(line.removesuffix(b"\r"), events)
+            self._size = len(last) + sum(map(len, self._data))
+        if self._size > MAX_EVENT_BYTES:
             raise EngineError(f"the engine sent an event of over {MAX_EVENT_BYTES} bytes")
         return events
 
     def finish(self) -> list[bytes]:
         """What is left when the stream ends without a last line end."""
         events: list[bytes] = []
-        if self._buffer:
-            self._line(bytes(self._buffer).removesuffix(b"\r"), events)
-            self._buffer.clear()
+        line = b"".join(self._begun)
+        self._begun = []
+        if line:
+            self._line(line.removesuffix(b"\r"), events)
         self._line(b"", events)
         return events
 
     def _line(self, line: bytes, events: list[bytes]) -> None:
         if line.startswith(b"data:"):
-            data = line[5:].removeprefix(b" ")
-            self._data.append(data)
-            self._size += len(data)
+            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line and self._data:
-            events.append(b"\n".join(self._data))
+            events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
             self._data.clear()
-            self._size = 0
 
 
-async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The data of each event; ends with the stream, whether or not it says `[DONE]`."""
+async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """The data of events, those that come together in one list; ends with the stream, `[DONE]` or not."""
     reader = EventReader()
     async for chunk in chunks:
-        for event in reader.feed(chunk):
-            yield event
-    for event in reader.finish():
-        yield event
+        if events := reader.feed(chunk):
+            yield events
+    if events := reader.finish():
+        yield events

@@ -193,7 +193,8 @@ class Answer:
             seen = self._collector.feed(delta)
             held += events.delta(seen) if seen is not None else b""
             # What only opens the reply is held back, as another engine may have to say what follows.
-            if held and (self._shown or not self._collector.empty):
+            # What came together goes on together.
+            if held and not delta.more and (self._shown or not self._collector.empty):
                 self._shown = True
                 data, held = held, b""
                 await self._send(data)
@@ -206,6 +207,10 @@ class Answer:
         try:
             await self._ask(begin)
             reply, _ = await self._commit()
+        except AgentWorldError:
+            if self._shown and held:
+                await self._send(held)
+            raise
         finally:
             pings.cancel()
         await self._send(held + events.finish(reply), last=True)
