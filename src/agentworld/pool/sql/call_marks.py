@@ -41,14 +41,13 @@ _LATEST = sql(
 
 def set_marks(txn: Transaction, marks: list[dict[str, Any]]) -> None:
     """Write the marks of calls that ended: mark (bytes), trajectory_id, said, at."""
-    for mark in marks:
-        txn.execute(_SET, mark)
+    txn.many(_SET, marks)
 
 
 def forget_marks(txn: Transaction, trajectory_ids: Sequence[str]) -> None:
     """Drop the marks of trajectories that take no calls any more."""
     if trajectory_ids:
-        txn.execute(_FORGET, {"ids": json_list(list(trajectory_ids))})
+        txn.many(_FORGET, [{"ids": json_list(list(trajectory_ids))}])
 
 
 def ask(txn: Transaction, mark: bytes, trajectory_id: str) -> None:
