@@ -3,10 +3,14 @@
 import pytest
 
 from agentworld.api.app import ROUTES
+from agentworld.api.bound_pool import BoundPool
 from agentworld.config import ModelSettings
 from agentworld.errors import ForbiddenError, UnauthorizedError
 from agentworld.factory import connect
+from agentworld.gateway.access import Grant
 from agentworld.pool.keys import SCOPES, NewKey
+from agentworld.pool.memory import MemoryPool
+from agentworld.pool.protocol import Pool
 from agentworld.records import Annotation, BatchSpec, Feedback, NewTrajectory, Policy, Reward, Step
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
@@ -239,6 +243,19 @@ def test_and_writes_to_that_channel(server, secrets):
     assert server.pool.get_trajectory("t2").reward == 1.0
 
 
+def test_what_a_pool_comes_to_offer_is_not_open_to_a_bound_key_by_oversight():
+    bound = BoundPool(MemoryPool(), Grant(frozenset(("write", "read")), channel="val"))
+    offered = {name for name in dir(Pool) if not name.startswith("_")}
+    refused = set()
+    for name in offered:
+        try:
+            getattr(bound, name)
+        except ForbiddenError:
+            refused.add(name)
+    assert refused == offered - set(vars(BoundPool)) - {"poll_seconds"}
+    assert {"stats", "delete_trajectories", "create_key", "set_paused", "sequences", "check"} <= refused
+
+
 def test_its_calls_of_models_stay_in_it_too(server, secrets):
     headers = with_key(secrets["val"])
     status, reply_headers, _ = server.send("POST", "/v1/chat/completions", CHAT, headers)
@@ -250,6 +267,7 @@ def test_its_calls_of_models_stay_in_it_too(server, secrets):
         ("/t/t-train/v1/chat/completions", CHAT, {}),
         ("/v1/chat/completions", CHAT, {"X-AgentWorld-Channel": "train"}),
         ("/v1/chat/completions", CHAT | {"model": "judge"}, {}),
+        ("/v1/chat/completions", CHAT, {"X-AgentWorld-Group": "gt"}),
     ):
         status, _, reply = server.send("POST", path, body, headers | more)
         assert (status, reply["error"]["code"]) == (403, "forbidden"), (path, more)

@@ -1,8 +1,10 @@
 """Keys of requests: what they grant, and that nothing else is granted."""
 
+import asyncio
+
 import pytest
 
-from agentworld.errors import ForbiddenError, UnauthorizedError
+from agentworld.errors import ForbiddenError, PoolError, UnauthorizedError
 from agentworld.gateway.access import CACHE_SECONDS, EVERYTHING, Access, check_scopes, presented_key
 from agentworld.gateway.keys import read_session_key, session_key, signed_session_key, trajectory_of
 from agentworld.pool.keys import NewKey, secret_digest
@@ -96,8 +98,7 @@ async def test_where_keys_are_optional_one_of_ours_is_still_held_to_what_it_says
 
 async def test_a_revoked_key_ends_within_seconds_and_is_not_looked_up_each_time(pool, clock):
     checked, issued = access(pool, clock), make(pool)
-    for _ in range(5):
-        await checked.grant(bearer(issued.secret))
+    await asyncio.gather(*(checked.grant(bearer(issued.secret)) for _ in range(5)))
     assert pool.looks == 1
     pool.revoke_key(issued.key.key_id)
     clock.now += CACHE_SECONDS
@@ -107,6 +108,19 @@ async def test_a_revoked_key_ends_within_seconds_and_is_not_looked_up_each_time(
     for _ in range(5):
         await refusal(checked, bearer("aw-k-unknown"))
     assert pool.looks == looks + 1
+
+
+async def test_a_pool_that_cannot_be_read_is_asked_again(pool, clock, monkeypatch):
+    checked, issued = access(pool, clock), make(pool)
+
+    def fails(digest):
+        raise PoolError("the disk is gone")
+
+    monkeypatch.setattr(pool, "find_key", fails)
+    with pytest.raises(PoolError):
+        await checked.grant(bearer(issued.secret))
+    monkeypatch.undo()
+    assert (await checked.grant(bearer(issued.secret))).scopes == {"write"}
 
 
 def signed(issued, trajectory="t1", until=2000):

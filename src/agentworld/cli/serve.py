@@ -209,7 +209,7 @@ def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = Fa
 
 def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
     from granian import Granian
-    from granian.constants import Interfaces, Loops
+    from granian.constants import HTTPModes, Interfaces, Loops
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
@@ -223,6 +223,7 @@ def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
         address=settings.host,
         port=settings.port,
         interface=Interfaces.ASGI,
+        http=HTTPModes.http1,  # The time for a head is kept there only.
         loop=Loops.asyncio,
         workers=settings.workers,
         websockets=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -11,13 +11,13 @@ from agentworld.client.absent import absent
 from agentworld.client.attempts import Attempt, attempts
 from agentworld.client.connection import Connection
 from agentworld.client.following import follow
+from agentworld.client.keys import KeyMethods
 from agentworld.client.session import TrajectorySession, new_trajectory
 from agentworld.pool import draining
 from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.arrays import StepArrays, check_selection, steps_as_arrays
 from agentworld.pool.base import check_after
 from agentworld.pool.consumer import PoolConsumer
-from agentworld.pool.keys import ApiKey, IssuedKey, NewKey
 from agentworld.pool.protocol import (
     AppendResult,
     Awaited,
@@ -53,7 +53,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class Factory:
+class Factory(KeyMethods):
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
     Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of
@@ -304,19 +304,6 @@ class Factory:
         """See Pool."""
         return self._send(calls.stats())
 
-    # --- keys -------------------------------------------------------------------------------------------------
-    def create_key(self, new: NewKey) -> IssuedKey:
-        """See Pool."""
-        return self._send(calls.create_key(new))
-
-    def list_keys(self) -> list[ApiKey]:
-        """See Pool."""
-        return self._send(calls.list_keys()).items
-
-    def revoke_key(self, key_id: str) -> ApiKey:
-        """See Pool."""
-        return self._send(calls.revoke_key(key_id))
-
     # --- consuming --------------------------------------------------------------------------------------------
     def consumer(self, name: str) -> PoolConsumer:
         """See Pool."""
@@ -375,23 +362,11 @@ class Factory:
     # --- walking ----------------------------------------------------------------------------------------------
     def all_steps(self, **filters: Any) -> Iterator[Step]:
         """Every step of a listing, page by page."""
-        cursor = None
-        while True:
-            page = self.list_steps(**filters, cursor=cursor)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        return _walk(self.list_steps, filters)
 
     def all_trajectories(self, **filters: Any) -> Iterator[Trajectory]:
         """Every trajectory of a listing, page by page."""
-        cursor = None
-        while True:
-            page = self.list_trajectories(**filters, cursor=cursor)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        return _walk(self.list_trajectories, filters)
 
     def close(self) -> None:
         """Close the connections."""
@@ -404,3 +379,12 @@ class Factory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _walk(listing: Callable[..., Page[T]], filters: Mapping[str, Any]) -> Iterator[T]:
+    cursor: str | None = None
+    while True:
+        page = listing(**filters, cursor=cursor)
+        yield from page.items
+        if (cursor := page.next_cursor) is None:
+            return

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from agentworld.errors import AgentWorldError, ForbiddenError, UnauthorizedError
+from agentworld.errors import AgentWorldError, ForbiddenError, NotFoundError, UnauthorizedError
 from agentworld.gateway import metrics
 from agentworld.gateway.keys import PREFIX, SessionKey, read_session_key
 from agentworld.pool.keys import SECRET_PREFIX, Scope, StoredKey, secret_digest
@@ -113,7 +113,7 @@ class Access:
         self._pool = pool
         self._clock = clock
         self._ticks = ticks
-        self._known: OrderedDict[bytes | str, tuple[StoredKey | None, float]] = OrderedDict()
+        self._known: OrderedDict[bytes | str, tuple[asyncio.Task[StoredKey | None], float]] = OrderedDict()
 
     async def grant(self, headers: Iterable[tuple[bytes, bytes]]) -> Grant:
         """What the key in the headers grants; UnauthorizedError where it is none that holds, or is missing."""
@@ -161,18 +161,29 @@ class Access:
             raise _refused(reason, stored.key.key_id)
 
     async def _find(self, wanted: bytes | str) -> StoredKey | None:
-        """The key with this digest or id, as the pool had it at most `CACHE_SECONDS` ago."""
+        """The key with this digest or id, `CACHE_SECONDS` old at most; one look at the pool serves all who wait."""
         now = self._ticks()
         known = self._known.get(wanted)
-        if known is not None and now - known[1] < CACHE_SECONDS:
-            return known[0]
-        find = self._pool.find_key if isinstance(wanted, bytes) else self._pool.get_key
-        stored = await asyncio.to_thread(find, wanted)  # type: ignore[arg-type]  # Each for its own kind.
-        self._known[wanted] = (stored, now)
-        self._known.move_to_end(wanted)
-        while len(self._known) > CACHED:
-            self._known.popitem(last=False)
-        return stored
+        if known is None or now - known[1] >= CACHE_SECONDS or _has_failed(known[0]):
+            known = self._known[wanted] = (asyncio.create_task(asyncio.to_thread(self._look, wanted)), now)
+            self._known.move_to_end(wanted)
+            while len(self._known) > CACHED:
+                self._known.popitem(last=False)
+        return await asyncio.shield(known[0])
+
+    def _look(self, wanted: bytes | str) -> StoredKey | None:
+        return self._pool.find_key(wanted) if isinstance(wanted, bytes) else self._pool.get_key(wanted)
+
+
+async def check_group(pool: Pool, grant: Grant, group_id: str | None) -> None:
+    """ForbiddenError where a call names a group of another channel than its key is for."""
+    if grant.channel is None or group_id is None:
+        return
+    try:
+        group = await asyncio.to_thread(pool.get_group, group_id)
+    except NotFoundError:
+        return
+    grant.check_channel(group.channel, f"the group {group_id!r}")
 
 
 def check_scopes(grant: Grant, needed: Iterable[Scope], what: str) -> None:
@@ -182,6 +193,10 @@ def check_scopes(grant: Grant, needed: Iterable[Scope], what: str) -> None:
         log.warning("key_refused", reason="scope", key=grant.key_id, what=what[:200])
         wanted = " or ".join(needed)
         raise ForbiddenError(f"this key lacks the scope {wanted}, which {what[:200]} needs", hint="Use another key")
+
+
+def _has_failed(task: asyncio.Task[StoredKey | None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _can(stored: StoredKey, scope: Scope) -> bool:

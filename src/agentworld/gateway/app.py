@@ -22,6 +22,7 @@ from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import AgentWorldError, EndingError
 from agentworld.gateway import metrics
+from agentworld.gateway.access import check_group
 from agentworld.gateway.admit import Admission
 from agentworld.gateway.answer import Answer
 from agentworld.gateway.clock import Clock, MonotonicClock
@@ -231,6 +232,7 @@ class Gateway:
             identity = await joined(self.pool, identity, decoded, past)
         else:
             request = with_raw(dialect.parse(decoded), decoded, http)
+        await check_group(self.pool, http.grant, identity.group_id)
         if identity.trajectory_id is not None:
             structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
         admitted = await self.admission.admit(request, identity, body)
