@@ -61,3 +61,18 @@ async def test_two_gateways_share_one_conversation(tmp_path: Path) -> None:
     assert (len(steps), extending(steps)) == (7, 6)
     for store in stores:
         store.close()
+
+
+@needs_qwen3
+@pytest.mark.scale
+@pytest.mark.timeout(1800)
+async def test_four_hundred_turns_extend_bit_for_bit() -> None:
+    """Eight conversations of fifty turns, half of them streamed, with longer words: each turn counts."""
+    settings = {"tokens": "token-in", "tokenizer": "qwen3"}
+    extended = 0
+    for seed in range(8):
+        async with running(agent(100 + seed, 120), engine={"tokenizer": qwen3()}, **settings) as gateway:
+            await talk(gateway, "/t/t1", 50, seed=seed, most=120, stream=seed % 2 == 1)
+            extended += extending(gateway.steps("t1"))
+    print(f"{extended} of {8 * 49} continued turns extend the turn before, bit for bit")
+    assert extended == 8 * 49
