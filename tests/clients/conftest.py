@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from agentworld.client import Factory
 from agentworld.testing import ScriptedEngine
 from tests.clients.guards import RecordingProxy
-from tests.clients.installed import folder, is_installed
+from tests.clients.installed import is_installed
 from tests.clients.stage import Stage
 
 ADDRESS = re.compile(r"serves (http://127\.0\.0\.1:\d+)")
@@ -82,5 +82,7 @@ def stage(request, running_engine, servers, tmp_path):
 
 def needs(kind):
     """A mark for tests of clients of that kind."""
-    reason = "there is no npm" if kind == "npm" else f"not installed: python -m tests.clients.installed {kind}"
-    return pytest.mark.skipif(not is_installed(kind), reason=f"{reason} ({Path(folder(kind)).name})")
+    reason = f"not installed: python -m tests.clients.installed {kind}"
+    if kind == "npm" and shutil.which("npm") is None:
+        reason = "there is no npm, which would fetch it"
+    return pytest.mark.skipif(not is_installed(kind), reason=reason)
