@@ -74,6 +74,8 @@ def test_batch_specs_fill_in_their_unit():
         (BatchSpec(method="grpo", size=3), "size"),
         (BatchSpec(method="sft", groups=3), "groups"),
         (BatchSpec(method="sft", size=0), "size"),
+        (BatchSpec(method="sft", size=1_025), "size"),
+        (BatchSpec(method="grpo", groups=1_025), "groups"),
         (BatchSpec(method="sft", size=2, min_size=3), "min_size"),
         (BatchSpec(method="sft", lease_seconds=0), "lease_seconds"),
     ],

@@ -16,6 +16,8 @@ Unit = Literal["step", "trajectory", "group", "pair"]
 Order = Literal["fifo", "freshest", "random", "priority"]
 
 MOST_REQUIRED = 32  # different requirements of one spec
+# Of one batch. It is leased, acknowledged and given back in one transaction each, while everybody's writes wait.
+MOST_UNITS = 1_024
 
 # The unit that a method trains on, unless the spec names one.
 METHOD_UNITS: dict[str, Unit] = {
@@ -35,8 +37,8 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     is delivered once, with those that are ready then: with `rollouts` below its size, later ones are not delivered. One
     that closed with fewer waits, for a spec that asks for fewer.
     `size` for units of steps or trajectories. `min_size`: a smaller batch is handed out only down to this (default:
-    the full number). `where` filters trajectories (units trajectory, group and pair) or steps. `lease_seconds`: how
-    long the consumer has before the batch goes back.
+    the full number). A batch has at most 1,024 units. `where` filters trajectories (units trajectory, group and pair)
+    or steps. `lease_seconds`: how long the consumer has before the batch goes back.
 
     Unit `pair`: two trajectories, the preferred one first; from comparisons, and from groups (the best and the worst
     primary reward, where they differ by at least `pair_margin`). `order`: fifo, freshest, random (by `seed`), or
@@ -110,8 +112,10 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
         minimum = self.min_size if self.min_size is not None else count
         numbers = {"groups" if unit == "group" else "size": count, "rollouts": rollouts, "min_size": minimum}
         for name, number in numbers.items():
-            if not 1 <= number <= 100_000:
-                raise InvalidRequestError(f"{name} must be from 1 to 100000, not {number}", path=name)
+            most = 100_000 if name == "rollouts" else MOST_UNITS
+            if not 1 <= number <= most:
+                hint = "Lease several batches and acknowledge each" if number > most == MOST_UNITS else None
+                raise InvalidRequestError(f"{name} must be from 1 to {most}, not {number}", path=name, hint=hint)
         if minimum > count:
             raise InvalidRequestError(f"min_size {minimum} is over the size {count}", path="min_size")
         if not 0 < self.lease_seconds <= 7 * 86_400:

@@ -250,7 +250,7 @@ class Leases:
             knowledge.pulled = at.ready_seq
             behind = int(more)
             turn.has_moved = True
-            if more and not lazily:
+            if more and (not lazily or time.perf_counter() - begun > TAKE_SECONDS):
                 return "again"
         if not knowledge.catch_up(txn, wanted, TAKE_MARKED, looks=False):
             return "look"
