@@ -42,7 +42,7 @@ test-scale: install
 # Clients are fetched into a cache folder, at the versions that tests/clients locks, and see no network but loopback.
 test-clients: install
 	$(BIN)/python -m tests.clients.installed npm python
-	$(BIN)/python -m tests.clients.loopback_only $(BIN)/python -m pytest -m clients $(ARGS)
+	$(BIN)/python -m tests.clients.loopback_only $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
 
 check: install
 	$(BIN)/ruff check .
