@@ -1,4 +1,4 @@
-"""Keys, paths and the index of anonymous conversations."""
+"""Keys and paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.errors import AgentWorldError, InvalidRequestError
-from agentworld.gateway.identity import PrefixIndex
 from agentworld.gateway.keys import session_key, trajectory_of
 from agentworld.gateway.routes import find_route
 
@@ -45,20 +44,3 @@ def test_any_other_path_is_a_clear_error(path: str) -> None:
     with pytest.raises(AgentWorldError) as caught:
         find_route("POST", "/t/x/" + path)
     assert caught.value.status in (400, 404, 405)
-
-
-def test_the_index_is_bounded_and_keys_are_apart() -> None:
-    index = PrefixIndex(limit=2)
-    for number in range(3):
-        index.add(b"k", bytes([number]), f"t{number}")
-    assert len(index) == 2
-    assert index.find(b"k", [b"\0"]) is None
-    assert index.find(b"other", [b"\1"]) is None
-    assert index.find(b"k", [b"\1", b"\2"]) == "t2"
-
-
-def test_each_continuation_takes_the_one_that_waits_longest() -> None:
-    index = PrefixIndex()
-    for name in ("a", "b"):
-        index.add(b"k", b"p", name)
-    assert [index.find(b"k", [b"p"]) for _ in range(3)] == ["a", "b", "b"]

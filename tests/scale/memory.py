@@ -86,7 +86,7 @@ async def serve(pool, total):
     gateway.sessions = gateway.admission._sessions = Sessions(pool, CACHE_BYTES)
     forests = pool._appender._forests
     forests._token_tips._limit = forests._message_tips._limit = CACHE_BYTES
-    gateway.retries._limit = gateway.prefixes._limit = REMEMBERED
+    gateway.retries._limit = REMEMBERED
     served = gateway.models.by_name["m"]
     served.engine = InstantEngine(served.engine.capabilities)
     samples, done, number = Samples(total), 0, 0

@@ -15,7 +15,7 @@ NOT_OVER_HTTP = {
     "watch": "Use follow",
     "poll_seconds": "Use follow",
     "to_ray": _OPEN,
-    **dict.fromkeys(("pin", "unpin", "pins", "mark_call", "find_marks"), _OPEN),
+    **dict.fromkeys(("pin", "unpin", "pins", "mark_call", "find_marks", "take_reply"), _OPEN),
     **dict.fromkeys(("collect", "delete_trajectories", "delete_user", "purge"), _COMMAND),
     **dict.fromkeys(("tombstones", "put_media", "get_media", "report_worker", "forget_worker"), _OPEN),
     "check_writable": "Ask /readyz",

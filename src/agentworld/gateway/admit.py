@@ -17,7 +17,7 @@ from agentworld.errors import ConflictError, ForbiddenError, InvalidRequestError
 from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
 from agentworld.gateway.conversations import Conversations
-from agentworld.gateway.identity import Identity, PrefixIndex
+from agentworld.gateway.identity import Identity
 from agentworld.gateway.mixing import turn_of
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.overrides import Overrides
@@ -45,7 +45,6 @@ class Admission:
         self,
         models: Models,
         sessions: Sessions,
-        prefixes: PrefixIndex,
         retries: Retries,
         state: SharedState,
         overrides: Overrides,
@@ -53,7 +52,7 @@ class Admission:
     ) -> None:
         self._models = models
         self._sessions = sessions
-        self._conversations = Conversations(pool, prefixes, retries)
+        self._conversations = Conversations(pool, retries)
         self._retries = retries
         self._state = state
         self._overrides = overrides

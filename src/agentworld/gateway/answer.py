@@ -12,7 +12,6 @@ import structlog
 
 from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
-from agentworld.capture.replies import reply_keys
 from agentworld.dialects.dialect import Dialect, Events
 from agentworld.dialects.exchange import Choice, Delta, Reply
 from agentworld.engines.base import Engine, EngineAbortedError
@@ -21,7 +20,6 @@ from agentworld.gateway import metrics
 from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
 from agentworld.gateway.http import ClientGoneError, Http
-from agentworld.gateway.identity import PrefixIndex
 from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
@@ -43,7 +41,6 @@ class Answer:
         admitted: Admitted,
         dialect: Dialect,
         recorder: Recorder,
-        prefixes: PrefixIndex,
         retries: Retries,
         state: SharedState,
         http: Http,
@@ -51,7 +48,6 @@ class Answer:
         self._call, self._session, self._model, self._identity = admitted
         self._dialect = dialect
         self._recorder = recorder
-        self._prefixes = prefixes
         self._retries = retries
         self._http = http
         self._flight = state.flight()
@@ -253,10 +249,6 @@ class Answer:
             raise
         metrics.answered(self._call, steps, self._collector.usage)
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
-        # Texts that went without a template are no conversation that a chat could go on with.
-        for choice in choices if self._call.anonymous is not None and self._call.request.prompt is None else ():
-            for path in reply_keys(self._call, choice.message):
-                self._prefixes.add(self._identity.key, path, self._call.trajectory_id)
         reply = Reply(
             reply_id=self._reply_id,
             model=self._call.model,

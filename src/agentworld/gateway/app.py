@@ -28,7 +28,7 @@ from agentworld.gateway.answer import Answer
 from agentworld.gateway.clock import Clock, MonotonicClock
 from agentworld.gateway.heartbeat import Heartbeat
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
-from agentworld.gateway.identity import PrefixIndex, read_identity
+from agentworld.gateway.identity import read_identity
 from agentworld.gateway.idle import IdleTrajectories
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
@@ -61,12 +61,11 @@ class Gateway:
         self.pool = pool
         self.models = Models(settings, clock)
         self.sessions = Sessions(pool)
-        self.prefixes = PrefixIndex()
         self.state = SharedState(pool, pause_wait, clock)
         self.recorder = Recorder(pool, self.sessions)
         self.retries = Retries()
         overrides = Overrides(settings.channels)
-        self.admission = Admission(self.models, self.sessions, self.prefixes, self.retries, self.state, overrides, pool)
+        self.admission = Admission(self.models, self.sessions, self.retries, self.state, overrides, pool)
         self.heartbeat = Heartbeat(pool, self.state)
         self.probe = PoolProbe(pool)
         self._engine_metrics = metrics.EngineMetrics()
@@ -246,7 +245,7 @@ class Gateway:
             "tokens": admitted.call.source,
             "stream": request.stream,
         }
-        await Answer(admitted, dialect, self.recorder, self.prefixes, self.retries, self.state, http).send()
+        await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
 
     async def _readyz(self, http: Http) -> None:
         """Ready where the pool can be written and each model has an engine that answers; the body says what is not. A

@@ -1,8 +1,5 @@
-"""Which trajectory a call belongs to that names none: what this process knows, else what the pool has marked.
-
-Memory is a cache. With several workers, or after a restart, the pool's marks tell where another process has served the
-conversation so far, or the call that is asked again. Equal conversations of one caller are told apart as far as one
-process serves them; over several, two continuations that come at the same moment may take the same one.
+"""Which trajectory a call belongs to that names none, as the pool's marks tell: whatever process has served the
+conversation so far, or the call that is asked again, and also after a restart.
 """
 
 from __future__ import annotations
@@ -12,9 +9,7 @@ import time
 
 from agentworld.capture.marks import call_mark, path_mark
 from agentworld.capture.sessions import Session, message_keys
-from agentworld.gateway.identity import PrefixIndex
 from agentworld.gateway.retries import FAILED_SECONDS, Retries, State
-from agentworld.pool.call_marks import CallMark
 from agentworld.pool.protocol import Pool
 from agentworld.records import Message
 
@@ -28,9 +23,8 @@ _STATES: dict[str, State] = {"asked": "waiting", "failed": "failed", "answered":
 class Conversations:
     """Looks up trajectories for calls of one gateway."""
 
-    def __init__(self, pool: Pool, prefixes: PrefixIndex, retries: Retries) -> None:
+    def __init__(self, pool: Pool, retries: Retries) -> None:
         self._pool = pool
-        self._prefixes = prefixes
         self._retries = retries
 
     async def continued(self, key: bytes, before: tuple[Message, ...]) -> str | None:
@@ -43,22 +37,7 @@ class Conversations:
             return None
         keys = message_keys(before)
         paths = [keys[place] for place in reversed(replies)]
-        if (found := self._prefixes.find(key, paths[:1])) is not None:
-            return found
-        path, rows = await asyncio.to_thread(self._deepest, key, paths)
-        # Those that nobody has continued, the one that waits longest first; else the last.
-        for row in [row for row in rows if row.latest] or rows[-1:]:
-            self._prefixes.add(key, path, row.trajectory_id)
-        return self._prefixes.find(key, paths)
-
-    def _deepest(self, key: bytes, paths: list[bytes]) -> tuple[bytes, list[CallMark]]:
-        """The deepest path that the pool knows and this process does not, and who holds it."""
-        for path in paths:
-            if self._prefixes.knows(key, path):
-                break
-            if rows := self._pool.find_marks([path_mark(key, path)]):
-                return path, rows
-        return b"", []
+        return await asyncio.to_thread(self._pool.take_reply, [path_mark(key, path) for path in paths])
 
     async def asked_before(self, key: bytes, body_digest: str) -> str | None:
         """The trajectory that a retry of this call belongs to."""

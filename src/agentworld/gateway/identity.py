@@ -4,7 +4,6 @@ trajectory."""
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,39 +66,3 @@ def read_identity(http: Http, route: Route, body: Mapping[str, Any] | None = Non
 def _id(http: Http, name: str) -> str | None:
     value = http.header(name)
     return check_id(value, name) if value else None
-
-
-class PrefixIndex:
-    """Where anonymous conversations go on: the path of a reply that we sampled, under the same key -> trajectories.
-
-    Rollouts of one task can be equal for a while, so a path holds several trajectories and each continuation takes the
-    one that waits longest; the last one stays, for clients that ask again. Bounded, least recently used first out; a
-    conversation that fell out begins a new trajectory.
-    """
-
-    def __init__(self, limit: int = 50_000) -> None:
-        self._limit = limit
-        self._paths: OrderedDict[tuple[bytes, bytes], deque[str]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def add(self, key: bytes, path: bytes, trajectory_id: str) -> None:
-        """Remember that the conversation `path` (match key of its reply) belongs to the trajectory."""
-        waiting = self._paths.setdefault((key, path), deque(maxlen=4096))
-        waiting.append(trajectory_id)
-        self._paths.move_to_end((key, path))
-        while len(self._paths) > self._limit:
-            self._paths.popitem(last=False)
-
-    def knows(self, key: bytes, path: bytes) -> bool:
-        """Whether a trajectory with this path was added."""
-        return (key, path) in self._paths
-
-    def find(self, key: bytes, paths: list[bytes]) -> str | None:
-        """The trajectory that a request with these match keys continues: the deepest path first."""
-        for path in reversed(paths):
-            waiting = self._paths.get((key, path))
-            if waiting:
-                return waiting.popleft() if len(waiting) > 1 else waiting[0]
-        return None

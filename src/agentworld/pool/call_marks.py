@@ -19,13 +19,14 @@ ASKED_SECONDS = 3600.0
 
 
 class CallMark(msgspec.Struct, frozen=True):
-    """A mark and its trajectory, which need not be there while its first call is on its way.
+    """A mark and its trajectory, which need not be there while its first call is on its way. A reply is `taken` once a
+    call has been given its trajectory to go on with, in the place of others where the conversation is the same.
 
     `said`: see Mark. `at`: when, seconds since the epoch. `latest`: of replies, whether the trajectory has none later.
     """
 
     trajectory_id: str
-    said: MarkKind | Literal["asked"]
+    said: MarkKind | Literal["asked", "taken"]
     at: float
     latest: bool = False
 
@@ -38,3 +39,15 @@ class CallMarkMethods(Protocol):
 
     def find_marks(self, marks: Sequence[str]) -> list[CallMark]:
         """Where the first of these marks that is known stands, in the order in which it was set."""
+
+    def take_reply(self, marks: Sequence[str]) -> str | None:
+        """The open trajectory in which the first of these marks that is known stands as that of a reply.
+
+        Rollouts of one task can be equal for a while, so a mark can stand in several: each continuation is given the
+        one that waits longest and that nobody has gone on with; where there is none, the last.
+        """
+
+
+def next_waiting(rows: Sequence[CallMark]) -> CallMark | None:
+    """Of the trajectories in which a reply stands the one to go on with next; None where none waits."""
+    return next((row for row in rows if row.latest and row.said == "reply"), None)

@@ -1,5 +1,7 @@
 """Calls that name no trajectory are found by their marks, from any process, while their trajectory is open."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from agentworld.errors import InvalidRequestError
@@ -102,3 +104,26 @@ def test_a_mark_is_a_digest(pool):
             pool.mark_call("t1", wrong)
         with pytest.raises(InvalidRequestError):
             call(pool, 1, "t1", (wrong, "reply"))
+
+
+def test_each_continuation_takes_the_one_that_waits_longest(pool, clock):
+    for number, name in enumerate(["t2", "t1", "t3"]):
+        clock.now += 1
+        call(pool, number, name, (A, "reply"))
+    clock.now += 1
+    call(pool, 9, "t2", (B, "reply"))  # This one has gone on already.
+    assert [pool.take_reply([C, A]) for _ in range(3)] == ["t1", "t3", "t3"]
+    assert [pool.take_reply([B, A]) for _ in range(2)] == ["t2", "t2"]
+    assert (pool.take_reply([C]), pool.take_reply([])) == (None, None)
+    # A reply that is said once more waits once more.
+    clock.now += 1
+    call(pool, 10, "t1", (A, "reply"))
+    assert [pool.take_reply([A]) for _ in range(2)] == ["t1", "t1"]
+
+
+def test_at_once_each_takes_another(pool):
+    for number in range(8):
+        call(pool, number, f"t{number}", (A, "reply"))
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(lambda _: pool.take_reply([A]), range(8)))
+    assert sorted(taken) == [f"t{number}" for number in range(8)]

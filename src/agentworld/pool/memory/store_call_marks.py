@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentworld.pool.call_marks import ASKED_SECONDS, CallMark
+from agentworld.pool.call_marks import ASKED_SECONDS, CallMark, next_waiting
 from agentworld.pool.media import read_digest
 from agentworld.pool.memory.store_base import MemoryStore
 from agentworld.records import check_id
@@ -45,3 +45,17 @@ class CallMarkMethods(MemoryStore):
                         for one in sorted(found, key=lambda one: (one.at, one.trajectory_id))
                     ]
         return []
+
+    def take_reply(self, marks: Sequence[str]) -> str | None:
+        """See Pool."""
+        with self._open():
+            for mark in marks:
+                if rows := self.find_marks([mark]):
+                    break
+            else:
+                return None
+            found = next_waiting(rows)
+            if len(rows) > 1 and found is not None:
+                place = read_digest(mark), found.trajectory_id
+                self._state.marks[place] = CallMark(found.trajectory_id, "taken", found.at)
+            return (found or rows[-1]).trajectory_id

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
-from agentworld.pool.call_marks import ASKED_SECONDS, CallMark
+from agentworld.pool.call_marks import ASKED_SECONDS, CallMark, next_waiting
 from agentworld.pool.sql.connections import Reader
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import json_list, parameter, sql
@@ -31,6 +31,11 @@ _FIND = sql(
     .outerjoin(_t, _t.c.trajectory_id == _m.c.trajectory_id)
     .where(_m.c.mark == parameter("mark"), or_(_t.c.status == "open", _t.c.status.is_(None)))
     .order_by(_m.c.at, _m.c.trajectory_id)
+)
+_TAKE = sql(
+    update(_m)
+    .where(_m.c.mark == parameter("of_mark"), _m.c.trajectory_id == parameter("of_trajectory"), _m.c.said == "reply")
+    .values(said="taken")
 )
 _LATEST = sql(
     select(_m.c.trajectory_id, func.max(_m.c.at))
@@ -56,7 +61,17 @@ def ask(txn: Transaction, mark: bytes, trajectory_id: str) -> None:
     txn.execute(_FORGET_ASKED, {"before": txn.now - ASKED_SECONDS})
 
 
-def find(reader: Reader, marks: Sequence[bytes]) -> list[CallMark]:
+def take(txn: Transaction, mark: bytes) -> str | None:
+    """Take the next trajectory in which a reply with this mark waits; the last where none does."""
+    rows = find(txn, [mark])
+    found = next_waiting(rows)
+    if found is not None:
+        txn.execute(_TAKE, {"of_mark": mark, "of_trajectory": found.trajectory_id})
+        return found.trajectory_id
+    return rows[-1].trajectory_id if rows else None
+
+
+def find(reader: Reader | Transaction, marks: Sequence[bytes]) -> list[CallMark]:
     """Where the first of the marks that is known stands."""
     for mark in marks:
         if rows := reader.execute(_FIND, {"mark": mark}):
@@ -64,7 +79,7 @@ def find(reader: Reader, marks: Sequence[bytes]) -> list[CallMark]:
     else:
         return []
     ids = json_list([row["trajectory_id"] for row in rows])
-    latest = {row[0]: row[1] for row in reader.execute(_LATEST, {"ids": ids})}
+    latest = {row[0]: row[1] for row in reader.execute(_LATEST, {"ids": ids})}  # of replies that were not taken
     return [
         CallMark(
             row["trajectory_id"],

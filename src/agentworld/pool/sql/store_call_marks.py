@@ -24,3 +24,16 @@ class CallMarkMethods(SqlStore):
         """See Pool."""
         with self._database.reading() as reader:
             return call_marks.find(reader, [read_digest(mark) for mark in marks])
+
+    def take_reply(self, marks: Sequence[str]) -> str | None:
+        """See Pool."""
+        named = [read_digest(mark) for mark in marks]
+        with self._database.reading() as reader:
+            for mark in named:
+                if rows := call_marks.find(reader, [mark]):
+                    break
+            else:
+                return None
+        if len(rows) == 1:
+            return rows[0].trajectory_id
+        return self._writer.submit(lambda txn: call_marks.take(txn, mark)).result()
