@@ -6,6 +6,7 @@ import pytest
 
 from agentworld.cli import serve as serving
 from agentworld.config import TOKENIZERS, DriverName, ModelSettings
+from agentworld.engines import qwen3_vocabulary
 from agentworld.engines.base import open_engine
 from agentworld.engines.builtin import models
 from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
@@ -97,6 +98,7 @@ def test_a_tokenizer_can_be_named(settings, monkeypatch, name):
     (model,) = settings("--upstream", ENGINE, "--model", "m", "--tokenizer", name).models
     assert model.tokenizer == name
     monkeypatch.setattr(models, "smollm2_directory", lambda: POCKET_TOKENIZER_PATH)
+    monkeypatch.setattr(qwen3_vocabulary, "qwen3_directory", lambda: POCKET_TOKENIZER_PATH)
     assert load_tokenizer(name).vocab_size > 256
 
 
