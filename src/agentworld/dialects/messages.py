@@ -124,6 +124,7 @@ def _clear_thinking(fields: Fields, found: list[Message]) -> list[Message]:
     if value is None:
         return found
     inner = Fields(value, "context_management")
+    fewest: int | None = None
     for position, item in enumerate(inner.take("edits", list) or []):
         edit = Fields(item, f"context_management.edits[{position}]")
         kind = edit.need("type", str)
@@ -140,9 +141,11 @@ def _clear_thinking(fields: Fields, found: list[Message]) -> list[Message]:
         turns = Fields(keep if keep is not None else {"type": "thinking_turns", "value": 1}, edit.where("keep"))
         if turns.need("type", str) != "thinking_turns":
             raise turns.refuse("type", "thinking_turns")
-        found = _keep_turns(found, turns.integer("value", 1) or 1)
+        count = turns.integer("value", 1) or 1
+        fewest = count if fewest is None else min(fewest, count)
     inner.finish()
-    return found
+    # What the smallest number leaves is what all of them would, one after the other.
+    return found if fewest is None else _keep_turns(found, fewest)
 
 
 def _keep_turns(found: list[Message], count: int) -> list[Message]:

@@ -65,17 +65,22 @@ def order_results(messages: list[Message]) -> list[Message]:
     """
     out: list[Message] = []
     places: dict[str | None, int] = {}
-    begun = 0
+    results: list[Message] = []
     for message in messages:
-        if message.role == "assistant":
-            places = {call.id: place for place, call in reversed(list(enumerate(message.tool_calls)))}
-            begun = len(out) + 1
-        elif message.role != "tool":
-            places = {}
+        if message.role == "tool":
+            results.append(message)
+            continue
+        # Once for each run of results, as a turn may hold thousands.
+        out.extend(_in_order(results, places))
+        results = []
+        places = {call.id: place for place, call in reversed(list(enumerate(message.tool_calls)))}
         out.append(message)
-        if message.role == "tool" and places:
-            out[begun:] = sorted(out[begun:], key=lambda result: places.get(result.tool_call_id, len(places)))
-    return out
+    return [*out, *_in_order(results, places)]
+
+
+def _in_order(results: list[Message], places: dict[str | None, int]) -> list[Message]:
+    """Results as their calls stand; those of no call last, in the order in which they came."""
+    return sorted(results, key=lambda result: places.get(result.tool_call_id, len(places))) if places else results
 
 
 def text_blocks(value: Any, path: str) -> list[str]:

@@ -76,23 +76,23 @@ def response_exchange(response_id: str) -> str | None:
 
 def wanted(body: dict[str, Any]) -> list[str]:
     """The exchanges that a body refers to; InvalidRequestError where they are too many."""
-    found = []
+    found: dict[str, None] = {}  # In their order; a list would be looked through for each item.
     previous = body.get("previous_response_id")
     if isinstance(previous, str) and (exchange := response_exchange(previous)) is not None:
-        found.append(exchange)
+        found[exchange] = None
     given = body.get("input")
     for item in given if isinstance(given, list) else ():
         if isinstance(item, dict) and item.get("type") == "item_reference":
             exchange = exchange_of(item.get("id"))
-            if exchange is not None and exchange not in found:
-                found.append(exchange)
+            if exchange is not None:
+                found[exchange] = None
     if len(found) > MAX_REFERENCES:
         raise InvalidRequestError(
             f"the input refers to items of {len(found)} responses, at most {MAX_REFERENCES} are looked up",
             path="input",
             hint="Send the items themselves, or use previous_response_id",
         )
-    return found
+    return list(found)
 
 
 def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Request:
@@ -214,14 +214,25 @@ def _input(fields: Fields, past: Mapping[str, Past], images: Images) -> tuple[li
     if not isinstance(value, list):
         raise fields.refuse("input", "a string or a list of items")
 
-    def resolve(wanted_id: str, path: str) -> list[dict[str, Any]]:
+    stored: dict[str, dict[str, dict[str, Any]]] = {}
+    used: set[str] = set()
+
+    def resolve(wanted_id: str, path: str) -> dict[str, Any]:
+        # A few bytes stand for as much as a reply may hold, so each stands for it once.
+        if wanted_id in used:
+            raise InvalidRequestError(
+                f"item {wanted_id[:100]!r} is referred to twice", path=path, hint="Refer to each item once"
+            )
+        used.add(wanted_id)
         exchange = exchange_of(wanted_id)
         known = past.get(exchange) if exchange is not None else None
-        items = output_items(known.reply, known.exchange_id, known.named, sealed=False) if known is not None else []
-        chosen = [item for item in items if item["id"] == wanted_id]
-        if not chosen:
+        if known is not None and known.exchange_id not in stored:
+            items = output_items(known.reply, known.exchange_id, known.named, sealed=False)
+            stored[known.exchange_id] = {item["id"]: item for item in items}
+        found = stored[known.exchange_id].get(wanted_id) if known is not None else None
+        if found is None:
             raise InvalidRequestError(f"there is no item {wanted_id[:100]!r}", path=path, hint="Send the item itself")
-        return chosen
+        return found
 
     return read_items(value, "input", resolve, images)
 

@@ -28,8 +28,8 @@ _ITEM_ID = re.compile(r"[a-z]+_(?P<exchange>exc_[0-9a-z]{26})_[0-9]{1,6}")
 _ROLES = ("system", "developer", "user", "assistant")
 _HARMLESS = frozenset({"id", "status", "phase", "caller", "created_by"})
 
-Resolve = Callable[[str, str], list[dict[str, Any]]]
-"""From an item's id and its JSON path to the items that it stands for."""
+Resolve = Callable[[str, str], dict[str, Any]]
+"""From an item's id and its JSON path to the item that it stands for."""
 Tools = list[tuple[Any, str]]
 """Tools as they were sent, each with its JSON path."""
 
@@ -120,8 +120,7 @@ class _Reader:
         elif kind == "item_reference":
             wanted = fields.need("id", str)
             fields.finish()
-            for found in self._resolve(wanted, fields.where("id")):
-                self.read(found, path)
+            self.read(self._resolve(wanted, fields.where("id")), path)
         else:
             raise InvalidRequestError(
                 f"items of type {kind[:60]!r} are not supported",
