@@ -74,6 +74,57 @@ def test_parallel_calls_that_all_say_index_zero() -> None:
     assert [delta.tool_calls[0].index for delta in seen[:3] if delta is not None] == [0, 1, 1]
 
 
+def names_and_arguments(*pieces: Delta) -> list[tuple[str, str]]:
+    calls = collect(*pieces, END).choices()[0].message.tool_calls
+    return [(call.function.name, call.function.arguments) for call in calls]
+
+
+TWO = [("look", '{"a":1}'), ("run", '{"b":2}')]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (piece(0, None, "look", '{"a":1}'), piece(0, None, "run", '{"b":2}')),
+        (piece(0, "a"), piece(0, None, "look", '{"a":1}'), piece(0, "b"), piece(0, None, "run", '{"b":2}')),
+        (piece(0, "a", "look", '{"a"'), piece(0, None, "look", ":1}"), piece(1, "b", "run", '{"b":2}')),
+        (piece(0, "a", "look", '{"a"'), piece(0, "other", None, ":1}"), piece(0, "b", "run", '{"b":2}')),
+        (
+            piece(0, "a", "look", "{"),
+            piece(0, "b", "run", '{"b":'),
+            piece(0, "a", None, '"a":1}'),
+            piece(0, "b", None, "2}"),
+        ),
+        (piece(0, None, "look"), piece(0, "a", None, '{"a":1}'), piece(1, None, "run"), piece(1, "b", None, '{"b":2}')),
+        (piece(0, "a", "lo"), piece(0, None, "ok", '{"a":1}'), piece(1, "b", "run", '{"b":2}')),
+        (piece(0, "a", "look", '{"a":1}'), piece(0, "a", "run", '{"b":2}')),
+    ],
+)
+def test_calls_that_can_be_told_apart_stay_apart(pieces: tuple[Delta, ...]) -> None:
+    assert names_and_arguments(*pieces) == TWO
+
+
+def test_two_calls_of_one_tool_by_their_ids() -> None:
+    assert names_and_arguments(piece(0, "a", "f", "{}"), piece(0, "b"), piece(0, None, "f", "[]")) == [
+        ("f", "{}"),
+        ("f", "[]"),
+    ]
+
+
+def test_an_id_and_a_name_are_shown_once() -> None:
+    collector = Collector()
+    seen = [collector.feed(each) for each in (piece(0, "a", "f", "{"), piece(0, "a", "f", "}"))]
+    assert [(each.tool_calls[0].id, each.tool_calls[0].name) for each in seen if each is not None] == [
+        ("a", "f"),
+        (None, None),
+    ]
+
+
+def test_a_choice_that_had_not_begun_is_none_of_an_aborted_reply() -> None:
+    collector = collect(Delta(index=0), Delta(index=1), Delta(index=1, text="x", ids=[1]))
+    assert [choice.index for choice in collector.choices(2, aborted=True)] == [1]
+
+
 def test_a_call_without_id_gets_one() -> None:
     collector = Collector()
     delta = collector.feed(piece(0, None, "f", "{}"))

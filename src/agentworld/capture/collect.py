@@ -11,6 +11,32 @@ from agentworld.errors import EngineError
 from agentworld.records import FunctionCall, Message, ToolCall, Usage, VersionSpan, new_id
 
 
+class _GrowingCall:
+    """One tool call while it grows. `given`: the id that the engine has for it; `next_id`: one that came alone after
+    arguments, and belongs to the call that a name may begin.
+    """
+
+    __slots__ = ("arguments", "given", "id", "names", "next_id", "spoke")
+
+    def __init__(self, given: str | None) -> None:
+        self.given = given
+        self.id = given or new_id("call")
+        self.names: list[str] = []
+        self.arguments: list[str] = []
+        self.spoke = False
+        self.next_id: str | None = None
+
+    def ends_at(self, piece: ToolCallDelta) -> bool:
+        """Whether the piece, which has this one's index, belongs to another call."""
+        if piece.name is None:
+            return False  # Some engines send an id of its own with each piece of the arguments.
+        if self.next_id is not None:
+            return True
+        if piece.id is not None and piece.id != self.given and (self.given is not None or self.spoke):
+            return True
+        return self.spoke and piece.name != "".join(self.names)
+
+
 class _Growing:
     """One choice while it grows."""
 
@@ -18,8 +44,10 @@ class _Growing:
         self.index = index
         self.text: list[str] = []
         self.reasoning: list[str] = []
-        self.calls: list[tuple[str, list[str], list[str]]] = []
+        self.spoke = False
+        self.calls: list[_GrowingCall] = []
         self.by_index: dict[int, int] = {}
+        self.by_id: dict[tuple[int, str], int] = {}
         self.ids: list[int] | None = None
         self.logprobs: list[float | None] | None = None
         self.entries: list[dict[str, Any]] = []
@@ -35,6 +63,8 @@ class _Growing:
         calls = tuple(self._call(call) for call in delta.tool_calls)
         if calls != delta.tool_calls:
             delta = msgspec.structs.replace(delta, tool_calls=calls)
+        if not self.spoke and (delta.ids or delta.text or delta.reasoning or calls):
+            self.spoke = True
         self.text.append(delta.text)
         self.reasoning.append(delta.reasoning)
         if delta.policy_version is not None and delta.policy_version != self.version:
@@ -59,24 +89,40 @@ class _Growing:
         return delta
 
     def _call(self, piece: ToolCallDelta) -> ToolCallDelta:
-        """The piece at its true position: engines repeat an index for another id, and leave ids out."""
+        """The piece at its true position: engines repeat an index for another call, and leave ids out."""
         position = self.by_index.get(piece.index)
-        known = self.calls[position] if position is not None else None
-        begins = known is None or (piece.id is not None and piece.name is not None and piece.id != known[0])
-        if begins:
-            call_id = piece.id or new_id("call")
-            self.calls.append((call_id, [], []))
-            position = self.by_index[piece.index] = len(self.calls) - 1
-            piece = msgspec.structs.replace(piece, id=call_id)
-        assert position is not None
-        own_id, names, arguments = self.calls[position]
-        if piece.name is not None and names and piece.id == own_id:
-            # Some engines send id and name again with each piece of the arguments.
-            piece = msgspec.structs.replace(piece, name=None)
-        if piece.name is not None:
-            names.append(piece.name)
-        arguments.append(piece.arguments)
-        return msgspec.structs.replace(piece, index=position)
+        if piece.id is not None:
+            position = self.by_id.get((piece.index, piece.id), position)
+        if position is None or self.calls[position].ends_at(piece):
+            waiting = self.calls[position].next_id if position is not None else None
+            position = self.by_index[piece.index] = len(self.calls)
+            call = _GrowingCall(piece.id or waiting)
+            self.calls.append(call)
+            shown: str | None = call.id
+        else:
+            call, shown = self.calls[position], None
+            self._name_call(call, piece)
+        if call.given is not None:
+            self.by_id.setdefault((piece.index, call.given), position)
+        name = piece.name
+        if name is not None and call.names and (call.spoke or piece.id is not None or name == "".join(call.names)):
+            name = None  # Some engines send the name again with each piece of the arguments.
+        if name is not None:
+            call.names.append(name)
+        if piece.arguments:
+            call.spoke, call.next_id = True, None
+            call.arguments.append(piece.arguments)
+        return ToolCallDelta(index=position, id=shown, name=name, arguments=piece.arguments)
+
+    @staticmethod
+    def _name_call(call: _GrowingCall, piece: ToolCallDelta) -> None:
+        """Take in the id of a piece that goes on with a call."""
+        if piece.id is None or piece.id == call.given:
+            return
+        if call.given is None:
+            call.given = piece.id
+        elif call.spoke and not piece.arguments:
+            call.next_id = piece.id
 
     def facts(self) -> dict[str, Any]:
         """What goes on record beside the reply."""
@@ -85,8 +131,8 @@ class _Growing:
 
     def message(self) -> Message:
         calls = tuple(
-            ToolCall(id=call_id, function=FunctionCall("".join(names), "".join(arguments)))
-            for call_id, names, arguments in self.calls
+            ToolCall(id=call.id, function=FunctionCall("".join(call.names), "".join(call.arguments)))
+            for call in self.calls
         )
         text, reasoning = "".join(self.text), "".join(self.reasoning)
         # A reply that is tool calls alone has no content; any other has, be it empty.
@@ -108,6 +154,8 @@ class Collector:
         self.logprobs_mode: str | None = None
         self.policy_run: str | None = None
         self.faults: list[str] = []
+        self.empty = True
+        """Whether nothing was sampled yet, as far as is known."""
 
     def feed(self, delta: Delta) -> Delta | None:
         """Take a piece; returns it as the caller may see it, or None where it says nothing about a choice."""
@@ -123,24 +171,19 @@ class Collector:
         growing = self._choices.get(delta.index)
         if growing is None:
             growing = self._choices[delta.index] = _Growing(delta.index)
-        return growing.feed(delta)
+        seen = growing.feed(delta)
+        if growing.spoke:
+            self.empty = False
+        return seen
 
     @property
     def count(self) -> int:
         """How many choices have begun."""
         return len(self._choices)
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was sampled yet, as far as is known."""
-        return not any(
-            growing.ids or any(growing.text) or any(growing.reasoning) or growing.calls
-            for growing in self._choices.values()
-        )
-
     def choices(self, expected: int = 1, *, aborted: bool = False) -> list[Choice]:
         """The whole replies, with indexes from 0 on. EngineError where one was not asked for or has no end, unless
-        `aborted`: then it ends as `abort`.
+        `aborted`: then it ends as `abort`, and one that had not begun is left out.
         """
         if not aborted and len(self._choices) < expected:
             raise EngineError(f"the engine sent {len(self._choices)} of {expected} replies and ended the stream")
@@ -148,6 +191,8 @@ class Collector:
             raise EngineError(f"the engine sent reply {max(self._choices)}, counted from 0, of {expected} asked for")
         out = []
         for growing in sorted(self._choices.values(), key=lambda choice: choice.index):
+            if growing.finish_reason is None and aborted and not growing.spoke:
+                continue
             if growing.finish_reason is None and not aborted:
                 raise EngineError("the engine ended the stream in the middle of a reply")
             spans = growing.reported_spans or tuple(growing.spans)
