@@ -106,7 +106,9 @@ def test_a_client_that_left_is_leased_nothing(server):
         return lease(spec, consumer)
 
     server.pool.lease = leasing
-    connection.request("POST", "/api/v1/batches/lease", b'{"consumer": "c", "wait_seconds": 30}')
+    connection.request(
+        "POST", "/api/v1/batches/lease", b'{"consumer": "c", "wait_seconds": 30}', {"Content-Type": "application/json"}
+    )
     assert looked.wait(30)
     connection.close()
     # The server has noticed once nobody waits for changes any more.
@@ -131,7 +133,7 @@ def test_a_batch_leased_while_its_client_left_is_given_back(server):
         return lease(spec, consumer)
 
     server.pool.lease = leasing
-    connection.request("POST", "/api/v1/batches/lease", b'{"consumer": "c"}')
+    connection.request("POST", "/api/v1/batches/lease", b'{"consumer": "c"}', {"Content-Type": "application/json"})
     assert begun.wait(30)
     connection.close()
     for _ in range(3):  # By then the server has been told that the connection is closed.

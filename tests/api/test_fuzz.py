@@ -108,7 +108,7 @@ def served(request, tmp_path_factory):
 def ask(connection, method, path, body=None):
     """One request; the connection is kept, as a new one for each would be most of the time."""
     # With this header the events come as one page instead of a stream, which would not end.
-    connection.request(method, path, body, {"Accept": "application/json"})
+    connection.request(method, path, body, {"Accept": "application/json", "Content-Type": "application/json"})
     response = connection.getresponse()
     return response.status, response.read()
 
