@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ PROMPT, LONG_PROMPT = 1_000, 50_000
 TASKS = 64
 LONG_TURNS = 4
 WARM_CALLS = 64
+WORKER_ROUNDS = 3
 _SYSTEM = {"role": "system", "content": "You solve the task that is set, with the tools that you have."}
 
 
@@ -119,12 +121,12 @@ def body(messages: list[dict[str, Any]], stream: bool = False) -> bytes:
     )
 
 
-def rate(running: Server, make: Callable[[int], bytes], calls: int) -> Rate:
+def rate(running: Server, make: Callable[[int], bytes], calls: int, concurrency: int = CONCURRENCY) -> Rate:
     """Calls under load, after some that warm the server."""
     warm = min(WARM_CALLS, calls)
-    asyncio.run(load(running.url, lambda number: make(number + calls), warm, CONCURRENCY))
+    asyncio.run(load(running.url, lambda number: make(number + calls), warm, concurrency))
     before = running.cpu()
-    found = asyncio.run(load(running.url, make, calls, CONCURRENCY))
+    found = asyncio.run(load(running.url, make, calls, concurrency))
     return Rate(found, 1000 * (running.cpu() - before) / calls)
 
 
@@ -247,13 +249,15 @@ async def _conversations(
 
 
 def workers(bench: GatewayBench) -> list[Figure]:
-    """Processor time of a call with one worker and with two."""
-    times = []
+    """Processor time of a call with one worker and with two, each of which has 64 calls at once."""
+    found: dict[int, list[float]] = {1: [], 2: []}
     with bench.engine() as engine:
-        for count in (1, 2):
-            with bench.gateway(engine, "engine", count) as gateway:
-                make = bench.make(gateway.url, "/t/shared-{}/v1/chat/completions", "engine")
-                times.append(rate(gateway, make, bench.calls).cpu)
+        for _ in range(WORKER_ROUNDS):
+            for count, seen in found.items():
+                with bench.gateway(engine, "engine", count) as gateway:
+                    make = bench.make(gateway.url, "/t/shared-{}/v1/chat/completions", "engine")
+                    seen.append(rate(gateway, make, bench.calls * count, CONCURRENCY * count).cpu)
+    times = [statistics.median(seen) for seen in found.values()]
     if not times[0]:
         bench.notes.append("two workers: this system does not tell the processor time of processes")
         return []
