@@ -58,6 +58,8 @@ def test_null_and_neutral_values_mean_absent():
         ({"stop": [""]}, "stop"),
         ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
         ({"logit_bias": {"a": 1}}, "logit_bias.a"),
+        ({"logit_bias": {"٣": 1}}, "logit_bias.٣"),
+        ({"logit_bias": {"9" * 5000: 1}}, f"logit_bias.{'9' * 40}"),
         ({"logit_bias": {"1": 101}}, "logit_bias.1"),
         ({"stream": 1}, "stream"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),

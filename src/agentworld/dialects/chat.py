@@ -5,12 +5,14 @@ A sampling field is read or refused, never ignored. Left out on purpose: audio a
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sized
 from typing import Any
 
 import msgspec
 
 from agentworld.dialects.exchange import Request
-from agentworld.dialects.fields import Fields
+from agentworld.dialects.fields import MAX_ID, Fields
 from agentworld.dialects.media import Images
 from agentworld.errors import InvalidRequestError
 from agentworld.records import FunctionCall, MediaPart, Message, Sampling, TextPart, Tool, ToolCall
@@ -18,6 +20,12 @@ from agentworld.records import FunctionCall, MediaPart, Message, Sampling, TextP
 DIALECT = "chat"
 MAX_CHOICES = 128
 MAX_TOP_LOGPROBS = 20
+MAX_MESSAGES = 100_000
+MAX_STOPS = 64
+MAX_STOP_IDS = 1024
+MAX_BIASES = 1024
+MAX_TEMPLATE_SETTINGS = 64
+_TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 # Change nothing in what is sampled; any value is taken.
 HARMLESS = frozenset(
@@ -41,6 +49,7 @@ def parse(body: dict[str, Any]) -> Request:
     given = fields.need("messages", list)
     if not given:
         raise InvalidRequestError("messages must hold at least one message", path="messages")
+    check_count(given, MAX_MESSAGES, "messages")
     images = Images()
     messages = tuple(_message(item, f"messages[{position}]", images) for position, item in enumerate(given))
     tools, choice = _tools(fields)
@@ -51,7 +60,7 @@ def parse(body: dict[str, Any]) -> Request:
     if top and not logprobs:
         raise InvalidRequestError("top_logprobs needs logprobs: true", path="top_logprobs")
     return_token_ids = fields.take("return_token_ids", bool) or False
-    template = fields.take("chat_template_kwargs", dict) or {}
+    template = read_template(fields)
     continue_final = _continue_final(fields, messages[-1], len(messages) - 1)
     sampling = read_sampling(fields, choice)
     for name, values in (
@@ -108,6 +117,30 @@ def check_beginning(message: Message, path: str) -> None:
         )
 
 
+def check_count(value: Sized, most: int, path: str) -> None:
+    """InvalidRequestError where a list or an object holds more than `most`."""
+    if len(value) > most:
+        raise InvalidRequestError(
+            f"{path} holds {len(value)}, at most {most} are taken", path=path, hint="Send fewer of them"
+        )
+
+
+def read_template(fields: Fields) -> dict[str, Any]:
+    """Settings of the chat template."""
+    template = fields.take("chat_template_kwargs", dict) or {}
+    check_count(template, MAX_TEMPLATE_SETTINGS, "chat_template_kwargs")
+    return template
+
+
+def _stop(fields: Fields) -> tuple[str, ...]:
+    stop = fields.raw("stop")
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
+        raise fields.refuse("stop", "a non-empty string or a list of them")
+    check_count(stops, MAX_STOPS, "stop")
+    return tuple(stops)
+
+
 def read_sampling(fields: Fields, tool_choice: Any) -> Sampling:
     """The sampling fields of a body; None where the caller set none."""
     older, newer = fields.integer("max_tokens", 1), fields.integer("max_completion_tokens", 1)
@@ -137,18 +170,11 @@ def read_sampling(fields: Fields, tool_choice: Any) -> Sampling:
     )
 
 
-def _stop(fields: Fields) -> tuple[str, ...]:
-    stop = fields.raw("stop")
-    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
-    if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
-        raise fields.refuse("stop", "a non-empty string or a list of them")
-    return tuple(stops)
-
-
 def _stop_ids(fields: Fields) -> tuple[int, ...]:
     ids = fields.take("stop_token_ids", list) or []
-    if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in ids):
-        raise fields.refuse("stop_token_ids", "a list of token ids")
+    check_count(ids, MAX_STOP_IDS, "stop_token_ids")
+    if not all(type(item) is int and 0 <= item <= MAX_ID for item in ids):
+        raise fields.refuse("stop_token_ids", f"a list of token ids from 0 to {MAX_ID}")
     return tuple(ids)
 
 
@@ -156,11 +182,13 @@ def _logit_bias(fields: Fields) -> dict[str, float] | None:
     given = fields.take("logit_bias", dict)
     if not given:
         return None
+    check_count(given, MAX_BIASES, "logit_bias")
     inner = Fields(given, fields.where("logit_bias"))
     bias: dict[str, float] = {}
     for key in given:
-        if not str(key).isdecimal():
-            raise InvalidRequestError(f"logit_bias key {key!r} is not a token id", path="logit_bias")
+        # One spelling for each id, so that none comes twice, and digits that every engine reads.
+        if _TOKEN_ID.fullmatch(key) is None or int(key) > MAX_ID:
+            raise InvalidRequestError(f"logit_bias key {key[:40]!r} is not a token id", path="logit_bias")
         value = inner.number(key, -100, 100)
         if value is not None:
             bias[key] = value

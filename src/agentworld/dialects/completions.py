@@ -12,13 +12,12 @@ import msgspec
 
 from agentworld.dialects.chat import read_sampling, read_stream_options
 from agentworld.dialects.exchange import Request
-from agentworld.dialects.fields import Fields
+from agentworld.dialects.fields import MAX_ID, Fields
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Message
 
 DIALECT = "completions"
 MAX_LOGPROBS = 20
-MAX_ID = 0xFFFFFFFF
 DEFAULT_MAX_TOKENS = 16
 """What the API gives where the caller sets no limit."""
 

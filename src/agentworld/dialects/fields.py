@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
@@ -14,6 +13,8 @@ from agentworld.records.depth import check_depth
 _ARTICLES: dict[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
 
 MAX_WHOLE = 2**63 - 1
+MAX_ID = 0xFFFFFFFF
+"""The largest token id; a pool holds 32 bits of each."""
 
 T = TypeVar("T", str, bool, dict[str, Any], list[Any])
 
@@ -89,9 +90,10 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refuse(name, "a number")
-        if value > high or value < low or (above and value == low):
+        # Not math.isfinite: a whole number can be too long for a float. NaN is within no bounds.
+        if not low <= value <= high or (above and value == low):
             raise self.refuse(name, f"a number {'above' if above else 'from'} {low:g} to {high:g}")
         return float(value)
 

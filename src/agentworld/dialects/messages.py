@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.chat import check_beginning
+from agentworld.dialects.chat import MAX_MESSAGES, MAX_STOPS, check_beginning, check_count
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
 from agentworld.dialects.media import Images
@@ -47,6 +47,7 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
     given = fields.need("messages", list)
     if not given:
         raise InvalidRequestError("messages must hold at least one message", path="messages")
+    check_count(given, MAX_MESSAGES, "messages")
     found: list[Message] = _system(fields)
     images = Images()
     for position, item in enumerate(given):
@@ -101,6 +102,7 @@ def _stops(fields: Fields) -> tuple[str, ...]:
     stops = fields.take("stop_sequences", list) or []
     if not all(isinstance(text, str) and text for text in stops):
         raise fields.refuse("stop_sequences", "a list of non-empty strings")
+    check_count(stops, MAX_STOPS, "stop_sequences")
     return tuple(stops)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.chat import MAX_TOP_LOGPROBS, read_sampling
+from agentworld.dialects.chat import MAX_MESSAGES, MAX_TOP_LOGPROBS, check_count, read_sampling, read_template
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import Fields
 from agentworld.dialects.media import Images
@@ -213,7 +213,7 @@ def _input(fields: Fields, past: Mapping[str, Past], images: Images) -> tuple[li
         return [Message(role="user", content=value)], []
     if not isinstance(value, list):
         raise fields.refuse("input", "a string or a list of items")
-
+    check_count(value, MAX_MESSAGES, "input")
     stored: dict[str, dict[str, dict[str, Any]]] = {}
     used: set[str] = set()
 
@@ -277,7 +277,7 @@ def _include(fields: Fields) -> list[str]:
 
 def _reasoning(fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
     """Template settings, and what the reply says of them."""
-    template = dict(fields.take("chat_template_kwargs", dict) or {})
+    template = dict(read_template(fields))
     value = fields.take("reasoning", dict)
     effort = summary = None
     if value is not None:

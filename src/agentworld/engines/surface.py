@@ -199,8 +199,8 @@ def _sampling(fields: _Fields, max_tokens: int | None) -> Sampling:
 def _logit_bias(given: dict[str, Any] | None) -> tuple[tuple[int, float], ...]:
     pairs = []
     for key, value in (given or {}).items():
-        path = f"logit_bias.{key}"
-        if not str(key).isdecimal():
+        path = f"logit_bias.{key[:40]}"
+        if not (key.isascii() and key.isdecimal() and len(key) <= 10):
             raise InvalidRequestError("logit_bias keys must be token ids", path=path)
         if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
             raise InvalidRequestError("logit_bias values must be numbers from -100 to 100", path=path)
