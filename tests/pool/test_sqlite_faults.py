@@ -1,8 +1,10 @@
 """A full disk, files that are no pools, and what a rollback undoes."""
 
 import contextlib
+import shutil
 import sqlite3
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,6 +37,22 @@ def test_a_full_disk_is_a_clear_error_and_the_pool_goes_on_after(sqlite_pool):
     assert sqlite_pool.append_steps([big])[0].outcome == "stored"
     assert sqlite_pool.get_step("big").prompt_ids == big.prompt_ids
     assert sqlite_pool.get_step("big").step_index == 1
+
+
+def test_a_disk_without_room_is_seen_before_a_step_finds_none(sqlite_pool, monkeypatch):
+    sqlite_pool.check_writable()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(PoolFullError, match="no space is left"):
+        sqlite_pool.check_writable()
+
+
+def test_a_pool_that_can_only_be_read_says_so(sqlite_pool, monkeypatch):
+    def fails(txn, *_):
+        raise PoolError("attempt to write a readonly database")
+
+    monkeypatch.setattr("agentworld.pool.sql.transaction.Transaction.count", fails)
+    with pytest.raises(PoolError, match="readonly"):
+        sqlite_pool.check_writable()
 
 
 def test_an_operation_that_fails_harms_no_other_in_its_transaction(sqlite_pool):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agentworld.errors import PoolFullError
 from agentworld.pool.sql.store import SqlPool
 from agentworld.pool.sqlite.database import SqliteDatabase
 from agentworld.pool.sqlite.keeping import SqliteKeeping
 from agentworld.pool.sqlite.lock import LOCK_SECONDS
 from agentworld.pool.sqlite.readonly import ReadOnlyDatabase, is_read_only
+
+ROOM = 1024 * 1024
+"""Bytes that have to be free on the disk: a mark can still fit into a file where a step finds no room."""
 
 
 class SqlitePool(SqliteKeeping, SqlPool):
@@ -24,3 +29,9 @@ class SqlitePool(SqliteKeeping, SqlPool):
     ) -> None:
         self.path = path.absolute()
         super().__init__(ReadOnlyDatabase(path) if is_read_only(path) else SqliteDatabase(path, lock_seconds), clock)
+
+    def check_writable(self) -> None:
+        """See Pool."""
+        super().check_writable()
+        if shutil.disk_usage(self.path.parent).free < ROOM:
+            raise PoolFullError(f"no space is left for the pool {self.path}", hint="Free space on its disk")
