@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agentworld.api.app import create_app
-from agentworld.config import ServeSettings
+from agentworld.config import ModelSettings, ServeSettings
 from agentworld.errors import PoolFullError
 from agentworld.pool.memory import MemoryPool
 from tests.api.serving import Serving
@@ -92,7 +92,12 @@ def test_what_no_parser_can_follow_is_refused(server, path):
         assert is_an_error(reply)
 
 
-async def test_a_body_that_breaks_off_is_the_callers_fault():
+@pytest.mark.parametrize(
+    "path",
+    ["/api/v1/steps", "/v1/chat/completions", "/t/one/v1/messages", "/v1/responses", "/v1/messages/count_tokens"],
+)
+async def test_a_body_that_breaks_off_is_the_callers_fault(path):
+    """A server that gets a wrong chunk says to the app that the client is gone, and passes its answer on."""
     pool = MemoryPool()
     sent, messages = [], [{"type": "http.request", "body": b'{"steps', "more_body": True}, {"type": "http.disconnect"}]
 
@@ -103,14 +108,17 @@ async def test_a_body_that_breaks_off_is_the_callers_fault():
         sent.append(message)
 
     scope = {
-        "type": "http", "http_version": "1.1", "method": "POST", "path": "/api/v1/steps", "raw_path": b"/api/v1/steps",
+        "type": "http", "http_version": "1.1", "method": "POST", "path": path, "raw_path": path.encode(),
         "query_string": b"", "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2),
         "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"100"),
                     (b"content-type", b"application/json")],
     }  # fmt: skip
-    await create_app(ServeSettings(), pool)(scope, receive, send)
+    model = ModelSettings(name="m", upstream="http://127.0.0.1:9", driver="builtin", tokens="engine")
+    await create_app(ServeSettings(models=(model,)), pool)(scope, receive, send)
     assert sent[0]["status"] == 400
-    assert json.loads(sent[1]["body"])["error"]["message"] == "The body broke off before its end"
+    said = json.loads(sent[1]["body"])
+    assert said["error"]["message"].endswith("The body broke off before its end")
+    assert said.get("type") == ("error" if "messages" in path else None)
     pool.close()
 
 

@@ -26,13 +26,12 @@ from agentworld.config import ServeSettings
 from agentworld.dialects.dialect import dialect_at
 from agentworld.errors import (
     AgentWorldError,
-    InvalidRequestError,
     NotFoundError,
     RequestTimeoutError,
     UnauthorizedError,
 )
 from agentworld.gateway.access import GRANT, Access, check_scopes
-from agentworld.gateway.http import too_slow
+from agentworld.gateway.http import broken_off, too_slow
 from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.routes import METHODS, find_route
 from agentworld.pool.protocol import Pool
@@ -218,7 +217,7 @@ def _whole(receive: Receive, seconds: float) -> Receive:
         if message["type"] == "http.request":
             complete = not message.get("more_body", False)
         else:
-            raise InvalidRequestError("The body broke off before its end", path="$")
+            raise broken_off()
         return message
 
     return receive_whole

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.errors import AgentWorldError, RequestTimeoutError, TooLargeError
+from agentworld.errors import AgentWorldError, InvalidRequestError, RequestTimeoutError, TooLargeError
 from agentworld.gateway.access import grant_of, presented_key
 from agentworld.gateway.metrics import Stopwatch
 
@@ -31,6 +31,13 @@ def too_slow(seconds: float) -> RequestTimeoutError:
     return RequestTimeoutError(
         f"the body did not arrive within {seconds:g} s", hint="Send it faster, or raise body_timeout on the server"
     )
+
+
+def broken_off() -> InvalidRequestError:
+    """The error of a request whose body is not whole. Its client may still read: a proxy, or one that sends a chunk
+    wrongly.
+    """
+    return InvalidRequestError("The body broke off before its end", path="$")
 
 
 class Http:
@@ -68,8 +75,8 @@ class Http:
         self.headers.append((name.encode(), value.encode("ascii", "replace")))
 
     async def body(self, limit: int, seconds: float | None = None) -> bytes:
-        """The whole body; TooLargeError over `limit` bytes, ClientGoneError where it breaks off, RequestTimeoutError
-        where it takes longer than `seconds`.
+        """The whole body; TooLargeError over `limit` bytes, InvalidRequestError where it breaks off,
+        RequestTimeoutError where it takes longer than `seconds`.
         """
         self.watch.wait()
         try:
@@ -90,7 +97,7 @@ class Http:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise ClientGoneError("the client closed the connection while sending its request")
+                raise broken_off()
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > limit:
