@@ -137,14 +137,31 @@ class Qwen3Parser:
     def feed(self, ids: Iterable[int]) -> Piece:
         """What these ids add."""
         piece = Piece()
-        for token in ids:
-            if self._state is _State.ENDED:
-                break
-            if token in self._stop_ids:
-                piece += self._end()
-            else:
-                piece += self._take(token)
+        given, at = list(ids), 0
+        while at < len(given) and self._state is not _State.ENDED:
+            run = self._plain_run(given, at)
+            if run > at:
+                piece += self._say(given[at:run])
+                at = run
+                continue
+            token, at = given[at], at + 1
+            piece += self._end() if token in self._stop_ids else self._take(token)
         return piece
+
+    def _plain_run(self, ids: list[int], at: int) -> int:
+        """Where the ids from `at` on end that are text and nothing else, whichever way they are cut."""
+        if self._state is not _State.CONTENT and self._state is not _State.THINKING:
+            return at
+        marks = (self._think, self._think_end, self._call)
+        while at < len(ids) and ids[at] not in self._stop_ids and ids[at] not in marks:
+            at += 1
+        return at
+
+    def _say(self, ids: list[int]) -> Piece:
+        """What a run of text adds to the present passage."""
+        if self._state is _State.CONTENT:
+            return self._stopped(Piece(text=self._content.feed(self._bytes(ids))), self._content)
+        return self._stopped(Piece(reasoning=self._reasoning.feed(self._bytes(ids))), self._reasoning)
 
     def finish(self) -> Piece:
         """What was held back, at the end of the reply."""
