@@ -52,8 +52,9 @@ async def test_a_reply_with_everything(stream: bool) -> None:
         names = [(piece.id, piece.name) for delta in deltas for piece in delta.tool_calls if piece.id]
         assert names == [("toolu_0", "look"), ("toolu_1", "look")]
         assert [delta.finish_reason for delta in deltas if delta.finish_reason] == ["tool_calls"]
-        assert deltas[-1].usage == Usage(4, len(SAID.sampled))
-        assert (deltas[-1].metadata or {})["upstream_usage"]["cache_read_input_tokens"] == 1
+        last = next(delta for delta in reversed(deltas) if delta.usage is not None)
+        assert last.usage == Usage(4, len(SAID.sampled))
+        assert (last.metadata or {})["upstream_usage"]["cache_read_input_tokens"] == 1
         assert all(delta.ids is None for delta in deltas)
         if stream:
             assert [delta.signature for delta in deltas if delta.signature] == [SIGNATURE]
@@ -373,6 +374,9 @@ def test_blocks_of_the_services_own_are_named() -> None:
     assert (delta.metadata or {})["blocks_left_out"] == ["server_tool_use"]
 
 
+DEEP = b"[" * 300 + b"]" * 300
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -385,8 +389,13 @@ def test_blocks_of_the_services_own_are_named() -> None:
         b'{"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "input": []}}',
         b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 5}}',
         b'{"type": "message_start", "message": {"usage": 5}}',
+        b'{"type": "message", "content": [], "usage": {"input_tokens": 2147483647, "cache_read_input_tokens": 1}}',
+        b'{"type": "message", "content": [], "usage": {"x": ' + DEEP + b"}}",
+        b'{"type": "message", "content": [{"type": "server_x", "v": ' + DEEP + b"}]}",
+        b'{"type": "message", "content": [{"type": "tool_use", "input": {"a": 1e400}}]}',
+        b'{"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "input": {"a": 1e400}}}',
     ],
-    ids=str,
+    ids=lambda data: data.decode()[:100],
 )
 def test_what_cannot_be_used_is_refused(data: bytes) -> None:
     with pytest.raises(EngineError, match="cannot be used"):

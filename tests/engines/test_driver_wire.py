@@ -27,6 +27,15 @@ def test_log_probabilities() -> None:
     assert (finite(-1), finite(0.0)) == (-1.0, 0.0)
 
 
+def test_numbers_too_long_for_a_float_are_none() -> None:
+    assert (finite(-(10**310)), finite(10**310)) == (None, None)
+
+
+def test_bytes_that_are_no_utf8_are_refused() -> None:
+    with pytest.raises(EngineError, match="UTF-8"):
+        decode(b'{"a": "\xff"}')
+
+
 def test_json_with_nan_is_read() -> None:
     assert decode(b'{"a": NaN, "b": -Infinity}')["b"] == float("-inf")
     for data in (b"nonsense", b"[]", b"\xff"):

@@ -236,6 +236,13 @@ def test_a_chat_reply_with_ids_but_no_meta_info() -> None:
     assert (delta.ids, delta.logprobs) == ([4, 2], None)
 
 
+@pytest.mark.parametrize(("said", "version"), [("7", 7), ("9" * 5000, None), (str(2**63), None), ("default", None)])
+def test_versions_of_the_weights(said: str, version: int | None) -> None:
+    body = {"choices": [{"message": {"content": "a"}}], "metadata": {"weight_version": said}}
+    (delta,) = read_chat(msgspec.json.encode(body), entries=False)
+    assert delta.policy_version == version
+
+
 def test_ids_that_change_on_the_way_are_a_fault() -> None:
     reader = GenerateReader(entries=False)
     ended = b'"finish_reason": {"type": "stop"}, "completion_tokens": 2'

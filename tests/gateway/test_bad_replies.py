@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from agentworld.errors import EngineError, InvalidRequestError
+from agentworld.pool.memory import MemoryPool
+from agentworld.pool.results import AppendResult
+from agentworld.records import Exchange
 from agentworld.testing import ScriptedReply
 
 from .harness import running
@@ -50,6 +54,11 @@ def raw(choices: list[Any] | None = None, **body: Any) -> ScriptedReply:
         raw(prompt_token_ids=["a"]),
         raw(policy_version=2**63),
         raw(usage={"prompt_tokens": "abc"}),
+        raw(usage={"prompt_tokens": 2**31}),
+        raw(policy_run="r" * 300),
+        raw(policy_run="a\0b"),
+        raw([{**SOUND, "finish_reason": "f" * 300}]),
+        raw([{**SOUND, "finish_reason": "a\0b"}]),
         ScriptedReply(status=200, error_body='{"choices": [{"message": {"content": "\\ud800"}}]}'),
         ScriptedReply(status=200, error_body='{"choices": [], "usage": {"prompt_tokens": Infinity}}'),
     ],
@@ -77,6 +86,52 @@ async def test_numbers_that_are_no_log_probabilities_quarantine_the_step() -> No
         assert step.logprob_space is None
         assert "'raw_logits'" in (step.excluded_reason or "")
         assert step.readiness == "excluded"
+
+
+@pytest.mark.parametrize(("value", "is_fault"), [(5.0, True), (1e300, True), (1e-5, False), (0.0, False)])
+async def test_probabilities_over_one_quarantine_the_step(value: float, is_fault: bool) -> None:
+    wrong = {**SOUND, "logprobs": {"content": [{"token": "a", "logprob": value}]}}
+    async with running(raw([wrong])) as gateway:
+        assert (await gateway.say("hello", "/t/t1"))[0] == 200
+        (step,) = gateway.steps("t1")
+        assert ("log-probabilities over 0" in (step.excluded_reason or "")) == is_fault
+
+
+class Refusing(MemoryPool):
+    """A pool that cannot take replies."""
+
+    def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
+        if exchange.choices:
+            raise InvalidRequestError("a name of 300 characters", path="policy.run")
+        return super().submit_exchange(exchange)
+
+
+class Rejecting(MemoryPool):
+    """A pool that rejects steps."""
+
+    def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:
+        if not exchange.choices:
+            return super().submit_exchange(exchange)
+        done: Future[list[AppendResult]] = Future()
+        done.set_result([AppendResult(step.step_id, "rejected", "it is odd") for step in exchange.choices])
+        return done
+
+
+@pytest.mark.parametrize(("kind", "code"), [(Refusing, "engine_error"), (Rejecting, "pool_error")])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_that_the_pool_refuses_is_a_failed_call_on_record(
+    kind: type[MemoryPool], code: str, stream: bool
+) -> None:
+    async with running("ok", pool=kind()) as gateway:
+        body = {"messages": HELLO, "stream": stream}
+        async with gateway.http.post(f"{gateway.url}/t/t1/v1/chat/completions", json=body) as response:
+            answer = await response.text()
+        assert response.status >= 500 or stream
+        assert code in answer
+        (exchange,) = gateway.pool.list_exchanges("t1")
+        assert (exchange.error or {}).get("code") == code
+        assert gateway.steps("t1") == []
+        assert gateway.gateway.state.in_flight == 0
 
 
 async def test_a_reply_that_cannot_be_made_a_step_is_on_record_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from agentworld.pool.rules import joined_reasons
 from agentworld.records import Exchange, Policy, Step, Usage
 
 ANNOUNCE_SECONDS = 0.5
+ROUNDING = 1e-3
 
 
 class Recorder:
@@ -59,7 +60,7 @@ class Recorder:
         try:
             steps = [self._step(call, session, collector, choice, prompt_ids, quarantine) for choice in choices]
         except InvalidRequestError as error:
-            raise EngineError(f"the engine's reply cannot be stored: {error.message}") from error
+            raise _not_storable(error) from error
         exchange = _exchange(call)
         exchange.choices = steps
         exchange.policy = steps[0].policy if steps else call.policy
@@ -69,7 +70,7 @@ class Recorder:
     async def store(self, exchange: Exchange, call: Call, session: Session) -> list[Step]:
         """Put a planned exchange into the pool; returns its steps once they are durable.
 
-        PoolError where the pool would not take one.
+        PoolError where the pool would not take one, EngineError where it cannot take what the engine said.
         """
         steps = exchange.choices
         await keep_media(self._pool, call)
@@ -84,9 +85,11 @@ class Recorder:
                         f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",
                         hint="The reply is not on record; send the request again",
                     )
-        except BaseException:
+        except BaseException as error:
             for step in steps:
                 session.discard(step.step_id)
+            if isinstance(error, InvalidRequestError):
+                raise _not_storable(error) from error
             raise
         return steps
 
@@ -158,6 +161,11 @@ class Recorder:
         return step
 
 
+def _not_storable(error: InvalidRequestError) -> EngineError:
+    """The caller's request was found good at admission, so what is wrong with the record is the reply's."""
+    return EngineError(f"the engine's reply cannot be stored: {error.message}")
+
+
 def _with_arrays(exchange: Exchange, call: Call) -> Exchange:
     """The exchange as the pool takes it with the least work: with arrays in the place of lists of ids."""
     return msgspec.structs.replace(exchange, choices=[_with_array(step, call) for step in exchange.choices])
@@ -224,6 +232,11 @@ def _metadata(call: Call, choice: Choice, overtaken: str | None) -> dict[str, An
     return metadata
 
 
+def _impossible(logprobs: list[float | None]) -> bool:
+    """Whether one is of a probability over 1, by more than an engine may have rounded."""
+    return max(filter(None, logprobs), default=0.0) > ROUNDING
+
+
 def _excluded(quarantine: str | None, overtaken: str | None) -> str | None:
     """A retry that was stored before the call that it repeats supersedes that call when it comes."""
     return joined_reasons(reason for reason in (quarantine, "superseded" if overtaken else None) if reason)
@@ -243,6 +256,8 @@ def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | No
             faults.append(f"usage says {collector.usage.completion_tokens} tokens, the replies hold {total}")
     if ids and any(choice.ids and choice.logprobs is None for choice in choices):
         faults.append("the engine gave ids without log-probabilities")
+    if any(_impossible(choice.logprobs) for choice in choices if choice.logprobs):
+        faults.append("the engine gave log-probabilities over 0")
     known = logprob_space(collector.logprobs_mode, call.space) is not None
     if not known and any(choice.logprobs is not None for choice in choices):
         faults.append(f"the log-probabilities are {(collector.logprobs_mode or '')[:40]!r}, a mode not known here")

@@ -83,6 +83,7 @@ class MessageReader:
             return [Delta(redacted=fields.text(block, "data"))]
         if kind == "tool_use":
             given = fields.mapping(block, "input")
+            fields.plain(given, "input")
             if not given:
                 self._silent.add(index)
             return [Delta(tool_calls=(_call(index, block, _text(given) if given else ""),))]
@@ -113,6 +114,7 @@ class MessageReader:
 
     def _whole(self, body: dict[str, Any]) -> Delta:
         blocks = fields.objects(body, "content") or []
+        fields.plain(blocks, "content")
         delta = Delta(blocks=blocks)
         calls: list[ToolCallDelta] = []
         for index, block in enumerate(blocks):
@@ -138,7 +140,9 @@ class MessageReader:
 
     def _count(self, place: dict[str, Any]) -> None:
         """Take the counts in; those of later events stand for the whole reply."""
-        self._usage |= {name: value for name, value in fields.mapping(place, "usage").items() if value is not None}
+        usage = fields.mapping(place, "usage")
+        fields.plain(usage, "usage")
+        self._usage |= {name: value for name, value in usage.items() if value is not None}
 
     def _end(self, delta: Delta, place: dict[str, Any]) -> None:
         reason = fields.text(place, "stop_reason")
@@ -149,7 +153,7 @@ class MessageReader:
         delta.stop_reason = fields.text(place, "stop_sequence") or None
         if self._usage:
             read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-            prompt = sum(fields.whole(self._usage, name, fields.MAX_COUNT) or 0 for name in read)
+            prompt = fields.summed(fields.whole(self._usage, name, fields.MAX_COUNT) or 0 for name in read)
             reply = fields.whole(self._usage, "output_tokens", fields.MAX_COUNT) or 0
             delta.usage = Usage(prompt, reply)
             self._metadata["upstream_usage"] = self._usage

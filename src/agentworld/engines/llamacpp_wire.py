@@ -111,7 +111,7 @@ class CompletionReader:
         deltas = [self._item(item, position) for position, item in enumerate(items)]
         counts = [delta.usage for delta in deltas]
         if all(count is not None for count in counts) and counts:
-            total = sum(count.completion_tokens for count in counts if count is not None)
+            total = fields.summed(count.completion_tokens for count in counts if count is not None)
             deltas[0].usage = Usage(counts[0].prompt_tokens if counts[0] is not None else 0, total)
             for delta in deltas[1:]:
                 delta.usage = None

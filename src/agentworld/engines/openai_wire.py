@@ -21,7 +21,6 @@ from agentworld.errors import (
     EngineUnreachableError,
     InvalidRequestError,
 )
-from agentworld.records.depth import check_depth
 
 NO_KEY = Redactor(None)
 
@@ -53,8 +52,10 @@ def decode_any(data: bytes, redactor: Redactor = NO_KEY) -> Any:
 def _lenient(data: bytes, redactor: Redactor) -> Any:
     """JSON with NaN and Infinity. Text that no caller and no pool could be given (a lone surrogate) is refused."""
     try:
-        value = json.loads(data.decode("utf-8", "replace"))
+        value = json.loads(data.decode())
         msgspec.json.encode(value)
+    except UnicodeDecodeError:
+        raise EngineError("the engine sent bytes that are not UTF-8") from None
     except UnicodeEncodeError:
         raise EngineError("the engine sent text with a lone surrogate, which is not Unicode") from None
     except RecursionError:
@@ -69,7 +70,10 @@ def finite(value: Any) -> float | None:
     """A log-probability, or None where there is no finite one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
     return number if math.isfinite(number) and number > FLOOR else None
 
 
@@ -92,7 +96,7 @@ def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redac
         delta.policy_version = version
         if delta.version_spans is None:
             delta.version_spans = spans
-    first.policy_run = fields.text(body, "policy_run") or None
+    first.policy_run = fields.name(body, "policy_run") or None
     return deltas or [first]
 
 
@@ -126,7 +130,7 @@ def _common(choice: dict[str, Any]) -> Delta:
         index=fields.whole(choice, "index", fields.MAX_COUNT) or 0,
         ids=_ids(choice, "token_ids"),
         prompt_ids=_ids(choice, "prompt_token_ids"),
-        finish_reason=fields.text(choice, "finish_reason") or None,
+        finish_reason=fields.name(choice, "finish_reason") or None,
         stop_reason=fields.stop_reason(choice),
         version_spans=fields.version_spans(choice),
     )
@@ -182,10 +186,7 @@ def _call(call: dict[str, Any], position: int) -> ToolCallDelta:
 
 
 def _arguments(value: Any) -> str:
-    try:
-        check_depth(value, "arguments")
-    except InvalidRequestError:
-        fields.refuse("arguments", "text, or JSON of a sensible depth")
+    fields.plain(value, "arguments")
     return msgspec.json.encode(value).decode()
 
 

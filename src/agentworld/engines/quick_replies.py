@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from agentworld.dialects.exchange import Delta, ToolCallDelta
-from agentworld.engines.reply_fields import MAX_COUNT, MAX_ID, MAX_VERSION
+from agentworld.engines.reply_fields import MAX_COUNT, MAX_ID, MAX_NAME, MAX_VERSION
 from agentworld.records import Usage
 
 FLOOR = -9999.0
@@ -21,6 +21,7 @@ FLOOR = -9999.0
 Id = Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=MAX_VERSION)]
+Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 Reader = Callable[[bytes], list[Delta] | None]
 
 
@@ -65,7 +66,7 @@ class _Choice(msgspec.Struct):
     index: Count | None = None
     token_ids: list[Id] | None = None
     prompt_token_ids: list[Id] | None = None
-    finish_reason: str | None = None
+    finish_reason: Name | None = None
     stop_reason: int | str | None = None
     version_spans: Any = None
     provider_specific_fields: Any = None
@@ -87,7 +88,7 @@ class _Body(msgspec.Struct):
     prompt_token_ids: list[Id] | None = None
     logprobs_mode: str | None = None
     policy_version: Version | None = None
-    policy_run: str | None = None
+    policy_run: Name | None = None
     version_spans: Any = None
     provider_specific_fields: Any = None
     error: Any = None
@@ -152,6 +153,8 @@ def _begun(choice: _Choice) -> Delta | None:
     """What choices of both kinds have."""
     if choice.version_spans is not None or choice.provider_specific_fields is not None:
         return None
+    if choice.finish_reason and "\0" in choice.finish_reason:
+        return None
     return Delta(
         index=choice.index or 0,
         ids=choice.token_ids,
@@ -172,6 +175,8 @@ def _whole(body: _Body, deltas: list[Delta]) -> list[Delta] | None:
         first.usage = Usage(body.usage.prompt_tokens or 0, body.usage.completion_tokens or 0)
     if body.prompt_token_ids:
         first.prompt_ids = body.prompt_token_ids
+    if body.policy_run and "\0" in body.policy_run:
+        return None
     first.policy_run = body.policy_run or None
     if body.logprobs_mode or body.policy_version is not None:
         for delta in deltas:

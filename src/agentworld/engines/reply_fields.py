@@ -6,15 +6,18 @@ another, so nothing is repaired here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from agentworld.errors import EngineError
+from agentworld.errors import EngineError, InvalidRequestError
 from agentworld.records import Usage, VersionSpan
+from agentworld.records.depth import check_depth
 
 MAX_ID = 0xFFFFFFFF
-MAX_COUNT = 0xFFFFFFFF
+MAX_COUNT = 2**31 - 1
 MAX_VERSION = 2**63 - 1
-"""The largest that a pool can hold."""
+MAX_NAME = 256
+"""The most that a pool can hold."""
 
 
 def refuse(name: str, wanted: str) -> NoReturn:
@@ -32,6 +35,14 @@ def text(place: dict[str, Any], name: str) -> str:
         return ""
     if not isinstance(value, str):
         refuse(name, "a string")
+    return value
+
+
+def name(place: dict[str, Any], name: str) -> str:
+    """A text as short as names are, without U+0000 and what Unicode lacks."""
+    value = text(place, name)
+    if len(value) > MAX_NAME or "\0" in value:
+        refuse(name, f"a name of at most {MAX_NAME} characters")
     return value
 
 
@@ -86,6 +97,22 @@ def usage(place: dict[str, Any]) -> Usage | None:
     found = mapping(place, "usage")
     counts = [whole(found, name, MAX_COUNT) or 0 for name in ("prompt_tokens", "completion_tokens")]
     return Usage(*counts)
+
+
+def summed(counts: Iterable[int]) -> int:
+    """A sum of token counts, which is one too."""
+    total = sum(counts)
+    if total > MAX_COUNT:
+        refuse("usage", f"counts of tokens up to {MAX_COUNT}")
+    return total
+
+
+def plain(value: Any, name: str) -> None:
+    """Refuse free JSON that could not be stored: that nests without end, or has a number that JSON has not."""
+    try:
+        check_depth(value, name)
+    except InvalidRequestError:
+        refuse(name, "JSON of a sensible depth with finite numbers")
 
 
 def version_spans(place: dict[str, Any]) -> tuple[VersionSpan, ...] | None:

@@ -119,15 +119,15 @@ class GenerateReader:
 
     def _end(self, delta: Delta, ended: Any, meta: dict[str, Any]) -> None:
         if isinstance(ended, dict):
-            delta.finish_reason = fields.text(ended, "type") or None
+            delta.finish_reason = fields.name(ended, "type") or None
             delta.stop_reason = _matched(ended, "matched")
         else:
-            delta.finish_reason = fields.text(meta, "finish_reason")
+            delta.finish_reason = fields.name(meta, "finish_reason")
         prompt, reply = (fields.whole(meta, name, fields.MAX_COUNT) for name in ("prompt_tokens", "completion_tokens"))
         if prompt is None or reply is None:
             return
         self._counts[delta.index] = Usage(prompt, reply)
-        delta.usage = Usage(prompt, sum(count.completion_tokens for count in self._counts.values()))
+        delta.usage = Usage(prompt, fields.summed(count.completion_tokens for count in self._counts.values()))
 
 
 def _list(place: dict[str, Any], name: str) -> list[Any] | None:
@@ -180,4 +180,6 @@ def _matched(place: dict[str, Any], name: str) -> int | str | None:
 def _version(place: dict[str, Any]) -> int | None:
     """The version of the weights, where it is a number (SGLang's is any text, `default` at first)."""
     value = fields.text(place, "weight_version")
-    return int(value) if value.isascii() and value.isdecimal() and int(value) <= fields.MAX_VERSION else None
+    if not (value.isascii() and value.isdecimal() and len(value) <= 100):  # Python reads no number of 5,000 digits.
+        return None
+    return int(value) if int(value) <= fields.MAX_VERSION else None

@@ -58,6 +58,7 @@ class Answer:
         self._created = int(time.time())
         self._writer: Events | None = None
         self._committing = False
+        self._stored = False
         self._sent_at = time.monotonic()
         self._watch = http.watch
 
@@ -75,7 +76,7 @@ class Answer:
             await asyncio.shield(self._record_abort(ClientGoneError("the server is shutting down")))
             raise
         except Exception as error:
-            if not self._committing:
+            if not self._stored:
                 await self._record_failure(error)
             if not isinstance(error, AgentWorldError) or not self._http.started:
                 raise
@@ -247,6 +248,7 @@ class Answer:
             metrics.CAPTURE_FAILURES.labels(error.code).inc()
             log.error("reply_not_recorded", code=error.code)
             raise
+        self._stored = True
         metrics.answered(self._call, steps, self._collector.usage)
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
         reply = Reply(
