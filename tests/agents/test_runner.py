@@ -138,8 +138,8 @@ async def test_the_last_attempt_ends_its_group_without_it(run, factory, engine):
     assert (result.status, result.attempts) == ("failed", 2)
     stored = factory.list_trajectories(group_id=result.group_id).items
     assert [(one.status, one.attempt, one.excluded_reason) for one in stored] == [
-        ("failed", 0, None),
-        ("failed", 1, None),
+        ("failed", 0, "failed"),
+        ("failed", 1, "failed"),
     ]
     there = factory.get_group(result.group_id)
     assert (there.closed_by, there.ended, there.served) == ("size", 1, 0)
