@@ -298,3 +298,21 @@ def test_what_nests_without_end_is_refused_by_name() -> None:
             decode_object(f'{{"{field}": {"[" * 101}{"]" * 101}}}'.encode())
         assert caught.value.path == field
     assert decode_object(b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}")
+
+
+def test_reasoning_that_is_not_to_be_included_is_not_sent() -> None:
+    """It is sampled and on record all the same."""
+    for given, hidden in (({"include_reasoning": False}, True), ({"include_reasoning": True}, False), ({}, False)):
+        request = read(**given)
+        message = Message(role="assistant", content="x", reasoning="thought")
+        whole = Reply(
+            reply_id="r", model="m", created=1, choices=[Choice(index=0, message=message, finish_reason="stop")]
+        )
+        said = response_body(request, whole)["choices"][0]["message"]
+        assert ("reasoning" in said, "reasoning_content" in said) == (not hidden, not hidden)
+        assert said["content"] == "x"
+        (first,) = events(ChatStream(request, "r", "m", 1).delta(Delta(reasoning="thought", text="x")))
+        assert ("reasoning" in first["choices"][0]["delta"]) is not hidden
+        assert first["choices"][0]["delta"]["content"] == "x"
+    with pytest.raises(InvalidRequestError):
+        read(include_reasoning="no")

@@ -190,6 +190,21 @@ def test_thinking() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "effort"),
+    [
+        ({}, None),
+        ({"thinking": {"type": "adaptive"}}, None),
+        ({"thinking": {"type": "disabled"}}, None),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "medium"),
+        ({"thinking": {"type": "enabled"}, "output_config": {"effort": "max"}}, "max"),
+        ({"output_config": {"effort": "low"}}, "low"),
+    ],
+)
+def test_effort_is_kept_for_who_has_a_field_for_it(given: dict[str, Any], effort: str | None) -> None:
+    assert parse(body(**given)).effort == effort
+
+
+@pytest.mark.parametrize(
     ("edit", "kept"),
     [
         ({"type": "clear_thinking_20251015", "keep": "all"}, ["one", "two", "three"]),
@@ -279,6 +294,8 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
         ({"max_tokens": 0}, "max_tokens"),
         ({"temperature": "warm"}, "temperature"),
         ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"output_config": {"effort": "some"}}, "output_config.effort"),
+        ({"output_config": {"effort": 3}}, "output_config.effort"),
         ({"seed": 1}, "seed"),
         ({"system": 5}, "system"),
         ({"system": [IMAGE]}, "system[0].type"),

@@ -99,3 +99,17 @@ async def test_effort_has_a_field_of_its_own() -> None:
             with pytest.raises(InvalidRequestError):
                 await sent(engine, fake, chat.parse({"messages": SAID, "chat_template_kwargs": template}))
         await engine.close()
+
+
+async def test_the_effort_of_messages_is_sent_too() -> None:
+    async with OpenAIFake() as fake:
+        engine = driver("openai", fake.url)
+        for given, expected in (
+            ({"output_config": {"effort": "low"}}, "low"),
+            ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "medium"),
+            ({"thinking": {"type": "adaptive"}}, None),
+            ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, "none"),
+        ):
+            body = await sent(engine, fake, messages.parse({"messages": SAID, "max_tokens": 7, **given}))
+            assert body.get("reasoning_effort") == expected
+        await engine.close()

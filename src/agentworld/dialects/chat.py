@@ -30,7 +30,7 @@ _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 # Change nothing in what is sampled; any value is taken.
 HARMLESS = frozenset(
     {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"}
-    | {"cache_salt", "priority", "request_id", "include_reasoning", "spaces_between_special_tokens"}
+    | {"cache_salt", "priority", "request_id", "spaces_between_special_tokens"}
 )
 # What clients echo from replies or add for other providers.
 HARMLESS_IN_MESSAGE = frozenset(
@@ -60,6 +60,7 @@ def parse(body: dict[str, Any]) -> Request:
     if top and not logprobs:
         raise InvalidRequestError("top_logprobs needs logprobs: true", path="top_logprobs")
     return_token_ids = fields.take("return_token_ids", bool) or False
+    include_reasoning = fields.take("include_reasoning", bool)
     template = read_template(fields)
     continue_final = _continue_final(fields, messages[-1], len(messages) - 1)
     sampling = read_sampling(fields, choice)
@@ -88,6 +89,7 @@ def parse(body: dict[str, Any]) -> Request:
         return_token_ids=return_token_ids,
         template=template,
         continue_final=continue_final,
+        hide_reasoning=include_reasoning is False,
         media=images.media,
     )
 

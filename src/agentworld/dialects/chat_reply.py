@@ -101,7 +101,8 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
     """The body of a plain reply; ids and log-probabilities only where the caller asked for them."""
     choices = []
     for choice in reply.choices:
-        message = wire_message(choice.message)
+        hidden = request.hide_reasoning and choice.message.reasoning is not None
+        message = wire_message(msgspec.structs.replace(choice.message, reasoning=None) if hidden else choice.message)
         out: dict[str, Any] = {
             "index": choice.index,
             "message": message,
@@ -160,7 +161,7 @@ class ChatStream:
             self._begun.add(delta.index)
             body["role"] = "assistant"
             body["content"] = ""
-        if delta.reasoning:
+        if delta.reasoning and not self._request.hide_reasoning:
             body["reasoning"] = delta.reasoning
             body["reasoning_content"] = delta.reasoning
         if delta.text:

@@ -18,6 +18,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     the context leaves is enough where that is less. `continue_final`: the last message is the beginning of the reply,
     which the model writes on. `prompt`: of a text completion, text or ids that go to the engine
     as they are; no chat template applies then, and `messages` only says what is on record: the text, or nothing.
+    `effort`: how much the model shall think, a hint that only
+    APIs with a field for it get. `hide_reasoning`: thinking goes on record and not to the caller.
     `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step. `raw`: the body as
     it came, and `forwarded`: the headers that go with it, for engines that speak the caller's own API. `media`: the
     bytes of the messages' media by digest.
@@ -36,6 +38,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     template: dict[str, Any] = {}
     fit_context: bool = False
     continue_final: bool = False
+    effort: str | None = None
+    hide_reasoning: bool = False
     prompt: str | tuple[int, ...] | None = None
     echo: dict[str, Any] = {}
     notes: dict[str, Any] = {}

@@ -5,7 +5,8 @@ What could change the reply is read or refused, never ignored. Marks that move b
 Left out on purpose: documents, server tools. A last message of the assistant is the beginning of the reply.
 
 Three things are known to differ from Anthropic's own service: `thinking` budgets and `output_config.effort` are hints
-that open models have no switch for; `is_error` of a tool result is not shown to the model, whose chat format has no
+that open models have no switch for (an OpenAI-compatible API gets the effort as its `reasoning_effort`, `medium` where
+thinking is enabled and no effort said); `is_error` of a tool result is not shown to the model, whose chat format has no
 place for it; `max_tokens` larger than what the context leaves means what the context leaves.
 """
 
@@ -32,6 +33,7 @@ HARMLESS = frozenset(
     | {"betas", "anthropic_beta"}
 )
 HARMLESS_IN_TOOL = frozenset({"cache_control", "eager_input_streaming"})
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _BILLING = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n*")
 """A line that Claude Code puts before its system prompt; it holds a nonce in many versions."""
@@ -60,7 +62,8 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
     limit = fields.integer("max_tokens", 1)
     if limit is None and not counting:
         raise InvalidRequestError("max_tokens is missing", path="max_tokens")
-    template = _thinking(fields)
+    kind = _thinking(fields)
+    shape, effort = _output(fields)
     found = _clear_thinking(fields, found)
     sampling = Sampling(
         temperature=fields.number("temperature", 0, 100),
@@ -70,7 +73,7 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
         stop=_stops(fields),
         tool_choice=choice,
         parallel_tool_calls=parallel,
-        response_format=_response_format(fields),
+        response_format=shape,
     )
     stream = fields.take("stream", bool) or False
     fields.neutral("container")
@@ -83,7 +86,8 @@ def parse(body: dict[str, Any], *, counting: bool = False) -> Request:
         tools=tools,
         sampling=sampling,
         stream=stream,
-        template=template,
+        template={"enable_thinking": False} if kind == "disabled" else {},
+        effort=effort or ("medium" if kind == "enabled" else None),
         fit_context=True,
         continue_final=continue_final,
         media=images.media,
@@ -106,18 +110,18 @@ def _stops(fields: Fields) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _thinking(fields: Fields) -> dict[str, Any]:
-    """Template settings. Without `thinking`, and where it is on, the model's own default holds."""
+def _thinking(fields: Fields) -> str | None:
+    """Whether to think. Without it, and where it is on, the default of an open model holds."""
     value = fields.take("thinking", dict)
     if value is None:
-        return {}
+        return None
     inner = Fields(value, "thinking")
     kind = inner.need("type", str)
     if kind not in ("enabled", "adaptive", "disabled"):
         raise inner.refuse("type", "enabled, adaptive or disabled")
     inner.integer("budget_tokens", 0)
     inner.finish({"display"})
-    return {"enable_thinking": False} if kind == "disabled" else {}
+    return kind
 
 
 def _clear_thinking(fields: Fields, found: list[Message]) -> list[Message]:
@@ -160,25 +164,29 @@ def _keep_turns(found: list[Message], count: int) -> list[Message]:
     ]
 
 
-def _response_format(fields: Fields) -> dict[str, Any] | None:
-    """A JSON schema for the reply, from `output_config.format` or the older `output_format`."""
+def _output(fields: Fields) -> tuple[dict[str, Any] | None, str | None]:
+    """A JSON schema for the reply, from `output_config.format` or the older `output_format`; and the effort."""
+    effort = None
     found = fields.take("output_format", dict)
     where = "output_format"
     config = fields.take("output_config", dict)
     if config is not None:
         inner = Fields(config, "output_config")
         newer = inner.take("format", dict)
-        inner.finish({"effort", "task_budget"})
+        effort = inner.take("effort", str)
+        if effort is not None and effort not in _EFFORTS:
+            raise inner.refuse("effort", ", ".join(_EFFORTS))
+        inner.finish({"task_budget"})
         if newer is not None:
             found, where = newer, "output_config.format"
     if found is None:
-        return None
+        return None, effort
     inner = Fields(found, where)
     if inner.need("type", str) != "json_schema":
         raise inner.refuse("type", "json_schema")
     schema = inner.need("schema", dict)
     inner.finish()
-    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}, effort
 
 
 def _tools(fields: Fields) -> tuple[tuple[Tool, ...], Any, bool | None]:

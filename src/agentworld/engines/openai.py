@@ -53,14 +53,16 @@ class OpenAIEngine(VllmEngine):
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""
         self._refuse_unknown(request.sampling)
-        effort = self._effort(request.template)
+        effort = self._effort(request)
         same = request.raw is not None and request.dialect == "chat"
         body = (self._own(request, request.raw or {}) if same else self._translated(request)) | effort
         return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
 
-    def _effort(self, template: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a template that the API has fields for; the others are refused."""
-        out: dict[str, Any] = {name: template[name] for name in ("reasoning_effort", "verbosity") if name in template}
+    def _effort(self, request: Request) -> dict[str, Any]:
+        """The effort, and the settings of a template that the API has fields for; the others are refused."""
+        template = request.template
+        out: dict[str, Any] = {} if request.effort is None else {"reasoning_effort": request.effort}
+        out |= {name: template[name] for name in ("reasoning_effort", "verbosity") if name in template}
         thinking = template.get("enable_thinking")
         if thinking is False:
             out["reasoning_effort"] = "none"
