@@ -113,7 +113,7 @@ class Rejecting(MemoryPool):
         if not exchange.choices:
             return super().submit_exchange(exchange)
         done: Future[list[AppendResult]] = Future()
-        done.set_result([AppendResult(step.step_id, "rejected", "it is odd") for step in exchange.choices])
+        done.set_result([AppendResult(step.step_id, "rejected", reason="it is odd") for step in exchange.choices])
         return done
 
 

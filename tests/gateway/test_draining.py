@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +161,41 @@ async def test_a_read_that_began_before_the_pause_does_not_undo_it() -> None:
     await until(lambda: not pool.held)
     pool.set_paused(True)
     beat = Heartbeat(pool, state)
-    assert await beat.beat()
+    assert await asyncio.to_thread(beat.beat)
     assert pool.drain().drained
     old.set()
     await reading
     assert (await state.read()).paused
     await state.settle()
+
+
+async def test_a_worker_whose_loop_is_busy_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be taken for dead, and a drain would be complete under its calls."""
+    monkeypatch.setattr(heartbeat, "LOOK_SECONDS", 0.01)
+    held = Holding()
+    async with running(held) as gateway:
+        call = asyncio.create_task(gateway.say("a", "/t/t1"))
+        await until(lambda: held.asked == 1)
+        gateway.pool.set_paused(True)
+        blocked_until = time.monotonic() + 10.0
+        while gateway.pool.drain().unaware and time.monotonic() < blocked_until:
+            time.sleep(0.01)  # noqa: ASYNC251 - this is the loop that is busy.
+        found = gateway.pool.drain()
+        assert (found.drained, found.unaware, found.in_flight) == (False, 0, 1)
+        held.go.set()
+        assert (await call)[0] == 200
+        assert (await drained(gateway.pool)).drained
+
+
+async def test_none_is_counted_once_another_thread_has_seen_the_pause() -> None:
+    pool = MemoryPool()
+    state = SharedState(pool, 0.0)
+    admitted = await state.admit()
+    assert not admitted.paused
+    pool.set_paused(True)
+    await asyncio.to_thread(state.look)
+    assert not state.count()
+    assert state.in_flight == 0
 
 
 async def test_a_worker_says_only_what_is_new() -> None:
@@ -180,16 +210,16 @@ async def test_a_worker_says_only_what_is_new() -> None:
     state = SharedState(pool, 0.0)
     beat = Heartbeat(pool, state)
     flight = state.flight()
-    assert not await beat.beat()
+    assert not await asyncio.to_thread(beat.beat)
     await flight.enter("m")
-    assert not await beat.beat()  # Nobody waits, so this can wait too.
+    assert not await asyncio.to_thread(beat.beat)  # Nobody waits, so this can wait too.
     assert pool.said == [(0, 0)]
     pool.set_paused(True)
-    assert await beat.beat()
-    assert await beat.beat()
+    assert await asyncio.to_thread(beat.beat)
+    assert await asyncio.to_thread(beat.beat)
     flight.leave()
     flight.leave()
-    assert await beat.beat()
+    assert await asyncio.to_thread(beat.beat)
     assert pool.said == [(0, 0), (1, 1), (0, 1)]
     await beat.end()
     assert pool.gateway_workers() == []

@@ -30,6 +30,7 @@ from agentworld.gateway.heartbeat import Heartbeat
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import read_identity
 from agentworld.gateway.idle import IdleTrajectories
+from agentworld.gateway.large import apart
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import find_response, joined, load_past
@@ -95,12 +96,9 @@ class Gateway:
 
     async def _start(self) -> None:
         """Begin what goes on beside the calls. The worker makes itself known before it takes one."""
-        try:
-            await self.heartbeat.beat()
-        except AgentWorldError as error:
-            log.warning("worker_not_reported", code=error.code)
+        await self.heartbeat.start()
         idle = IdleTrajectories(self.pool, self.settings.idle_seconds, self.heartbeat.worker)
-        work = (self.heartbeat.run(), self.models.probe(), self._count_engines(), idle.run())
+        work = (self.models.probe(), self._count_engines(), idle.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def _count_engines(self) -> None:
@@ -209,28 +207,29 @@ class Gateway:
 
     async def _count(self, http: Http) -> None:
         body = await self._body(http)
-        decoded = decode_object(body)
-        request = with_raw(messages.parse(decoded, counting=True), decoded, http)
+        decoded = await apart(len(body), decode_object, body)
+        request = with_raw(await apart(len(body), messages.parse, decoded, counting=True), decoded, http)
         await http.reply(200, {"input_tokens": await self.models.find(request.model).count(request)})
 
     async def _count_input(self, http: Http) -> None:
-        decoded = decode_object(await self._body(http))
-        past = await load_past(self.pool, responses.wanted(decoded), http.grant)
-        request = responses.parse(decoded, past)
+        body = await self._body(http)
+        decoded = await apart(len(body), decode_object, body)
+        past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
+        request = await apart(len(body), responses.parse, decoded, past)
         count = await self.models.find(request.model).count(request)
         await http.reply(200, {"object": "response.input_tokens", "input_tokens": count})
 
     async def _call(self, http: Http, route: Route) -> None:
         dialect = BY_ROUTE[route.name]
         body = await self._body(http)
-        decoded = decode_object(body)
+        decoded = await apart(len(body), decode_object, body)
         identity = read_identity(http, route, decoded)
         if dialect is RESPONSES:
-            past = await load_past(self.pool, responses.wanted(decoded), http.grant)
-            request = responses.parse(decoded, past)
+            past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
+            request = await apart(len(body), responses.parse, decoded, past)
             identity = await joined(self.pool, identity, decoded, past)
         else:
-            request = with_raw(dialect.parse(decoded), decoded, http)
+            request = with_raw(await apart(len(body), dialect.parse, decoded), decoded, http)
         await check_group(self.pool, http.grant, identity.group_id)
         if identity.trajectory_id is not None:
             structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 from agentworld.errors import PausedError
@@ -17,7 +18,8 @@ POLL_SECONDS = 0.1
 class SharedState:
     """The pool's gateway state, at most `CACHE_SECONDS` old. Calls wait up to `pause_wait` seconds for a resume.
 
-    `in_flight`: calls that are at an engine, or whose reply is on its way into the pool.
+    `in_flight`: calls that are at an engine, or whose reply is on its way into the pool. The event loop counts it, any
+    thread may read it.
     """
 
     def __init__(self, pool: Pool, pause_wait: float, clock: Clock | None = None) -> None:
@@ -27,6 +29,8 @@ class SharedState:
         self._state: GatewayState | None = None
         self._read_at = 0.0
         self._reading: asyncio.Task[GatewayState] | None = None
+        self._lock = threading.Lock()
+        """Over what is known of the pool, and over counting on the ground of it."""
         self.in_flight = 0
 
     async def read(self, max_age: float = CACHE_SECONDS) -> GatewayState:
@@ -46,18 +50,19 @@ class SharedState:
         finally:
             self._reading = None
 
-    async def look(self) -> GatewayState:
-        """The state as the pool has it now. A pause is in force here from then on."""
+    def look(self) -> GatewayState:
+        """The state as the pool has it now. A pause is in force here from then on. Call in a thread."""
         begun = time.monotonic()
-        found = await asyncio.to_thread(self._pool.gateway_state)
+        found = self._pool.gateway_state()
         if found.paused:
             self._keep(found, begun)
         return found
 
     def _keep(self, found: GatewayState, begun: float) -> None:
         """What was read from the pool holds, unless what is known was read later."""
-        if begun >= self._read_at:
-            self._state, self._read_at = found, begun
+        with self._lock:
+            if begun >= self._read_at:
+                self._state, self._read_at = found, begun
 
     async def settle(self) -> None:
         """Return when no read is on its way."""
@@ -74,6 +79,14 @@ class SharedState:
             await self._clock.sleep(POLL_SECONDS)
             state = await self.read(0.0)
         return state
+
+    def count(self) -> bool:
+        """Count one more call in flight, unless a pause is known by now: a look at it may come from another thread."""
+        with self._lock:
+            if self._state is not None and self._state.paused:
+                return False
+            self.in_flight += 1
+            return True
 
     def flight(self) -> Flight:
         """The place of one call among those in flight, not yet taken."""
@@ -95,13 +108,14 @@ class Flight:
     async def enter(self, model: str, wait: float | None = None) -> Policy:
         """Count from here on, once calls are taken; the policy that is said to speak now. PausedError as `admit`.
 
-        Between the look at the pause and the count nothing else runs, so whoever has seen a pause and then counts
-        none in flight can be sure that none comes.
+        None is counted once a pause is known, so whoever has seen a pause and then counts none in flight can be sure
+        that none comes.
         """
         state = await self._state.admit(wait)
-        if not self._counted:
-            self._counted = True
-            self._state.in_flight += 1
+        while not self._counted:
+            self._counted = self._state.count()
+            if not self._counted:
+                state = await self._state.admit(wait)
         return self._state.policy(state, model)
 
     def leave(self) -> None:
