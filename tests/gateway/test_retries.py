@@ -87,6 +87,21 @@ def test_what_is_remembered_is_bounded() -> None:
     assert retries.find(b"k", "c") == "0"
 
 
+def test_equal_calls_count_each() -> None:
+    retries = Retries(limit=10)
+    for body in ("a", "b", "c"):
+        for number in range(4):
+            retries.asked(b"k", body, f"{body}{number}")
+            retries.asked(b"k", body, f"{body}{number}")
+    retries.answered(b"k", "b", "b0")
+    assert (len(retries), retries.find(b"k", "a"), retries.find(b"k", "b")) == (2, None, "b1")
+    retries.asked(b"k", "d", "d")
+    retries.asked(b"k", "e", "e")
+    assert (len(retries), retries.find(b"k", "c")) == (4, "c0")
+    retries.asked(b"k", "f", "f")
+    assert (len(retries), retries.find(b"k", "b")) == (4, None)
+
+
 @pytest.mark.parametrize("path", ["/t/t1", ""])
 async def test_a_call_that_its_retry_overtook_is_superseded(path: str) -> None:
     held = asyncio.Event()

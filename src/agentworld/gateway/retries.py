@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 MAX_EQUAL = 4096
 """So many equal calls of one key are told apart."""
+MAX_CALLS = 50_000
+"""So many calls are remembered in all: some 20 MB."""
 FAILED_SECONDS = 120.0
 """How long a retry of a failed call is waited for."""
 WAITING_SECONDS = 900.0
@@ -24,17 +26,19 @@ class _Served(NamedTuple):
 
 
 class Retries:
-    """Key and body of a call -> the trajectories that served it. Bounded, least recently used first out.
+    """Key and body of a call -> the trajectories that served it. `limit`: so many calls in all, be their bodies
+    equal or not; least recently used bodies go first.
 
     Rollouts of one task send equal bodies for a while. Their retries cannot be told apart, but who has its reply has no
     reason to ask again: a retry goes to the trajectory whose call failed last, else to the one whose call waits longest
     for its reply, else to the one that was answered last.
     """
 
-    def __init__(self, limit: int = 50_000, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: int = MAX_CALLS, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._clock = clock
         self._served: OrderedDict[tuple[bytes, str], dict[str, _Served]] = OrderedDict()
+        self._calls = 0
 
     def __len__(self) -> int:
         return len(self._served)
@@ -43,13 +47,14 @@ class Retries:
         """Remember that a call with this body goes to the trajectory."""
         place = (key, body_digest)
         served = self._served.setdefault(place, {})
-        served.pop(trajectory_id, None)
+        self._calls += served.pop(trajectory_id, None) is None
         served[trajectory_id] = _Served("waiting", self._clock())
         if len(served) > MAX_EQUAL:
             del served[next(iter(served))]
+            self._calls -= 1
         self._served.move_to_end(place)
-        while len(self._served) > self._limit:
-            self._served.popitem(last=False)
+        while self._calls > self._limit and len(self._served) > 1:
+            self._calls -= len(self._served.popitem(last=False)[1])
 
     def answered(self, key: bytes, body_digest: str, trajectory_id: str) -> None:
         """Remember that the call has its reply."""
