@@ -18,6 +18,7 @@ from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
 from agentworld.gateway.conversations import Conversations
 from agentworld.gateway.identity import Identity
+from agentworld.gateway.large import apart
 from agentworld.gateway.mixing import turn_of
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.overrides import Overrides
@@ -63,17 +64,22 @@ class Admission:
         if request.model:
             check_name(request.model, "model")
         model = self._models.find(request.model)
-        state = await self._state.admit()
-        body_digest = digest(request.dialect.encode(), body).hex()
-        session = await self._session(identity, request, body_digest)
         prompt = request.prompt
+        if isinstance(prompt, tuple):
+            completion.check_length(prompt, model.settings)
+        state = await self._state.admit()
+        body_digest = (await apart(len(body), digest, request.dialect.encode(), body)).hex()
+        session = await self._session(identity, request, body_digest)
         if isinstance(prompt, str):
             said = await completion.placed(prompt, session, self._sessions)
             request = msgspec.structs.replace(request, messages=said)
-        messages, rewritten = await self._as_sampled(session, request, identity)
-        messages, known_keys = session.recall(messages)
+        sent, rewritten = await self._as_sampled(session, request, identity)
+        messages, known_keys = await apart(len(body), session.recall, sent)
         request = msgspec.structs.replace(request, messages=tuple(messages))
-        keys = [ids_key(prompt)] if isinstance(prompt, tuple) else message_keys(messages, known_keys)
+        if isinstance(prompt, tuple):
+            keys = [await apart(len(body), ids_key, prompt)]
+        else:
+            keys = await apart(len(body), message_keys, messages, known_keys)
         _check_group(session, identity)
         there = session.trajectory
         mix, drawn = self._models.mix(request.model), {}
@@ -112,7 +118,7 @@ class Admission:
         tools_key = tools_digest(tools)
         agent = identity.agent or (there.agent if there else None)
         if isinstance(prompt, tuple):
-            known = completion.match_ids(session.tips, prompt)
+            known = await apart(len(body), completion.match_ids, list(session.tips), prompt)
         else:
             known = await self._match(session, request, keys, tools_key, agent)
         call = Call(

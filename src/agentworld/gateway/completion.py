@@ -17,9 +17,10 @@ import numpy as np
 
 from agentworld.capture.call import Call
 from agentworld.capture.sessions import Session, Sessions
+from agentworld.config import ModelSettings
 from agentworld.engines.base import Engine
 from agentworld.engines.tokenizer import TokenizerAdapter
-from agentworld.errors import InvalidRequestError
+from agentworld.errors import ContextLengthError, InvalidRequestError
 from agentworld.forest import Match, Tip, token_array
 from agentworld.gateway.token_in import TokenIn
 from agentworld.records import Message
@@ -45,6 +46,18 @@ async def placed(prompt: str, session: Session, sessions: Sessions) -> tuple[Mes
         return (Message(role="user", content=prompt),)
     rest = prompt[length:]
     return (*best.messages, Message(role="user", content=rest)) if rest else tuple(best.messages)
+
+
+def check_length(prompt: Sequence[int], settings: ModelSettings) -> None:
+    """ContextLengthError where the ids leave no place for a reply. Before anything is done with them, as a body holds
+    millions.
+    """
+    if settings.context is not None and len(prompt) >= settings.context:
+        raise ContextLengthError(
+            f"the prompt has {len(prompt)} tokens, but the context takes {settings.context} with the reply",
+            path="prompt",
+            hint="Send fewer ids",
+        )
 
 
 def match_ids(tips: Sequence[Tip], prompt: Sequence[int]) -> Match | None:

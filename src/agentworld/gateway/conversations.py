@@ -35,9 +35,11 @@ class Conversations:
         replies = [place for place, message in enumerate(before) if message.role == "assistant"][-_MOST_REPLIES:]
         if not replies:
             return None
+        return await asyncio.to_thread(self._take, key, before, replies)
+
+    def _take(self, key: bytes, before: tuple[Message, ...], replies: list[int]) -> str | None:
         keys = message_keys(before)
-        paths = [keys[place] for place in reversed(replies)]
-        return await asyncio.to_thread(self._pool.take_reply, [path_mark(key, path) for path in paths])
+        return self._pool.take_reply([path_mark(key, keys[place]) for place in reversed(replies)])
 
     async def asked_before(self, key: bytes, body_digest: str) -> str | None:
         """The trajectory that a retry of this call belongs to."""
