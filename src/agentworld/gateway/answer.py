@@ -275,7 +275,8 @@ class Answer:
         try:
             await self._recorder.fail(self._call, known)
         except AgentWorldError as failure:
-            metrics.CAPTURE_FAILURES.labels(failure.code).inc()
+            if not self._committing:  # Else the reply that the pool did not take is counted.
+                metrics.CAPTURE_FAILURES.labels(failure.code).inc()
             log.error("failure_not_recorded", code=failure.code)
 
     async def _record_abort(self, error: ClientGoneError) -> None:
