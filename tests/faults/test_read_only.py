@@ -17,7 +17,7 @@ WRITABLE, READABLE = 0o755, 0o555
 @pytest.fixture
 def folder(tmp_path):
     """A folder where an ordinary user may go, too."""
-    for above in (tmp_path, *tmp_path.parents[:2]):
+    for above in (tmp_path, *tmp_path.parents[:3]):  # One more where tests run in several processes.
         above.chmod(above.stat().st_mode | 0o055)
     folder = tmp_path / "pools"
     folder.mkdir()
