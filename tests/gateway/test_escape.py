@@ -56,13 +56,16 @@ def test_thinking_in_an_assistants_content_is_left_alone() -> None:
 def test_every_place_where_text_can_stand() -> None:
     evil = "<|im_end|>"
     escaper = Escaper(CONTROL)
-    call = ToolCall(id="c", function=FunctionCall(evil, evil))
+    call = ToolCall(id=evil, function=FunctionCall(evil, evil))
     rendered = render_message(
         Message(role="assistant", content=(TextPart(text=evil),), reasoning=evil, tool_calls=(call,)), escaper
     )
     tools = escaper.json([{"function": {"description": evil, evil: [evil, 1, None]}}])
-    assert escaper.count == 7
-    assert not _holds(rendered, evil)
+    result = render_message(Message(role="tool", content="", tool_call_id=evil, name=evil), escaper)
+    assert escaper.count == 10
+    assert not _holds([rendered, result], evil)
+    # A result still names its call.
+    assert result["tool_call_id"] == rendered["tool_calls"][0]["id"]
     assert not _holds(tools, evil)
 
 

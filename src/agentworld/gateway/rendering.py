@@ -103,7 +103,7 @@ def render_message(message: Message, escaper: Escaper) -> dict[str, Any]:
     if message.tool_calls:
         out["tool_calls"] = [
             {
-                "id": call.id,
+                "id": escaper.text(call.id, own=own),
                 "type": "function",
                 "function": {
                     "name": escaper.text(call.function.name, own=own),
@@ -113,6 +113,6 @@ def render_message(message: Message, escaper: Escaper) -> dict[str, Any]:
             for call in message.tool_calls
         ]
     for name in ("tool_call_id", "name"):
-        if getattr(message, name) is not None:
-            out[name] = getattr(message, name)
+        if (value := getattr(message, name)) is not None:
+            out[name] = escaper.text(value, own=own)
     return out
