@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from agentworld.testing import ScriptedReply, ScriptedRequest
 
 from .clocks import HeldClock
 from .fleet import fleet, silence
-from .harness import running, until
+from .harness import Harness, running, until
 
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 
@@ -127,6 +128,35 @@ async def test_a_call_whose_client_left_holds_up_nobody() -> None:
         assert not (await drained(gateway.pool, 0.1)).drained
         call.cancel()
         assert (await drained(gateway.pool)).drained
+
+
+async def test_a_call_that_is_asked_again_with_a_lower_limit_waits_as_one_that_is_new() -> None:
+    limits: list[int | None] = []
+
+    async def script(request: ScriptedRequest) -> ScriptedReply:
+        limits.append(request.body.get("max_tokens"))
+        if len(limits) > 1:
+            return ScriptedReply(text="ok")
+        gateway.pool.set_paused(True)
+        await until(lambda: gateway.pool.drain().unaware == 0)
+        said = "This model's maximum context length is 400 tokens. However, you requested 64000 tokens."
+        return ScriptedReply(status=400, error_body=json.dumps({"error": {"message": said}}))
+
+    async with running(script, tokens="none", pause_wait=0.0) as gateway:
+        body = {"model": "scripted", "messages": HELLO, "max_tokens": 64_000}
+        call = asyncio.create_task(_message(gateway, body))
+        await until(lambda: len(limits) == 1)
+        assert (await drained(gateway.pool)).drained
+        assert not call.done()
+        gateway.pool.set_paused(False)
+        assert await call == 200
+        assert limits == [64_000, None]
+
+
+async def _message(gateway: Harness, body: dict[str, Any]) -> int:
+    async with gateway.http.post(gateway.url + "/v1/messages", json=body) as response:
+        await response.read()
+        return response.status
 
 
 async def test_a_failed_call_leaves_nothing_in_flight() -> None:

@@ -137,8 +137,10 @@ class Answer:
                     self._choices = self._collector.choices(self._call.request.sampling.n)
                 break
             except ContextLengthError:
+                self._flight.leave()
                 if self._shown or not drop_limit(self._call):
                     raise
+                pause_wait = self._attempts.left
             except EngineError as error:
                 self._flight.leave()
                 if self._shown:
