@@ -70,6 +70,14 @@ async def test_calls_are_counted(tokens: str) -> None:
         assert value("agentworld_added_seconds_count") == added + 3
 
 
+async def test_a_turn_of_several_replies_goes_on_once() -> None:
+    async with running("ok", tokens="token-in", name="several", engine={"model": "several"}) as gateway:
+        _, body, _ = await gateway.chat({"messages": HELLO}, "/t/t1")
+        more = [*HELLO, body["choices"][0]["message"], {"role": "user", "content": "more"}]
+        assert (await gateway.chat({"messages": more, "n": 2}, "/t/t1"))[0] == 200
+        assert value("agentworld_continued_turns_total", model="several", extended="true") == 1
+
+
 async def test_the_time_of_the_engine_is_not_the_gateways() -> None:
     """Of a reply that an engine takes long for, the gateway adds next to nothing."""
     held = asyncio.Event()

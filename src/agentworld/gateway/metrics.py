@@ -84,10 +84,10 @@ def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:
             FORKS.labels(step.fork_reason).inc()
         if (step.excluded_reason or "").startswith("quarantined"):
             QUARANTINED.labels(call.model).inc()
-    if usage is not None:
-        prompt, sampled = usage.prompt_tokens, usage.completion_tokens
         if step.choice_index == 0 and step.token_source == "token-in" and call.match is not None:
             CONTINUED.labels(call.model, "true" if _extends(call, step) else "false").inc()
+    if usage is not None:
+        prompt, sampled = usage.prompt_tokens, usage.completion_tokens
     TOKENS.labels(call.model, "prompt").inc(prompt)
     TOKENS.labels(call.model, "sampled").inc(sampled)
 
