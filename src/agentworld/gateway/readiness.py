@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from agentworld.errors import AgentWorldError, PoolError
+from agentworld.errors import PoolError
 from agentworld.pool.protocol import Pool
 
 FRESH_SECONDS = 1.0
@@ -41,7 +41,4 @@ class PoolProbe:
     async def settle(self) -> None:
         """Return when no try is on its way."""
         if self._trying is not None:
-            await asyncio.wait({self._trying})
-            if not self._trying.cancelled() and isinstance(error := self._trying.exception(), Exception):
-                # Whoever asked has been told.
-                assert isinstance(error, AgentWorldError), error
+            await asyncio.gather(self._trying, return_exceptions=True)  # Whoever asked has been told.

@@ -63,7 +63,8 @@ class TokenIn:
     async def prepare(self, call: Call, session: Session) -> None:
         """Put the prompt's ids and the full sampling parameters on the call."""
         rendering = self.rendering(call.request.template)
-        size = sum(len(message.text) for message in call.request.messages[call.match.depth if call.match else 0 :])
+        known = call.match.depth if call.match is not None and self._base(call, session, rendering) is not None else 0
+        size = sum(len(message.text) for message in call.request.messages[known:])
         if size > INLINE_CHARACTERS:
             await asyncio.to_thread(self._render, call, session, rendering)
         else:
