@@ -75,6 +75,13 @@ def test_a_call_on_its_way_is_found_before_its_trajectory_is_there(pool, clock):
     assert found(pool, B) == []
 
 
+def test_a_call_in_a_trajectory_that_has_ended_is_not_found(pool):
+    call(pool, 1, "t1", (A, "answered"))
+    pool.complete_trajectory("t1", "finished")
+    pool.mark_call("t1", B)
+    assert (found(pool, B), pool.take_reply([B])) == ([], None)
+
+
 @pytest.mark.parametrize("end", ["complete", "delete"])
 def test_marks_go_with_the_end_of_their_trajectory(pool, end):
     call(pool, 1, "t1", (A, "answered"), (B, "reply"))
@@ -127,3 +134,15 @@ def test_at_once_each_takes_another(pool):
     with ThreadPoolExecutor(8) as threads:
         taken = list(threads.map(lambda _: pool.take_reply([A]), range(8)))
     assert sorted(taken) == [f"t{number}" for number in range(8)]
+
+
+def test_a_trajectory_that_has_gone_on_waits_no_more_while_its_last_call_is_on_its_way(pool, clock):
+    call(pool, 1, "t1", (A, "reply"))
+    assert pool.take_reply([A]) == "t1"  # The only one, so nothing had to be noted.
+    clock.now += 1
+    call(pool, 2, "t1", (B, "reply"))
+    call(pool, 3, "t2", (B, "reply"))
+    assert pool.take_reply([B]) == "t1"
+    clock.now += 1
+    call(pool, 4, "t3", (A, "reply"))
+    assert pool.take_reply([A]) == "t3"

@@ -29,11 +29,15 @@ class CallMarkMethods(MemoryStore):
         with self._open():
             latest: dict[str, float] = {}
             for (_, trajectory_id), known in self._state.marks.items():
-                if known.said == "reply":
+                if known.said in ("reply", "taken"):
                     latest[trajectory_id] = max(known.at, latest.get(trajectory_id, known.at))
             for mark in marks:
                 named = read_digest(mark)
-                found = [known for (own, _), known in self._state.marks.items() if own == named]
+                found = [
+                    known
+                    for (own, trajectory_id), known in self._state.marks.items()
+                    if own == named and self._takes_calls(trajectory_id)
+                ]
                 if found:
                     return [
                         CallMark(
@@ -59,3 +63,8 @@ class CallMarkMethods(MemoryStore):
                 place = read_digest(mark), found.trajectory_id
                 self._state.marks[place] = CallMark(found.trajectory_id, "taken", found.at)
             return (found or rows[-1]).trajectory_id
+
+    def _takes_calls(self, trajectory_id: str) -> bool:
+        """Whether it is open, or not there yet."""
+        there = self._state.trajectories.get(trajectory_id)
+        return there is None or there.status == "open"

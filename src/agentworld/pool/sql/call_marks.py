@@ -39,7 +39,7 @@ _TAKE = sql(
 )
 _LATEST = sql(
     select(_m.c.trajectory_id, func.max(_m.c.at))
-    .where(among_texts(_m.c.trajectory_id, "ids"), _m.c.said == "reply")
+    .where(among_texts(_m.c.trajectory_id, "ids"), _m.c.said.in_(["reply", "taken"]))
     .group_by(_m.c.trajectory_id)
 )
 
@@ -79,7 +79,7 @@ def find(reader: Reader | Transaction, marks: Sequence[bytes]) -> list[CallMark]
     else:
         return []
     ids = json_list([row["trajectory_id"] for row in rows])
-    latest = {row[0]: row[1] for row in reader.execute(_LATEST, {"ids": ids})}  # of replies that were not taken
+    latest = {row[0]: row[1] for row in reader.execute(_LATEST, {"ids": ids})}
     return [
         CallMark(
             row["trajectory_id"],
