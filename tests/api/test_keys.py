@@ -333,3 +333,14 @@ def test_a_key_of_a_trajectory_sees_it_alone(server, secrets):
                 refused()
         with pytest.raises(Exception, match="no step"):
             one.get_step("s-t1")
+
+
+def test_a_stream_of_events_ends_with_its_key(server):
+    issued = server.pool.create_key(NewKey(name="gone", scopes=("read",)))
+    server.pool.create_trajectory(NewTrajectory(trajectory_id="t-streamed"))
+    with connect(server.url, api_key=issued.secret) as factory:
+        followed = factory.follow(timeout=20)
+        next(followed)
+        server.pool.revoke_key(issued.key.key_id)
+        with pytest.raises(UnauthorizedError):
+            list(followed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,19 @@ def reach(state: State) -> Pool:
         return found
     bound: Any = BoundPool(pool, grant)
     return bound  # type: ignore[no-any-return]  # It has those methods alone that a bound key may use.
+
+
+def key_holds(state: State) -> Callable[[], bool] | None:
+    """What tells, of a reply that goes on and on, whether its caller's key still holds; None without a key."""
+    key_id, pool = CALLER.get().key_id, state.pool
+    if key_id is None:
+        return None
+
+    def look() -> bool:
+        stored = pool.get_key(key_id)
+        return stored is not None and stored.key.lives(time.time())
+
+    return look
 
 
 def agent_base_url(request: Request[Any, Any, Any], settings: ServeSettings, trajectory_id: str) -> str | None:

@@ -15,9 +15,10 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from agentworld.api.access import reach
+from agentworld.api.access import key_holds, reach
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
+from agentworld.gateway.access import CACHE_SECONDS
 from agentworld.pool.events import FIRST_PAUSE, GROWTH, PAGE
 from agentworld.pool.protocol import Page, Pool, sequence_page
 from agentworld.records import Event
@@ -43,7 +44,7 @@ async def events(
         return Response(sequence_page(found, limit))
     start = _last_event_id(request.headers.get("last-event-id"), after)
     stream: Any = Stream(
-        follow(reach(state), start, state.closing),
+        follow(reach(state), start, state.closing, key_holds(state)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
@@ -60,8 +61,11 @@ def _last_event_id(header: str | None, after: int) -> int:
     return int(header)
 
 
-async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterator[bytes]:
-    """Frames of every event after `after`, as they are committed, until `closing` is set.
+async def follow(
+    pool: Pool, after: int, closing: asyncio.Event, holds: Callable[[], bool] | None = None
+) -> AsyncIterator[bytes]:
+    """Frames of every event after `after`, as they are committed, until `closing` is set, or the caller's key does not
+    hold any more (`holds`).
 
     Woken by the pool as `Pool.follow` is; no thread waits meanwhile.
     """
@@ -69,10 +73,14 @@ async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterato
     stop = await sync_to_thread(pool.watch, _waker(woken))
     ends = asyncio.ensure_future(closing.wait())
     pause = FIRST_PAUSE
-    quiet_since = time.monotonic()
+    quiet_since = checked_at = time.monotonic()
     try:
         yield b": agentworld events\n"
         while not closing.is_set():
+            if holds is not None and time.monotonic() - checked_at >= CACHE_SECONDS:
+                if not await sync_to_thread(holds):
+                    return
+                checked_at = time.monotonic()
             woken.clear()  # Before the look: what is committed after it wakes anew.
             found = await sync_to_thread(pool.events, after, PAGE)
             if found:
@@ -83,7 +91,7 @@ async def follow(pool: Pool, after: int, closing: asyncio.Event) -> AsyncIterato
             if time.monotonic() - quiet_since >= KEEP_ALIVE:
                 quiet_since = time.monotonic()
                 yield b": ping\n"
-            if not await _woken(woken, ends, pause):
+            if not await _woken(woken, ends, pause if holds is None else min(pause, CACHE_SECONDS)):
                 pause = min(pause * GROWTH, pool.poll_seconds)
     finally:
         ends.cancel()
