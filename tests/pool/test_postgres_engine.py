@@ -179,6 +179,16 @@ def test_what_was_foreseen_is_asked_once_and_given_as_long_as_nothing_was_writte
         assert len(reader.execute(*asked[1])) == 1
 
 
+def test_what_was_foreseen_goes_with_a_read_that_fails_after_its_commit(postgres_pool):
+    asked = [(MINE, {"like": like}) for like in ("x%", "y%")]
+    with pytest.raises(LookupError), postgres_pool._database.reading() as reader:
+        reader.foresee(asked)
+        reader.command("COMMIT")
+        raise LookupError
+    write(postgres_pool, lambda txn: add(txn, "x"))
+    assert mine(postgres_pool) == {"x": 1}
+
+
 def test_a_fault_in_what_was_foreseen_leaves_the_transaction_to_others(postgres_pool):
     bad = (compiled(select(literal(1) / func.length(literal("")))), {})
 

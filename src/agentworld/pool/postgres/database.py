@@ -168,9 +168,9 @@ class PostgresDatabase(Database):
 
     def _roll_back(self, connection: PostgresConnection) -> None:
         """After a fault, which may be the caller's own, such as a record that is not there."""
+        connection.forget()
         try:
             if connection.raw.info.transaction_status != pq.TransactionStatus.IDLE:
-                connection.forget()
                 connection.command("ROLLBACK")
         except psycopg.Error:
             connection.raw.close()
