@@ -134,6 +134,7 @@ def test_localhost_is_an_address(settings):
         (["--host", "0.0.0.0"], "no key with the scope admin"),
         (["--host", "0.0.0.0", "--pool", "memory://"], "memory has no keys"),
         (["--require-keys"], "no key with the scope admin"),
+        (["--require-keys", "--pool", "memory://"], "memory has no keys"),
         (["--host", "nonsense"], "not an IP address"),
         (["--gateway-url", "gateway.example:443"], "no address that agents can call"),
         (["--gateway-url", "https://[x"], "no address that agents can call"),

@@ -23,7 +23,7 @@ import typer
 
 from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, convert, read_toml
 from agentworld.errors import ConfigError
-from agentworld.loopback import host_name, is_loopback
+from agentworld.loopback import host_name
 
 HEAD_MILLISECONDS = 20_000
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -81,14 +81,14 @@ def checked(settings: ServeSettings) -> ServeSettings:
         raise ConfigError(f"workers {settings.workers} is not from 1 to 256", path="workers")
     host = "127.0.0.1" if settings.host == "localhost" else settings.host
     try:
-        address = ipaddress.ip_address(host)
+        ipaddress.ip_address(host)
     except ValueError:
         raise ConfigError(f"{host!r} is not an IP address", path="host", hint="Use 127.0.0.1") from None
-    if settings.pool.startswith("memory") and not is_loopback(str(address)):
+    if settings.pool.startswith("memory") and settings.keys_required:
         raise ConfigError(
-            f"a pool in memory has no keys, which a server on {host} needs",
+            f"a pool in memory has no keys, which this server on {host} needs",
             path="pool",
-            hint="Use a sqlite:/// or postgresql:// pool, or --host 127.0.0.1",
+            hint="Use a sqlite:/// or postgresql:// pool, or --host 127.0.0.1 and no required keys",
         )
     for name in settings.allowed_hosts:
         if host_name(f"[{name}]" if ":" in name and not name.startswith("[") else name) is None:
@@ -154,7 +154,7 @@ def check_pool(settings: ServeSettings) -> None:
 
     pool = open_store(settings.pool)
     try:
-        if not settings.keys_required or settings.pool.startswith("memory"):
+        if not settings.keys_required:
             return
         if not any("admin" in key.scopes and key.lives(time.time()) for key in pool.list_keys()):
             raise ConfigError(
