@@ -325,6 +325,17 @@ def test_the_error_of_the_last_attempt_is_raised(factory):
     assert factory.get_group("g").state == "closed"
 
 
+def test_an_attempt_ends_also_where_the_next_one_cannot_begin(factory):
+    def fail():
+        raise ConnectionError("nobody there")
+
+    attempt = next(factory.attempts(2, group="g", group_size=1, rollout_index=0))
+    attempt.begin_next = fail
+    with pytest.raises(ConnectionError, match="nobody there"), attempt:
+        raise RuntimeError("the agent died")
+    assert factory.get_trajectory(attempt.trajectory_id).status == "failed"
+
+
 def test_attempts_that_cannot_be_meant_are_refused(factory):
     for fields in ({"times": 0}, {"trajectory_id": "t"}, {"group": "g"}):
         with pytest.raises(InvalidRequestError):

@@ -21,10 +21,12 @@ class Attempt(TrajectorySession):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if isinstance(error, Exception) and self.begin_next is not None and not self.ended:
-            # In this order: a rollout has ended once all of its attempts have, and then its group may be full.
-            self.following = self.begin_next()
-        super().__exit__(kind, error, trace)
+        try:
+            if isinstance(error, Exception) and self.begin_next is not None and not self.ended:
+                # In this order: a rollout has ended once all of its attempts have, and then its group may be full.
+                self.following = self.begin_next()
+        finally:
+            super().__exit__(kind, error, trace)
         return self.following is not None
 
 
