@@ -52,6 +52,7 @@ def test_what_is_made_as_json_has_its_secret_once(cli, pool):
         (("--scope", "root"), "'root' is no scope", 1),
         (("--scope", "write", "--expires", "soon"), "'soon' is no duration", 2),
         (("--scope", "write", "--expires", "0d"), "expires in 1 s to 100 years", 1),
+        (("--scope", "write", "--expires", "0.9s"), "expires in 1 s to 100 years", 1),
         (("--scope", "admin", "--channel", "val"), "cannot be bound", 1),
         ((), "Missing option '--scope'", 2),
     ],

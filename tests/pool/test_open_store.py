@@ -23,6 +23,7 @@ def test_urls_that_name_no_pool_are_refused(url, tmp_path, monkeypatch):
     ("url", "said"),
     [
         ("sqlite:///pool.db?schema=a", "unknown option 'schema'"),
+        ("sqlite:///pool.db?medai=s3://key:secret@bucket/x", "'sqlite:///pool.db' has an unknown option 'medai'"),
         ("sqlite:///pool.db?medea=file:///m", "Did you mean media?"),
         ("sqlite:///pool.db?media=file:///m&mode=ro", "unknown option 'mode'"),
         ("sqlite:///:memory:", "A pool in memory is memory://"),

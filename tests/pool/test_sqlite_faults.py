@@ -46,6 +46,15 @@ def test_a_disk_without_room_is_seen_before_a_step_finds_none(sqlite_pool, monke
         sqlite_pool.check_writable()
 
 
+def test_a_disk_that_does_not_say_how_full_it_is_is_a_fault_of_the_pool(sqlite_pool, monkeypatch):
+    def fails(path):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(shutil, "disk_usage", fails)
+    with pytest.raises(PoolError, match="cannot be read: No such file"):
+        sqlite_pool.check_writable()
+
+
 def test_a_pool_that_can_only_be_read_says_so(sqlite_pool, monkeypatch):
     def fails(txn, *_):
         raise PoolError("attempt to write a readonly database")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import get, post
+from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.params import QueryParameter, RawBody
 
@@ -100,9 +101,9 @@ def gateway(state: State) -> GatewayStatus:
 async def pause(state: State, body: RawBody) -> PausedState:
     """Stop the dispatch of new calls on every gateway of this pool, and wait until all have drained where asked to."""
     asked = decode(body, PauseRequest)
-    await asyncio.to_thread(reach(state).set_paused, True)
+    await sync_to_thread(reach(state).set_paused, True)
     drain = await _drain(state, asked.timeout) if asked.drain else None
-    found: GatewayState = await asyncio.to_thread(reach(state).gateway_state)
+    found: GatewayState = await sync_to_thread(reach(state).gateway_state)
     return PausedState(policies=found.policies, paused=found.paused, pauses=found.pauses, drain=drain)
 
 
@@ -110,7 +111,7 @@ async def _drain(state: State, timeout: float) -> Drain:
     """Look until all have drained, the time is over or the server ends."""
     deadline = time.monotonic() + timeout
     while True:
-        found: Drain = await asyncio.to_thread(reach(state).drain)
+        found: Drain = await sync_to_thread(reach(state).drain)
         if found.drained or time.monotonic() >= deadline or state.closing.is_set():
             return found
         await asyncio.sleep(draining.LOOK_SECONDS)

@@ -143,6 +143,6 @@ def _scopes(given: Sequence[Any]) -> tuple[Scope, ...]:
 
 def _lifetime(seconds: Any) -> float:
     number = as_number(seconds)
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= MAX_LIFETIME:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 1 <= number <= MAX_LIFETIME:
         raise InvalidRequestError("a key expires in 1 s to 100 years", path="expires_in")
     return float(number)

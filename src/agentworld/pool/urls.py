@@ -34,7 +34,7 @@ def sqlite_path(url: str) -> Path:
         name = options.partition("=")[0].partition("&")[0]
         near = difflib.get_close_matches(name, ["media"], n=1)
         hint = "Did you mean media?" if near else "A pool in a file takes media=FOLDER alone"
-        raise ConfigError(f"{url!r} has an unknown option {name!r}", path="pool", hint=hint)
+        raise ConfigError(f"{base!r} has an unknown option {name!r}", path="pool", hint=hint)
     if rest == base or not rest.startswith("/") or len(rest) < 2 or rest.endswith("/"):
         raise ConfigError(
             f"{url!r} names no file", path="pool", hint="Three slashes and a relative path, or four and an absolute one"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agentworld.errors import PoolFullError
+from agentworld.errors import PoolError, PoolFullError
 from agentworld.pool.sql.store import SqlPool
 from agentworld.pool.sqlite.database import SqliteDatabase
 from agentworld.pool.sqlite.keeping import SqliteKeeping
@@ -33,5 +33,9 @@ class SqlitePool(SqliteKeeping, SqlPool):
     def check_writable(self) -> None:
         """See Pool."""
         super().check_writable()
-        if shutil.disk_usage(self.path.parent).free < ROOM:
+        try:
+            free = shutil.disk_usage(self.path.parent).free
+        except OSError as error:
+            raise PoolError(f"the folder of the pool {self.path} cannot be read: {error.strerror}") from error
+        if free < ROOM:
             raise PoolFullError(f"no space is left for the pool {self.path}", hint="Free space on its disk")
