@@ -50,6 +50,11 @@ async def asked(reader):
     return head, await reader.readexactly(length)
 
 
+async def until(condition):
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
 def sending(*pieces, then_close=False):
     """Answers every request with these pieces, one write each."""
 
@@ -282,3 +287,40 @@ async def test_a_piece_does_not_wait_for_events_that_say_nothing():
                 found.append((delta.index, delta.text, delta.more))
         await connection.close()
     assert found == [(0, "a", True), (-1, "", False)]
+
+
+async def test_what_comes_behind_a_whole_reply_leaves_it_whole_and_ends_the_connection():
+    go_on = asyncio.Event()
+
+    async def answer_and_more(reader, writer):
+        await asked(reader)
+        writer.write(LENGTH)
+        await go_on.wait()
+        writer.write(b"more")
+        await reader.read()
+
+    async with serving(answer_and_more) as client:
+        answer = await post(client)
+        await until(lambda: answer._link.ended)
+        go_on.set()
+        await until(lambda: not client._links)
+        assert await answer.read() == b"hello"
+        answer.close()
+        assert client._idle == []
+
+
+async def test_a_connection_that_is_lost_at_once_is_forgotten(monkeypatch):
+    async with serving(sending(LENGTH)) as client:
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def losing(*arguments, **more):
+            transport, link = await connect(*arguments, **more)
+            transport.abort()
+            await until(lambda: link._transport is None)
+            return transport, link
+
+        monkeypatch.setattr(loop, "create_connection", losing)
+        with pytest.raises(BrokenError):
+            await post(client)
+        assert client._links == set()

@@ -52,10 +52,10 @@ class Answer:
         while True:
             if link.pieces:
                 yield link.take()
+            elif link.ended:
+                return  # Whatever came behind it or after it is no fault of this reply.
             elif link.fault is not None:
                 raise link.fault
-            elif link.ended:
-                return
             else:
                 await link.wait()
 
@@ -304,7 +304,8 @@ class Link(asyncio.Protocol):
 class HttpClient:
     """Connections to one origin. Call from one event loop.
 
-    `idle_seconds`: how long an unused connection is kept; `connect_seconds`: how long one may take to be made.
+    `idle_seconds`: how long after a call a connection may serve the next one; `connect_seconds`: how long one may take
+    to be made.
     """
 
     def __init__(self, origin: str, *, connect_seconds: float, idle_seconds: float) -> None:
@@ -363,7 +364,8 @@ class HttpClient:
             raise
         except (OSError, ssl.SSLError) as error:
             raise ConnectError(error.strerror or str(error)) from error
-        self._links.add(link)
+        if link.open:  # It may be lost again by now, and would then never be forgotten.
+            self._links.add(link)
         return link
 
     def keep(self, link: Link) -> None:
