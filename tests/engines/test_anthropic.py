@@ -306,10 +306,11 @@ async def test_models_are_known_by_alias_too() -> None:
     async with AnthropicFake() as fake:
         engine = driver("anthropic", fake.url)
         assert [card.name for card in await engine.models()] == ["model"]
-        other = driver("anthropic", fake.url, name="other")
-        assert [card.name for card in await other.models()] == ["model-20250101", "small-20250101"]
         await engine.close()
-        await other.close()
+        for name in ("other", "an other?/model"):
+            other = driver("anthropic", fake.url, name=name)
+            assert [card.name for card in await other.models()] == ["model-20250101", "small-20250101"]
+            await other.close()
 
 
 @pytest.mark.parametrize(
@@ -400,3 +401,12 @@ DEEP = b"[" * 300 + b"]" * 300
 def test_what_cannot_be_used_is_refused(data: bytes) -> None:
     with pytest.raises(EngineError, match="cannot be used"):
         MessageReader().read(data)
+
+
+def test_a_long_name_of_a_block_is_told_once() -> None:
+    reader = MessageReader()
+    for _ in range(3):
+        event = {"type": "content_block_start", "index": 0, "content_block": {"type": "x" * 100}}
+        assert reader.read(msgspec.json.encode(event)) == []
+    (delta,) = reader.read(b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}')
+    assert (delta.metadata or {})["blocks_left_out"] == ["x" * 60]

@@ -43,6 +43,8 @@ def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
     with pytest.raises(EngineError):
         EventReader().feed(b"data: " + b"x" * 200)
+    with pytest.raises(EngineError):
+        EventReader().feed(b"data:\n" * 200)
 
 
 async def test_events_that_come_together_are_told_together():

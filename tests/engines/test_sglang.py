@@ -138,7 +138,20 @@ def test_alternatives() -> None:
         b' "output_top_logprobs": [[[-0.5, 1, "a"], [-1.5, 2, "b"], [-9.0, 3, null]]]}}'
     )
     (delta,) = GenerateReader(entries=True).read(data)
-    assert delta.entries == [{"tops": {"a": -0.5, "b": -1.5}}]
+    assert delta.entries == [{"token": "a", "logprob": -0.5, "tops": {"a": -0.5, "b": -1.5}}]
+
+
+def test_texts_of_tokens_without_alternatives() -> None:
+    reader = GenerateReader(entries=True)
+    events = (
+        b'{"text": "a", "meta_info": {"output_token_logprobs": [[-0.5, 1, "a"]], "completion_tokens": 1}}',
+        b'{"text": "ab", "meta_info": {"output_token_logprobs": [[-0.5, 1, "a"], [NaN, 2, null]],'
+        b' "completion_tokens": 2}}',
+    )
+    assert [delta.entries for event in events for delta in reader.read(event)] == [
+        [{"token": "a", "logprob": -0.5, "tops": {}}],
+        [{"token": "", "logprob": None, "tops": {}}],
+    ]
 
 
 @pytest.mark.parametrize(

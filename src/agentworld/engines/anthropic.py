@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import quote
 
 from agentworld.config import ModelSettings
 from agentworld.dialects.exchange import Delta, Request
@@ -75,7 +76,7 @@ class AnthropicEngine:
         """The model itself where the service knows it, under this name or as an alias; else those that it lists."""
         headers = {"anthropic-version": VERSION}
         try:
-            await self.connection.get(f"/v1/models/{self.settings.name}", headers=headers)
+            await self.connection.get(f"/v1/models/{quote(self.settings.name, safe='')}", headers=headers)
             return [ModelCard(name=self.settings.name)]
         except EngineMissingError:
             pass

@@ -134,8 +134,9 @@ class MessageReader:
         return delta
 
     def _leave_out(self, kind: str) -> None:
+        kind = kind[:60]
         if kind not in self._left_out:
-            self._left_out.append(kind[:60])
+            self._left_out.append(kind)
             self._metadata["blocks_left_out"] = self._left_out
 
     def _count(self, place: dict[str, Any]) -> None:

@@ -105,7 +105,12 @@ class GenerateReader:
             delta.fault = delta.fault or self._compare(delta, repeats, given, pairs, told)
         if self._entries and pairs is not None:
             tops = _list(meta, "output_top_logprobs") or []
-            delta.entries = [{"tops": _tops(top)} for top in tops[begin : len(given)]]
+            delta.entries = [
+                {"token": _text(pair), "logprob": value, "tops": _tops(tops[place] if place < len(tops) else None)}
+                for place, (pair, value) in enumerate(
+                    zip(pairs[begin:], delta.logprobs or [], strict=True), start=begin
+                )
+            ]
         return repeats
 
     def _compare(
@@ -150,6 +155,11 @@ def _pairs(given: list[Any]) -> Pairs:
     values = [item[0] for item in given]
     fields.numbers(values, PAIRS)
     return [(finite(value), token) for value, token in zip(values, ids, strict=True)]
+
+
+def _text(pair: list[Any]) -> str:
+    """A token's text, which stands behind its id where the server was asked for it."""
+    return pair[2] if len(pair) > 2 and isinstance(pair[2], str) else ""
 
 
 def contradiction(ids: list[int], told: list[int] | None) -> str | None:

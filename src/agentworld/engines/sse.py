@@ -33,7 +33,8 @@ class EventReader:
             self._begun = [last := lines.pop()]
             for line in (first, *lines):
                 self._line(line.removesuffix(b"\r"), events)
-            self._size = len(last) + sum(map(len, self._data))
+            # A byte for each line end, as lines may be empty.
+            self._size = len(last) + sum(map(len, self._data)) + len(self._data)
         if self._size > MAX_EVENT_BYTES:
             raise EngineError(f"the engine sent an event of over {MAX_EVENT_BYTES} bytes")
         return events
