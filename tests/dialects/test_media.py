@@ -108,7 +108,10 @@ def test_bytes_that_are_not_what_is_said_are_refused(parse: Callable[[str], Requ
     assert caught.value.path.split(".")[0] in ("messages[0]", "input[0]")
 
 
-@pytest.mark.parametrize("address", ["https://example.com/a.png", "file:///etc/passwd", "data:image/png,abc", ""])
+@pytest.mark.parametrize(
+    "address",
+    ["https://example.com/a.png", "file:///etc/passwd", "data:image/png,abc", "", f"data:{';a' * 100};base64,iVBORw=="],
+)
 def test_nothing_is_fetched(address: str) -> None:
     with pytest.raises(InvalidRequestError, match="not fetched from elsewhere"):
         in_chat(address)

@@ -16,13 +16,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `top_logprobs`: how many alternatives with each (the engine is asked for log-probabilities either way).
     `template`: extra variables for the chat template. `fit_context`: `max_tokens` is the most that may come, and what
     the context leaves is enough where that is less. `continue_final`: the last message is the beginning of the reply,
-    which the model writes on. `prompt`: of a text completion, text or ids that go to the engine
-    as they are; no chat template applies then, and `messages` only says what is on record: the text, or nothing.
-    `effort`: how much the model shall think, a hint that only
-    APIs with a field for it get. `hide_reasoning`: thinking goes on record and not to the caller.
-    `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step. `raw`: the body as
-    it came, and `forwarded`: the headers that go with it, for engines that speak the caller's own API. `media`: the
-    bytes of the messages' media by digest.
+    which the model writes on. `prompt`: of a text completion, text or ids that go to the engine as they are; no chat
+    template applies then, and `messages` only says what is on record: the text, or nothing. `effort`: how much the
+    model shall think, a hint that only APIs with a field for it get. `hide_reasoning`: thinking goes on record and not
+    to the caller. `echo`: what the dialect repeats in its reply. `notes`: goes on record as metadata of the step.
+    `raw`: the body as it came, and `forwarded`: the headers that go with it, for engines that speak the caller's own
+    API. `media`: the bytes of the messages' media by digest.
     """
 
     dialect: str
@@ -65,8 +64,8 @@ class Delta(msgspec.Struct, kw_only=True):
     `prompt_ids` comes once, `usage`, `version_spans` and `logprobs_mode` at the end; they hold for the whole call.
     `fault`: why the reply cannot be trusted token for token. `metadata` goes on record with the choice. `signature`
     ends the thinking so far, `redacted` is thinking that only its service can read, `blocks` is the whole content as
-    an Anthropic service sent it: for callers of that API. `more`: another piece came with
-    this one and follows at once, so that this one can wait for it.
+    an Anthropic service sent it: for callers of that API. `more`: another piece came with this one and follows at once,
+    so that this one can wait for it.
     """
 
     index: int = 0

@@ -21,7 +21,7 @@ from agentworld.records import MediaPart, Message, TextPart
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 MAX_IMAGES = 100
 TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]{0,100})(?:;[^;,]{1,100})*?;base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]{0,100})(?:;[^;,]{1,100}){0,16}?;base64,", re.IGNORECASE)
 _ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 _DETAILS = ("auto", "low", "high", "original")
 _SENT_AS = "Send the image itself, as base64"

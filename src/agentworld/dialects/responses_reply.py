@@ -12,6 +12,7 @@ import msgspec
 
 from agentworld.dialects.chat_reply import error_body
 from agentworld.dialects.exchange import Choice, Delta, Reply, Request
+from agentworld.dialects.responses import NOTES, PREFIX
 from agentworld.dialects.responses_items import item_id
 from agentworld.dialects.responses_output import call_item, message_item, output_items, reasoning_item
 from agentworld.dialects.responses_tools import Named
@@ -24,7 +25,7 @@ _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 def names_of(request: Request) -> Named:
     """The names of the request's tools that are not plain functions."""
-    named: Named = request.notes.get("responses", {}).get("named", {})
+    named: Named = request.notes.get(NOTES, {}).get("named", {})
     return named
 
 
@@ -98,7 +99,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
     choice = reply.choices[0]
     output = output_items(
         choice.message,
-        reply.reply_id.removeprefix("resp_"),
+        reply.reply_id.removeprefix(PREFIX),
         names_of(request),
         sealed=bool(request.echo.get("sealed")),
         summarized=is_summarized(request),
@@ -130,7 +131,7 @@ class ResponsesStream:
     def __init__(self, request: Request, reply_id: str, model: str, created: int) -> None:
         self._request = request
         self._reply_id = reply_id
-        self._exchange_id = reply_id.removeprefix("resp_")
+        self._exchange_id = reply_id.removeprefix(PREFIX)
         self._facts = (request, reply_id, model, created)
         self._sealed = bool(request.echo.get("sealed"))
         self._thinking = "summary" if is_summarized(request) else "reasoning"

@@ -13,7 +13,8 @@ from agentworld.records import Sampling, Step, Tool
 
 def stored_body(step: Step) -> dict[str, Any] | None:
     """The body; None for a step of another API, and for one whose reply did not end. Tools are shown as the model saw
-    them, under the names that the caller gave."""
+    them, under the names that the caller gave.
+    """
     if step.dialect != DIALECT or step.response_message is None or step.finish_reason in (None, "abort"):
         return None
     notes: dict[str, Any] = step.metadata.get(NOTES) or {}

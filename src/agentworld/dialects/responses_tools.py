@@ -40,10 +40,11 @@ def read_tools(given: list[tuple[Any, str]]) -> tuple[tuple[Tool, ...], Named]:
     named: Named = {}
     for item, path in given:
         _read(Fields(item, path), "", "", tools, named)
-    names = [tool["function"]["name"] for tool in tools]
-    if named and len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidRequestError(f"two tools come out as {twice[:100]!r}", path="tools", hint="Rename one")
+    seen: set[str] = set()
+    for name in (tool["function"]["name"] for tool in tools) if named else ():
+        if name in seen:
+            raise InvalidRequestError(f"two tools come out as {name[:100]!r}", path="tools", hint="Rename one")
+        seen.add(name)
     return tuple(tools), named
 
 
