@@ -93,9 +93,9 @@ class GatewayBench:
     def text(self, number: int, tokens: int, mode: Mode) -> str:
         """The question of task `number`."""
         kept = self._texts.setdefault((tokens, mode == "token-in"), [])
-        while len(kept) < (TASKS if tokens == PROMPT else 4):
+        if not kept:
             tokenizer: TokenizerAdapter | None = load_tokenizer(self.tokenizer) if mode == "token-in" else None
-            kept.append(task_text(len(kept), tokens, tokenizer))
+            kept += [task_text(each, tokens, tokenizer) for each in range(TASKS if tokens == PROMPT else 4)]
         return kept[number % len(kept)]
 
     def make(self, url: str, path: str, mode: Mode, *, stream: bool = False) -> Callable[[int], bytes]:
@@ -199,7 +199,7 @@ async def _seconds(connection: Connection, request: bytes) -> float:
     reply = await connection.call(request)
     if reply.status != 200:
         raise CallFailedError(f"a call was answered with {reply.status}: {reply.body[:300]!r}")
-    return reply.last
+    return reply.seconds
 
 
 def long(bench: GatewayBench) -> list[Figure]:
@@ -237,7 +237,7 @@ async def _conversations(
             reply = await whole.call(post(gateway, f"/t/long-{number}/v1/chat/completions", sent))
             if reply.status != 200:
                 raise CallFailedError(f"a long call was answered with {reply.status}: {reply.body[:300]!r}")
-            place[1].append(reply.last)
+            place[1].append(reply.seconds)
             said = msgspec.json.decode(reply.body)["choices"][0]["message"]
             messages += [
                 {"role": "assistant", "content": said["content"]},

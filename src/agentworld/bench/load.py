@@ -23,16 +23,15 @@ class CallFailedError(AgentWorldError):
 
 @dataclass
 class Reply:
-    """What came back. `events`: events of a stream, but for the one that only ends it. Times in seconds."""
+    """What came back. `seconds`: until its last byte."""
 
     status: int
     body: bytes
-    first: float
-    last: float
+    seconds: float
 
     @property
     def events(self) -> int:
-        """How many events a streamed reply has."""
+        """How many events a streamed reply has, but for the one that only ends it."""
         return self.body.count(b"data: ") - self.body.count(b"data: [DONE]")
 
 
@@ -43,10 +42,8 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = 0
         self._need: int | None = None
-        self._chunked = False
         self._head = b""
         self._begun = 0.0
-        self._first = 0.0
         self._done: asyncio.Future[Reply] | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -69,7 +66,6 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 self._parts = [whole]
                 return
-            self._first = time.perf_counter() - self._begun
             self._head, rest = whole[:end], whole[end + 4 :]
             found = _LENGTH.search(self._head)
             self._need = int(found[1]) if found is not None else None
@@ -83,8 +79,8 @@ class Connection(asyncio.Protocol):
         else:
             ended = self._size >= self._need
         if ended and self._done is not None and not self._done.done():
-            last = time.perf_counter() - self._begun
-            self._done.set_result(Reply(int(self._head[9:12]), b"".join(self._parts), self._first, last))
+            seconds = time.perf_counter() - self._begun
+            self._done.set_result(Reply(int(self._head[9:12]), b"".join(self._parts), seconds))
 
     async def call(self, data: bytes) -> Reply:
         """Send a whole request and return what came back."""
@@ -111,23 +107,21 @@ async def connect(url: str) -> Connection:
     return connection
 
 
-def post(url: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> bytes:
+def post(url: str, path: str, body: bytes) -> bytes:
     """The bytes of a request."""
-    more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {urlsplit(url).netloc}\r\ncontent-type: application/json\r\n"
-        f"{more}content-length: {len(body)}\r\n\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
 
 @dataclass
 class Load:
-    """What a load gave. `latencies` and `firsts` (until the head came) in seconds."""
+    """What a load gave. `latencies`: of whole calls, in seconds."""
 
     seconds: float
     latencies: list[float] = field(default_factory=list)
-    firsts: list[float] = field(default_factory=list)
     events: int = 0
 
     @property
@@ -158,8 +152,7 @@ async def load(url: str, make: Callable[[int], bytes], calls: int, concurrency: 
             reply = await connection.call(make(number))
             if reply.status != 200:
                 raise CallFailedError(f"{url} answered {reply.status}: {reply.body[:300]!r}")
-            found.latencies.append(reply.last)
-            found.firsts.append(reply.first)
+            found.latencies.append(reply.seconds)
             found.events += reply.events
 
     begun = time.perf_counter()

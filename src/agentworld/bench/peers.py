@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ENVIRONMENTS = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "agentworld" / "peers"
+ENVIRONMENTS = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "agentworld" / "peers"
 
 
 class Start(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.parse import urlsplit
 
 from agentworld.errors import AgentWorldError
 
@@ -60,7 +61,6 @@ def server(
     *,
     url: str | None = None,
     environment: Mapping[str, str] | None = None,
-    folder: Path | None = None,
 ) -> Iterator[Server]:
     """Run a server on these cores until the context ends.
 
@@ -79,7 +79,6 @@ def server(
         text=True,
         errors="replace",
         env={**os.environ, **(environment or {})},
-        cwd=folder,
         preexec_fn=pin,
         start_new_session=True,
     )
@@ -114,8 +113,6 @@ def server(
 def _await_answer(url: str, process: subprocess.Popen[str], said: list[str]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), urlopen(url, timeout=2):
-            return
         if _listens(url):
             return
         time.sleep(0.2)
@@ -123,9 +120,6 @@ def _await_answer(url: str, process: subprocess.Popen[str], said: list[str]) -> 
 
 
 def _listens(url: str) -> bool:
-    import http.client
-    from urllib.parse import urlsplit
-
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=2)
     with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
