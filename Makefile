@@ -39,7 +39,8 @@ test-scale: install
 	$(BIN)/python -c 'import ray.data' 2> /dev/null || $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m scale -rP $(ARGS)
 
-# Clients are fetched into a cache folder, at the versions that tests/clients locks, and see no network but loopback.
+# Clients are fetched into a cache folder, at the versions that tests/clients locks. They see no network but loopback
+# where the system gives a namespace of its own, and are watched by guards everywhere.
 test-clients: install
 	$(BIN)/python -m tests.clients.installed npm python
 	$(BIN)/python -m tests.clients.loopback_only $(BIN)/python -m pytest -m clients tests/clients $(ARGS)

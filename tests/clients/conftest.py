@@ -46,18 +46,19 @@ def servers(running_engine, tmp_path_factory):
                 text=True,
                 env={name: value for name, value in os.environ.items() if not name.startswith("AGENTWORLD_")},
             )
-            running.append(server)
             said = []
             for line in server.stdout:
                 said.append(line)
                 if found := ADDRESS.search(line):
                     break
             else:
+                server.wait(timeout=30)
+                server.stdout.close()
                 pytest.fail(f"the server did not start: {''.join(said)}")
             # Nobody reads on otherwise, and a full pipe would stop the server.
             reader = threading.Thread(target=server.stdout.read, daemon=True)
             reader.start()
-            running[-1] = (server, reader)
+            running.append((server, reader))
             started[tokens] = found[1]
         return started[tokens]
 

@@ -14,12 +14,12 @@ LOOKS = turn("I look.", call("look", place="here"), call("look", place="数"), t
 
 
 def saw(stage, package, part):
-    """What the program said, and its trajectory's steps by the server's way to ids, unless the part demands a call."""
+    """What the program said, and its trajectory."""
     run, trajectory = stage.exec_program(f"{package}_features.py", part)
     return json.loads(run.output), trajectory
 
 
-def check_looking(stage, steps, opening):
+def check_looking(steps, opening):
     chain(steps)
     assert called(steps[0]) == [("look", '{"place": "here"}'), ("look", '{"place": "数"}')]
     assert results(steps[1]) == ["here is blue", "数 is blue"]
@@ -34,7 +34,7 @@ def test_openai_streams(stage):
     assert seen[0][:2] == ["I look.", [["look", {"place": "here"}], ["look", {"place": "数"}]]]
     assert {"content.delta", "tool_calls.function.arguments.done"} <= set(seen[0][2])
     assert seen[1][:2] == ["It is blue.", []]
-    check_looking(stage, stage.steps(trajectory), ["developer", "user"])
+    check_looking(stage.steps(trajectory), ["developer", "user"])
 
 
 def test_anthropic_streams(stage):
@@ -44,7 +44,7 @@ def test_anthropic_streams(stage):
         ["I look.", ["thinking", "text", "tool_use", "tool_use"], "tool_use"],
         ["It is blue.", ["text"], "end_turn"],
     ]
-    check_looking(stage, stage.steps(trajectory), ["system", "user"])
+    check_looking(stage.steps(trajectory), ["system", "user"])
 
 
 @pytest.mark.parametrize("package", ["openai", "anthropic"])

@@ -17,7 +17,7 @@ def is_loopback(host):
 
 
 def guard(event, arguments):
-    if event == "socket.connect":
+    if event in ("socket.connect", "socket.sendto"):
         address = arguments[1]
         host = address[0] if isinstance(address, tuple) else None  # Others are sockets in the file system.
     elif event == "socket.getaddrinfo":
@@ -26,7 +26,7 @@ def guard(event, arguments):
         return
     if not is_loopback(host):
         with open(LOG, "a") as file:
-            file.write(f"{event} {arguments[1] if event == 'socket.connect' else arguments[:2]}\n")
+            file.write(f"{event} {arguments[:2] if event == 'socket.getaddrinfo' else arguments[1]}\n")
         raise ConnectionRefusedError(f"{event} {host}: beyond loopback")
 
 
