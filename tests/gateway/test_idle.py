@@ -88,6 +88,24 @@ def test_idle_ones_end_by_what_their_last_reply_awaits(pool: MemoryPool, clock: 
     assert close.round() == []
 
 
+def test_one_that_is_ended_meanwhile_keeps_none_of_the_others_open(
+    pool: MemoryPool, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        call(pool, name)
+    clock.now = START + 2 * HOUR
+    complete = pool.complete_trajectory
+
+    def raced(name: str, *rest: Any) -> Any:
+        if name == "b":
+            complete(name, "failed")
+        return complete(name, *rest)
+
+    monkeypatch.setattr(pool, "complete_trajectory", raced)
+    assert sorted(closer(pool, clock).round()) == ["a", "c"]
+    assert pool.get_trajectory("b").status == "failed"
+
+
 def test_who_goes_on_stays_open(pool: MemoryPool, clock: Clock) -> None:
     call(pool, "busy", CALLING)
     clock.now = START + HOUR - 10

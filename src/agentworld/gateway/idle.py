@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, ConflictError, NotFoundError
 from agentworld.pool.protocol import Pool
 from agentworld.records import Step, TerminalStatus, Trajectory
 
@@ -69,7 +69,10 @@ class IdleTrajectories:
         if spoken is None or spoken > self._now() - self._idle:
             return False
         status: TerminalStatus = "finished" if last is not None and awaits_nothing(last) else "abandoned"
-        self._pool.complete_trajectory(name, status)
+        try:
+            self._pool.complete_trajectory(name, status)
+        except (ConflictError, NotFoundError):
+            return False  # It was ended or deleted since it was listed; the others' turn comes all the same.
         log.info("idle_closed", trajectory=name, status=status)
         return True
 

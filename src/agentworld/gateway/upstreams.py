@@ -38,7 +38,7 @@ class EngineFigures(msgspec.Struct, kw_only=True):
     refused: int = 0
     """Calls that found the queue full, or waited too long in it."""
     resubmitted: int = 0
-    """Replies that the engine cut for an update of its weights, and that were gone on with."""
+    """Replies that the engine cut for an update of its weights, and that were gone on with or asked for anew."""
     in_flight: int = 0
     waiting: int = 0
     healthy: bool = True
