@@ -142,6 +142,7 @@ def test_an_agent_gets_a_key_for_its_own_trajectory(server, secrets):
                 agent.add_rewards([Reward(value=1, trajectory_id="t-agent")])
                 for refused in (
                     lambda: agent.add_rewards([Reward(value=1, trajectory_id="t-other")]),
+                    lambda: agent.add_feedback([compared(trajectory_id="t-agent", other_id="t-other")]),
                     lambda: agent.append_steps([Step(step_id="s", trajectory_id="t-other", prompt_ids=[1])]),
                     lambda: agent.complete_trajectory("t-other", "failed"),
                     lambda: agent.start_trajectory(NewTrajectory(trajectory_id="t-new")),
@@ -152,6 +153,10 @@ def test_an_agent_gets_a_key_for_its_own_trajectory(server, secrets):
                         refused()
             assert other.trajectory_id == "t-other"
     assert server.pool.get_trajectory("t-other").reward is None
+
+
+def compared(**sides):
+    return Feedback(kind="comparison", **sides)
 
 
 def given(server, trajectory, channel, **more):
@@ -237,6 +242,9 @@ def test_and_writes_to_that_channel(server, secrets):
             lambda: val.add_rewards([Reward(value=0, step_id="s-t2")]),
             lambda: val.add_rewards([Reward(value=0, step_id="to-come")]),
             lambda: val.add_feedback([Feedback(kind="comment", comment="c", trajectory_id="to-come")]),
+            lambda: val.add_feedback([compared(trajectory_id="v2", other_id="t2")]),
+            lambda: val.add_feedback([compared(trajectory_id="v2", other_id="to-come")]),
+            lambda: val.add_feedback([compared(step_id="v2-1", other_id="s-t2")]),
         ):
             with pytest.raises(ForbiddenError):
                 refused()

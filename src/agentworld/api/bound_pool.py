@@ -141,6 +141,11 @@ class BoundPool:
                 self._check_step(signal.step_id)
             if signal.trajectory_id is not None:
                 self._check_writable(signal.trajectory_id, signalled=True)
+            if isinstance(signal, Feedback) and signal.other_id is not None:
+                if signal.step_id is not None:
+                    self._check_step(signal.other_id)
+                else:
+                    self._check_writable(signal.other_id, signalled=True)
         return self._pool.add_signals(sent)
 
     def list_feedback(
