@@ -32,6 +32,13 @@ def test_the_command_knows_its_trajectory():
     assert found.details == {"of": "trj_1"}
 
 
+def test_the_command_gets_no_key_of_the_users(monkeypatch):
+    monkeypatch.setenv("AGENTWORLD_API_KEY", "the users own")
+    said = 'echo "{\\"reward\\": 1, \\"key\\": \\"$AGENTWORLD_API_KEY\\"}"'
+    assert run_reward_command(said, "trj_1", api_key="its own").details == {"key": "its own"}
+    assert run_reward_command(said, "trj_1").details == {"key": "agentworld"}
+
+
 def test_a_failing_command():
     with pytest.raises(RewardCommandError, match="code 7"):
         run_reward_command("echo 1; exit 7", "trj_1")

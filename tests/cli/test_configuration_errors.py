@@ -15,7 +15,11 @@ MODEL = {"name": "m", "upstream": "http://127.0.0.1:1"}
         (ServeSettings, {"pol": "x"}, "unknown field `pol`. Did you mean pool?"),
         (ServeSettings, {"zzz": 1}, "Known fields: pool, models, host,"),
         (ServeSettings, {"models": [{**MODEL, "drivr": "vllm"}]}, "(at $.models[0]). Did you mean driver?"),
-        (ServeSettings, {"models": [{**MODEL, "driver": "vlm"}]}, "Use anthropic, builtin, llamacpp, openai, sglang, vllm"),
+        (
+            ServeSettings,
+            {"models": [{**MODEL, "driver": "vlm"}]},
+            "Use anthropic, builtin, llamacpp, openai, sglang, vllm",
+        ),
         (
             RunConfig,
             {"model": "m", "task_sets": [], "agents": [], "sampling": {"temprature": 1}},

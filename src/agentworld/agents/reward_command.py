@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from agentworld.agents.variables import NO_KEY
 from agentworld.errors import AgentWorldError
 
 TIMEOUT_SECONDS = 600.0
@@ -31,9 +32,14 @@ class CommandReward:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def run_reward_command(command: str, trajectory_id: str, *, timeout: float = TIMEOUT_SECONDS) -> CommandReward:
-    """Run `command` in a shell with AGENTWORLD_TRAJECTORY_ID set; RewardCommandError says what it did wrong."""
-    env = {**os.environ, "AGENTWORLD_TRAJECTORY_ID": trajectory_id}
+def run_reward_command(
+    command: str, trajectory_id: str, *, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
+) -> CommandReward:
+    """Run `command` in a shell with AGENTWORLD_TRAJECTORY_ID set; RewardCommandError says what it did wrong.
+
+    It may run what the agent has just written, so it gets the trajectory's own `api_key`, not the user's.
+    """
+    env = {**os.environ, "AGENTWORLD_TRAJECTORY_ID": trajectory_id, "AGENTWORLD_API_KEY": api_key or NO_KEY}
     try:
         done = subprocess.run(
             command, shell=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout, check=False

@@ -66,7 +66,7 @@ def exec_(
         else:
             status = "finished" if code == 0 else ("abandoned" if interrupted else "failed")
         if reward_cmd is not None and status in ("finished", "truncated"):
-            reward = put_reward(factory, trajectory_id, reward_cmd)
+            reward = put_reward(factory, trajectory_id, reward_cmd, started.api_key)
     except KeyboardInterrupt:
         code, status = 130, "abandoned"
     except BaseException:
@@ -98,10 +98,10 @@ def tell_of_calls(factory: Factory, ended: Trajectory, base_url: str | None) -> 
         )
 
 
-def put_reward(factory: Factory, trajectory_id: str, reward_cmd: str) -> float | None:
+def put_reward(factory: Factory, trajectory_id: str, reward_cmd: str, api_key: str | None) -> float | None:
     """Run the reward command and set what it says; a warning, and None, where it says nothing usable."""
     try:
-        found: CommandReward = run_reward_command(reward_cmd, trajectory_id)
+        found: CommandReward = run_reward_command(reward_cmd, trajectory_id, api_key=api_key)
     except AgentWorldError as error:
         say(f"warning: no reward: {error.one_line()}")
         return None
