@@ -1,5 +1,8 @@
 """Rewards from commands."""
 
+import signal
+import subprocess
+
 import pytest
 
 from agentworld.agents.reward_command import RewardCommandError, parse_reward, run_reward_command
@@ -47,3 +50,20 @@ def test_a_failing_command():
 def test_a_command_that_does_not_end():
     with pytest.raises(RewardCommandError, match="did not end"):
         run_reward_command("exec sleep 60", "trj_1", timeout=0.3)
+
+
+def test_ctrl_c_while_the_command_starts_ends_it(monkeypatch):
+    """The signal comes when the process is there and nobody knows it yet."""
+    started = []
+
+    class Starting(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Starting)
+    with pytest.raises(KeyboardInterrupt):
+        run_reward_command("exec sleep 600", "trj_1")
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,15 +42,35 @@ def run_reward_command(
     It may run what the agent has just written, so it gets the trajectory's own `api_key`, not the user's.
     """
     env = {**os.environ, "AGENTWORLD_TRAJECTORY_ID": trajectory_id, "AGENTWORLD_API_KEY": api_key or NO_KEY}
+    process, interrupted = _start(command, env)
+    with process:
+        try:
+            if interrupted:
+                raise KeyboardInterrupt
+            said, _ = process.communicate(timeout=timeout)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RewardCommandError(f"{command!r} did not end within {timeout:g} s") from None
+            raise
+    if process.returncode != 0:
+        raise RewardCommandError(f"{command!r} ended with code {process.returncode}")
+    return parse_reward(said.decode("utf-8", "replace"))
+
+
+def _start(command: str, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], bool]:
+    """The command's process, and whether Ctrl-C came while it started, when nobody could have ended it yet."""
+    interrupts: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    catches = threading.current_thread() is threading.main_thread() and callable(before)
+    if catches:
+        signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        done = subprocess.run(
-            command, shell=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise RewardCommandError(f"{command!r} did not end within {timeout:g} s") from None
-    if done.returncode != 0:
-        raise RewardCommandError(f"{command!r} ended with code {done.returncode}")
-    return parse_reward(done.stdout.decode("utf-8", "replace"))
+        process = subprocess.Popen(command, shell=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    finally:
+        if catches:
+            signal.signal(signal.SIGINT, before)
+    return process, bool(interrupts)
 
 
 def parse_reward(output: str) -> CommandReward:
