@@ -31,6 +31,7 @@ from agentworld.pool.schema.content import (
     tool_sets,
     trajectories,
 )
+from agentworld.pool.schema.curation import curation_policies, decisions, evaluations, followers, reviews
 from agentworld.pool.schema.signals import (
     annotation_arrays,
     awaited,
@@ -41,7 +42,7 @@ from agentworld.pool.schema.signals import (
     rewards,
 )
 
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0004"
 
 __all__ = [
     "BLOCK_BITS",
@@ -56,11 +57,15 @@ __all__ = [
     "call_marks",
     "consumers",
     "counters",
+    "curation_policies",
     "dead_letters",
+    "decisions",
     "deliveries",
+    "evaluations",
     "events",
     "exchanges",
     "feedback",
+    "followers",
     "gateway_workers",
     "groups",
     "keys",
@@ -71,6 +76,7 @@ __all__ = [
     "pins",
     "policies",
     "positions",
+    "reviews",
     "rewards",
     "steps",
     "token_blocks",

@@ -31,10 +31,10 @@ def growing(name: str, *columns: Column[object] | UniqueConstraint | Index) -> T
     )
 
 
-def where_there(name: str, column: str) -> Index:
-    """An index of the rows that have the column, for one that most rows may lack."""
+def where_there(name: str, column: str, *more: str) -> Index:
+    """An index of the rows that have the column, for one that most rows may lack; by `more` columns after it."""
     there = text(f"{column} IS NOT NULL")
-    return Index(name, column, sqlite_where=there, postgresql_where=there)
+    return Index(name, column, *more, sqlite_where=there, postgresql_where=there)
 
 
 def by_block(name: str, column: str) -> Index:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, LargeBinary, Table, UniqueConstraint
 
-from agentworld.pool.schema.base import Text, Whole, growing, metadata
+from agentworld.pool.schema.base import Text, Whole, growing, metadata, where_there
 
 # Signals name their target by its id, since they may come before it, and stay where it never comes.
 rewards = Table(
@@ -90,6 +90,10 @@ events = growing(
     Column("trajectory_id", Text),
     Column("step_id", Text),
     Column("data", Text),
+    # Of the trajectory or group that it is about; `*` where everybody is told; null for those alone who see all.
+    Column("channel", Text),
+    where_there("events_by_trajectory", "trajectory_id", "pk"),
+    where_there("events_by_channel", "channel", "pk"),
 )
 
 dead_letters = growing(

@@ -350,7 +350,7 @@ class _Batch:
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         set_marks(txn, self._new_marks)
         events = zip(self._event_pks, self._events, strict=True)
-        told = [(pk, kind, txn.now, trajectory, step, data) for pk, (kind, trajectory, step, data) in events]
+        told = [(pk, kind, txn.now, trajectory, step, data, None) for pk, (kind, trajectory, step, data) in events]
         txn.many_in_order(append_rows.INSERT_EVENT, told)
         txn.many(append_rows.INSERT_DEAD, self._dead)
         self._counting.save(txn, self._changed.values())
