@@ -28,6 +28,7 @@ from agentworld.query.expression import (
 from agentworld.query.fields import FIELDS, Field, Subject, fields_of
 from agentworld.query.parser import parse
 from agentworld.query.printer import printed
+from agentworld.query.rules import Rule, parse_rule, parse_rules
 
 __all__ = [
     "FIELDS",
@@ -45,6 +46,7 @@ __all__ = [
     "Membership",
     "Not",
     "Now",
+    "Rule",
     "Subject",
     "bind",
     "conditions",
@@ -52,6 +54,8 @@ __all__ = [
     "explain",
     "fields_of",
     "parse",
+    "parse_rule",
+    "parse_rules",
     "printed",
     "uses_index",
     "with_texts",

@@ -33,6 +33,8 @@ _WORDS = frozenset({"and", "or", "not", "in", "is", "like", "has", "now", *CONST
 
 def parse(source: str, subject: Subject) -> Expression:
     """The expression tree of `source` over steps or trajectories; QueryError names the position and what to write."""
+    if not isinstance(source, str):
+        raise QueryError(f"where must be a text, not a {type(source).__name__}", path="where")
     parser = _Parser(tokenize(source), subject)
     if parser.peek().kind == "end":
         raise fault("nothing to filter by", 0, "Leave where out to take everything")
