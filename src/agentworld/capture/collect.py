@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.exchange import Choice, Delta, ToolCallDelta
+from agentworld.dialects.exchange import Choice, Delta, Run, ToolCallDelta
 from agentworld.errors import EngineError
 from agentworld.records import FunctionCall, Message, ToolCall, Usage, VersionSpan, new_id
 
@@ -44,6 +44,9 @@ class _Growing:
         self.index = index
         self.text: list[str] = []
         self.reasoning: list[str] = []
+        self.runs: list[Run] = []
+        self.running = ""
+        self.run_length = 0
         self.spoke = False
         self.calls: list[_GrowingCall] = []
         self.by_index: dict[int, int] = {}
@@ -65,11 +68,10 @@ class _Growing:
             delta = msgspec.structs.replace(delta, tool_calls=calls)
         if not self.spoke and (delta.ids or delta.text or delta.reasoning or calls):
             self.spoke = True
-        self.text.append(delta.text)
-        self.reasoning.append(delta.reasoning)
         if delta.policy_version is not None and delta.policy_version != self.version:
             self.version = delta.policy_version
             self.spans.append(VersionSpan(len(self.ids or []), delta.policy_version))
+        before = len(self.logprobs or ())
         if delta.ids is not None:
             self.ids = self.ids if self.ids is not None else []
             self.ids.extend(delta.ids)
@@ -78,6 +80,11 @@ class _Growing:
             self.logprobs.extend(delta.logprobs)
         if delta.entries:
             self.entries.extend(delta.entries)
+        # In the order in which streams show them.
+        if delta.reasoning:
+            self._say("reasoning", self.reasoning, delta.reasoning, before)
+        if delta.text:
+            self._say("text", self.text, delta.text, before)
         self.finish_reason = delta.finish_reason or self.finish_reason
         if delta.stop_reason is not None:
             self.stop_reason = delta.stop_reason
@@ -87,6 +94,21 @@ class _Growing:
         if delta.blocks is not None:
             self.blocks = delta.blocks
         return delta
+
+    def _say(self, kind: str, said: list[str], piece: str, before: int) -> None:
+        """Take in text or thinking; `before`: how many log-probabilities came before it."""
+        said.append(piece)
+        if kind != self.running:
+            if self.running:
+                self.runs.append(Run(self.running, self.run_length, before))
+            self.running, self.run_length = kind, 0
+        self.run_length += len(piece)
+
+    def order(self) -> tuple[Run, ...]:
+        """The runs of text and thinking; none where they are what the message says anyway: thinking, then text."""
+        if not self.runs or (len(self.runs) == 1 and self.running == "text"):
+            return ()
+        return (*self.runs, Run(self.running, self.run_length, len(self.logprobs or ())))
 
     def _call(self, piece: ToolCallDelta) -> ToolCallDelta:
         """The piece at its true position: engines repeat an index for another call, and leave ids out."""
@@ -207,6 +229,7 @@ class Collector:
                     version_spans=spans,
                     metadata=growing.facts(),
                     blocks=growing.blocks,
+                    runs=growing.order(),
                 )
             )
         return out

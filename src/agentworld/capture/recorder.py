@@ -13,7 +13,9 @@ from agentworld.capture.collect import Collector
 from agentworld.capture.marks import call_mark, marks_of
 from agentworld.capture.media import keep_media
 from agentworld.capture.sessions import Session, Sessions
-from agentworld.dialects.exchange import Choice
+from agentworld.dialects.exchange import RUNS, Choice
+from agentworld.dialects.responses import NOTES
+from agentworld.dialects.responses_entries import ENTRIES, packed
 from agentworld.engines.base import logprob_space
 from agentworld.errors import AgentWorldError, EngineError, InvalidRequestError, PoolError
 from agentworld.forest import fork_reason, token_array
@@ -221,6 +223,10 @@ def _usage(collector: Collector, choice: Choice) -> Usage | None:
 
 def _metadata(call: Call, choice: Choice, overtaken: str | None) -> dict[str, Any]:
     metadata = {**call.metadata, **choice.metadata, "body_digest": call.body_digest}
+    if choice.runs:
+        metadata[RUNS] = [list(run) for run in choice.runs]
+    if choice.entries and NOTES in metadata:
+        metadata[NOTES] = {**metadata[NOTES], ENTRIES: packed(choice.entries)}
     if call.renderer is not None:
         metadata["renderer"] = call.renderer
     if call.retry_count > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -91,8 +91,25 @@ class Delta(msgspec.Struct, kw_only=True):
     more: bool = False
 
 
+RUNS = "runs"
+"""The name in a step's metadata under which stand the runs of its reply."""
+
+
+class Run(NamedTuple):
+    """A stretch of a reply that is text or thinking: `kind` (text or reasoning), its characters, and how many
+    log-probabilities had come before what followed it.
+    """
+
+    kind: str
+    length: int
+    logprobs: int
+
+
 class Choice(msgspec.Struct, kw_only=True):
-    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none; `blocks` as in Delta."""
+    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none; `blocks` as in Delta.
+
+    `runs`: in which order text and thinking came, where that is not all thinking before all text.
+    """
 
     index: int
     message: Message
@@ -103,6 +120,7 @@ class Choice(msgspec.Struct, kw_only=True):
     version_spans: tuple[VersionSpan, ...] = ()
     metadata: dict[str, Any] = {}
     blocks: list[dict[str, Any]] | None = None
+    runs: tuple[Run, ...] = ()
 
 
 class Reply(msgspec.Struct, kw_only=True):

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.chat import MAX_MESSAGES, MAX_TOP_LOGPROBS, check_count, read_sampling, read_template
-from agentworld.dialects.exchange import Request
+from agentworld.dialects.exchange import Request, Run
 from agentworld.dialects.fields import Fields
 from agentworld.dialects.media import Images
 from agentworld.dialects.responses_items import Tools, exchange_of, read_items
@@ -58,7 +58,9 @@ class PreviousResponseNotFoundError(InvalidRequestError):
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored reply. `messages`: its prompt; `instructions`: how many of them were the call's own instructions."""
+    """A stored reply. `messages`: its prompt; `instructions`: how many of them were the call's own instructions;
+    `runs`: of the reply, as in Choice.
+    """
 
     exchange_id: str
     messages: tuple[Message, ...]
@@ -66,6 +68,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     instructions: int = 0
     named: Named = {}
     trajectory_id: str = ""
+    runs: tuple[Run, ...] = ()
 
 
 def response_exchange(response_id: str) -> str | None:
@@ -227,7 +230,7 @@ def _input(fields: Fields, past: Mapping[str, Past], images: Images) -> tuple[li
         exchange = exchange_of(wanted_id)
         known = past.get(exchange) if exchange is not None else None
         if known is not None and known.exchange_id not in stored:
-            items = output_items(known.reply, known.exchange_id, known.named, sealed=False)
+            items = output_items(known.reply, known.exchange_id, known.named, sealed=False, runs=known.runs)
             stored[known.exchange_id] = {item["id"]: item for item in items}
         found = stored[known.exchange_id].get(wanted_id) if known is not None else None
         if found is None:
@@ -269,10 +272,15 @@ def _format(shape: Fields) -> dict[str, Any] | None:
 def _include(fields: Fields) -> list[str]:
     """What the reply shall hold beyond the usual; what only hosted tools have is never there."""
     given = fields.take("include", list) or []
+    check_include(given)
+    return given
+
+
+def check_include(given: list[Any]) -> None:
+    """InvalidRequestError where `include` has what no response holds."""
     for position, item in enumerate(given):
         if not isinstance(item, str) or item not in _INCLUDES:
             raise InvalidRequestError(f"include[{position}] is not known here", path=f"include[{position}]")
-    return given
 
 
 def _reasoning(fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from agentworld.dialects.exchange import Run
 from agentworld.dialects.responses_items import item_id, seal
 from agentworld.dialects.responses_tools import Named, read_input
 from agentworld.records import Message, ToolCall
@@ -18,23 +20,45 @@ def output_items(
     summarized: bool = False,
     entries: list[dict[str, Any]] | None = None,
     whole: bool = True,
+    runs: Sequence[Run] = (),
 ) -> list[dict[str, Any]]:
-    """Reasoning, text and calls, in this order. `whole`: the reply was not cut, else its last item is incomplete.
+    """Reasoning, text and calls, in this order, or in that of `runs`: an item for each, as their stream had them.
 
+    `whole`: the reply was not cut, else its last item is incomplete.
     `sealed`: reasoning comes as `encrypted_content` too; `summarized`: its text is the summary that was asked for, else
     the content. `entries`: log-probabilities, where the caller asked.
     """
     items: list[dict[str, Any]] = []
     calls = message.tool_calls
-    if message.reasoning:
-        items.append(reasoning_item(exchange_id, len(items), message.reasoning, sealed, summarized))
-    if message.text or (not calls and not message.reasoning):
-        status = "completed" if whole or calls else "incomplete"
-        items.append(message_item(exchange_id, len(items), message.text, status, entries))
+    pieces = _pieces(message, runs, entries or [])
+    for place, (kind, text, shown) in enumerate(pieces, 1):
+        if kind == "reasoning":
+            items.append(reasoning_item(exchange_id, len(items), text, sealed, summarized))
+        else:
+            status = "completed" if whole or calls or place < len(pieces) else "incomplete"
+            items.append(message_item(exchange_id, len(items), text, status, shown))
     for place, call in enumerate(calls):
         status = "completed" if whole or place + 1 < len(calls) else "incomplete"
         items.append(call_item(exchange_id, len(items), call, named, status))
     return items
+
+
+def _pieces(
+    message: Message, runs: Sequence[Run], entries: list[dict[str, Any]]
+) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Kind, text and log-probabilities of what the reply says; text has those of the thinking before it too."""
+    text, reasoning = message.text, message.reasoning or ""
+    if not runs:
+        out = [("reasoning", reasoning, entries[:0])] if reasoning else []
+        return [*out, ("text", text, entries)] if text or not (message.tool_calls or reasoning) else out
+    out, shown = [], 0
+    rest = {"text": text, "reasoning": reasoning}
+    for place, run in enumerate(runs, 1):
+        said, rest[run.kind] = rest[run.kind][: run.length], rest[run.kind][run.length :]
+        end = run.logprobs if place < len(runs) else len(entries)
+        out.append((run.kind, said, entries[shown:end] if run.kind == "text" else []))
+        shown = end if run.kind == "text" else shown
+    return out
 
 
 def reasoning_item(exchange_id: str, index: int, text: str, sealed: bool, summarized: bool) -> dict[str, Any]:

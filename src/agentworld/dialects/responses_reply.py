@@ -105,6 +105,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         summarized=is_summarized(request),
         entries=choice.entries if request.logprobs else None,
         whole=_is_whole(choice),
+        runs=choice.runs,
     )
     return _ended(request, reply, output)
 
@@ -153,6 +154,8 @@ class ResponsesStream:
         if not (self._number or delta.text or delta.reasoning or delta.tool_calls or delta.ids):
             return b""
         out = self._begin()
+        if delta.reasoning and self._open == "message":
+            out += self._close("completed")  # The log-probabilities are those of what comes.
         if delta.entries and self._request.logprobs:
             self._entries.extend(delta.entries)
         if delta.reasoning:

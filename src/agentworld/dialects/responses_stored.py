@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentworld.dialects.exchange import Choice, Reply, Request
+import msgspec
+
+from agentworld.dialects.exchange import RUNS, Choice, Reply, Request, Run
 from agentworld.dialects.responses import DIALECT, NOTES, PREFIX
+from agentworld.dialects.responses_entries import ENTRIES, unpacked
 from agentworld.dialects.responses_reply import response_body
 from agentworld.dialects.responses_tools import Named
 from agentworld.records import Sampling, Step, Tool
 
 
-def stored_body(step: Step) -> dict[str, Any] | None:
-    """The body; None for a step of another API, and for one whose reply did not end. Tools are shown as the model saw
-    them, under the names that the caller gave.
+def is_response(step: Step) -> bool:
+    """Whether the step is of this API, and its reply ended."""
+    return step.dialect == DIALECT and step.response_message is not None and step.finish_reason not in (None, "abort")
+
+
+def stored_runs(step: Step) -> tuple[Run, ...]:
+    """In which order the reply's text and thinking came; see Choice."""
+    return msgspec.convert(step.metadata.get(RUNS) or (), tuple[Run, ...])
+
+
+def stored_entries(step: Step) -> list[dict[str, Any]] | None:
+    """The log-probabilities that the caller asked for; None where it did not."""
+    kept = (step.metadata.get(NOTES) or {}).get(ENTRIES)
+    return None if kept is None else unpacked(kept)
+
+
+def stored_body(step: Step, entries: list[dict[str, Any]] | None = None) -> dict[str, Any] | None:
+    """The body; None for what is no response. Tools are shown as the model saw them, under the names that the caller
+    gave. `entries`: log-probabilities to show.
     """
-    if step.dialect != DIALECT or step.response_message is None or step.finish_reason in (None, "abort"):
+    if not is_response(step) or step.response_message is None or step.finish_reason is None:
         return None
     notes: dict[str, Any] = step.metadata.get(NOTES) or {}
     named: Named = notes.get("named") or {}
@@ -25,7 +44,15 @@ def stored_body(step: Step) -> dict[str, Any] | None:
         reply_id=f"{PREFIX}{step.exchange_id}",
         model=step.model or "",
         created=int(step.created_at),
-        choices=[Choice(index=0, message=step.response_message, finish_reason=step.finish_reason)],
+        choices=[
+            Choice(
+                index=0,
+                message=step.response_message,
+                finish_reason=step.finish_reason,
+                entries=entries,
+                runs=stored_runs(step),
+            )
+        ],
         usage=step.usage,
     )
     echo = {
@@ -44,6 +71,7 @@ def stored_body(step: Step) -> dict[str, Any] | None:
         model=step.requested_model or "",
         messages=(),
         sampling=sampling,
+        logprobs=entries is not None,
         echo=echo,
         notes={NOTES: notes},
     )

@@ -33,11 +33,12 @@ from agentworld.gateway.idle import IdleTrajectories
 from agentworld.gateway.large import apart
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
-from agentworld.gateway.past import find_response, joined, load_past
+from agentworld.gateway.past import joined, load_past
 from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.state import SharedState
+from agentworld.gateway.stored import StoredResponses
 from agentworld.pool.protocol import Pool
 
 log = structlog.get_logger("agentworld.gateway")
@@ -64,6 +65,7 @@ class Gateway:
         self.sessions = Sessions(pool)
         self.state = SharedState(pool, pause_wait, clock)
         self.recorder = Recorder(pool, self.sessions)
+        self.stored = StoredResponses(pool, self.models)
         self.retries = Retries()
         overrides = Overrides(settings.channels)
         self.admission = Admission(self.models, self.sessions, self.retries, self.state, overrides, pool)
@@ -182,8 +184,8 @@ class Gateway:
             elif route.name == "/v1/responses/input_tokens":
                 await self._count_input(http)
             elif route.item is not None:
-                stored = await find_response(self.pool, route.item, read_identity(http, route), http.grant)
-                await http.reply(200, stored)
+                read = self.stored.input if route.name.endswith("/input_items") else self.stored.body
+                await http.reply(200, await read(route.item, http.query, read_identity(http, route), http.grant))
             elif self.ending:
                 http.add_header("connection", "close")
                 raise _ending()

@@ -46,6 +46,7 @@ class Http:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string") or b""
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.facts: dict[str, Any] = {}

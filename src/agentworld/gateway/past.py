@@ -11,14 +11,14 @@ import msgspec
 
 from agentworld.capture.call import first_step_id
 from agentworld.dialects.responses import NOTES, Past, response_exchange
-from agentworld.dialects.responses_stored import stored_body
+from agentworld.dialects.responses_stored import stored_runs
 from agentworld.errors import NotFoundError
-from agentworld.gateway.access import EVERYTHING, Grant
+from agentworld.gateway.access import Grant
 from agentworld.gateway.identity import Identity
 from agentworld.pool.protocol import Pool
 
 
-async def load_past(pool: Pool, exchange_ids: Sequence[str], grant: Grant = EVERYTHING) -> dict[str, Past]:
+async def load_past(pool: Pool, exchange_ids: Sequence[str], grant: Grant) -> dict[str, Past]:
     """The replies of these exchanges, as far as they are there, ended by themselves and are the caller's to see."""
     return await asyncio.to_thread(_load, pool, exchange_ids, grant) if exchange_ids else {}
 
@@ -40,30 +40,9 @@ def _load(pool: Pool, exchange_ids: Sequence[str], grant: Grant) -> dict[str, Pa
             instructions=int(notes.get("instructions") or 0),
             named=notes.get("named") or {},
             trajectory_id=step.trajectory_id,
+            runs=stored_runs(step),
         )
     return found
-
-
-async def find_response(pool: Pool, response_id: str, identity: Identity, grant: Grant = EVERYTHING) -> dict[str, Any]:
-    """The stored response; NotFoundError where there is none, or not in the trajectory that the caller names, or not
-    for the caller's key.
-    """
-    exchange_id = response_exchange(response_id)
-    body = None
-    if exchange_id is not None:
-        try:
-            step = await asyncio.to_thread(pool.get_step, first_step_id(exchange_id), include=("messages",))
-            if identity.trajectory_id in (None, step.trajectory_id) and grant.covers(step):
-                body = stored_body(step)
-        except NotFoundError:
-            pass
-    if body is None:
-        raise NotFoundError(
-            f"there is no response {response_id[:100]!r}",
-            path="response_id",
-            hint="Responses are there from their end on, under the id that the reply has",
-        )
-    return body
 
 
 async def joined(pool: Pool, identity: Identity, body: dict[str, Any], past: dict[str, Past]) -> Identity:

@@ -21,8 +21,9 @@ METHODS = {
     "/v1/responses": ("POST",),
     "/v1/responses/input_tokens": ("POST",),
     "/v1/responses/{id}": ("GET",),
+    "/v1/responses/{id}/input_items": ("GET",),
 }
-_RESPONSE = re.compile(r"/v1/responses/(?P<id>resp_[a-z0-9_]{1,100})")
+_RESPONSE = re.compile(r"/v1/responses/(?P<id>resp_[a-z0-9_]{1,100})(?P<rest>/input_items)?")
 LATER = {"/v1/embeddings": "embeddings"}
 
 
@@ -48,7 +49,7 @@ def find_route(method: str, path: str, *, any_method: bool = False) -> Route:
     name = _name(found) if found else ""
     item = _RESPONSE.fullmatch(name)
     if item is not None:
-        name = "/v1/responses/{id}"
+        name = f"/v1/responses/{{id}}{item['rest'] or ''}"
     if found is None or name not in METHODS:
         if name in LATER:
             raise NotFoundError(
@@ -76,7 +77,8 @@ def route_name(path: str) -> str | None:
     """The route that a path means, without what it names; None where it is none."""
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
-    name = "/v1/responses/{id}" if _RESPONSE.fullmatch(name) else name
+    if item := _RESPONSE.fullmatch(name):
+        name = f"/v1/responses/{{id}}{item['rest'] or ''}"
     return name if name in METHODS else None
 
 

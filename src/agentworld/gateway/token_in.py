@@ -191,14 +191,15 @@ class TokenIn:
             if delta.finish_reason == "stop" and positions[delta.index]:
                 delta.finish_reason = "tool_calls"
             if call.request.logprobs:
-                delta.entries = self._entries(delta)
+                delta.entries = self.entries(delta.ids or [], delta.logprobs or [], delta.entries or [])
             yield delta
 
-    def _entries(self, delta: Delta) -> list[dict[str, Any]]:
-        """OpenAI log-probability objects for a delta's ids."""
+    def entries(
+        self, ids: Sequence[int], logprobs: Sequence[float | None], tops: Sequence[dict[str, Any]] = ()
+    ) -> list[dict[str, Any]]:
+        """OpenAI log-probability objects for ids; `tops`: with alternatives as completions have them."""
         out = []
-        tops = delta.entries or []
-        for position, (token, value) in enumerate(zip(delta.ids or [], delta.logprobs or [], strict=False)):
+        for position, (token, value) in enumerate(zip(ids, logprobs, strict=False)):
             data = self.tokenizer.token_bytes(token)
             ranked = tops[position].get("tops", {}) if position < len(tops) else {}
             out.append(
