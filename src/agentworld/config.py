@@ -38,7 +38,8 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     all workers of one server together; more wait, up to `queue` for each engine and worker, `queue_seconds` long.
     `retries`: further tries of a call of which the caller has seen nothing. `media`: whether the model sees images;
     unset, where engines of its kind can. `control_tokens`: what token-in does with control tokens that callers write
-    in text: plain text of them, or an error.
+    in text: plain text of them, or an error. `first_token_seconds`: how long an engine that is asked for a stream may
+    take to begin it; unset, as long as the call.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retries: Annotated[int, msgspec.Meta(ge=0, le=10)] = 2
     media: bool | None = None
     control_tokens: Literal["escape", "refuse"] = "escape"
+    first_token_seconds: Seconds | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -37,8 +37,7 @@ def test_it_rests_longer_each_time_and_not_for_ever() -> None:
     health, clock = made()
     rests = []
     for _ in range(8):
-        health.begin()
-        health.fail(AWAY)
+        health.fail(AWAY, health.begin())
         rest = 0.0
         while not health.usable:
             clock.advance(0.5)
@@ -75,8 +74,9 @@ def test_a_try_that_says_nothing_lets_the_next_one_try() -> None:
     health, clock = made()
     health.fail(AWAY)
     clock.advance(1.0)
-    health.begin()
-    health.end()
+    trial = health.begin()
+    assert not health.usable
+    health.end(trial)
     assert health.usable
     assert not health.sound
 

@@ -19,7 +19,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine of this kind can do.
 
     `ids`: plain chat replies carry the ids of prompt and reply. `stream_ids`: streamed ones do too; where they do not,
-    a streamed call whose ids matter is asked plain. `token_in`: prompts may be ids. `developer`: the developer role is
+    a streamed call whose ids matter is asked plain. `stream_generate`: calls without a template are streamed where the
+    caller streams. `token_in`: prompts may be ids. `developer`: the developer role is
     known. `completions`: prompts may be text without a chat template. `media`: prompts may hold images.
     `tool_choice`: a tool call can be demanded, `structured`: a JSON schema can be, each by the chat route. `continues`:
     its chat route writes on where the last message, the assistant's, ends. `pins`: every sampling field is sent, set by
@@ -29,6 +30,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     ids: bool
     token_in: bool
     stream_ids: bool = True
+    stream_generate: bool = True
     developer: bool = False
     completions: bool = False
     media: bool = True

@@ -29,7 +29,7 @@ SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 class LlamaCppEngine:
     """One model behind `llama-server`. Every sampling field is sent, set by the caller or not."""
 
-    capabilities = Capabilities(ids=True, token_in=True, completions=True, stream_ids=False)
+    capabilities = Capabilities(ids=True, token_in=True, completions=True, stream_ids=False, stream_generate=False)
 
     def __init__(self, settings: ModelSettings, timeout: float) -> None:
         self.settings = settings

@@ -19,6 +19,7 @@ from agentworld.errors import AgentWorldError, ContextLengthError, EngineError
 from agentworld.gateway import metrics
 from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
+from agentworld.gateway.first_token import begins_early, begun_within
 from agentworld.gateway.http import ClientGoneError, Http
 from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
@@ -29,6 +30,8 @@ log = structlog.get_logger("agentworld.gateway")
 Take = Callable[[Delta], Awaitable[None]]
 PING_SECONDS = 15.0
 """After so long without a word to the client, a keep-alive is sent."""
+COMMIT_SECONDS = 4.0
+"""So long a call that is broken off waits for a commit that has begun; a worker that ends has a little more."""
 
 
 class Answer:
@@ -70,10 +73,10 @@ class Answer:
             await self._unless_gone(work)
             metrics.ADDED.observe(self._watch.added)
         except ClientGoneError as error:
-            await asyncio.shield(self._record_abort(error))
+            await self._abort_on_record(error)
             raise
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_abort(ClientGoneError("the server is shutting down")))
+            await self._abort_on_record(ClientGoneError("the server is shutting down"))
             raise
         except Exception as error:
             if not self._stored:
@@ -108,11 +111,40 @@ class Answer:
                 if working.cancelled():
                     raise ClientGoneError("the client closed the connection before it had its reply")
             working.result()
+        except asyncio.CancelledError:
+            if not self._committing:
+                raise
+            await self._see_through(working)
         finally:
             gone.cancel()
             if not working.done() and not self._committing:
                 working.cancel()
                 await asyncio.wait({working})
+
+    async def _see_through(self, working: asyncio.Task[None]) -> None:
+        """The call was broken off while its reply is on its way into the pool: it ends well where that comes to its end
+        soon, and is said to be lost where not. CancelledError then.
+        """
+        try:
+            await asyncio.wait({working}, timeout=COMMIT_SECONDS)
+        finally:
+            if not working.done():
+                _say_lost("reply", self._call.trajectory_id)
+                working.cancel()
+        if not working.done():
+            raise asyncio.CancelledError
+        working.result()
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+
+    async def _abort_on_record(self, error: ClientGoneError) -> None:
+        recording = asyncio.create_task(self._record_abort(error))
+        try:
+            await asyncio.shield(recording)
+        finally:
+            if not recording.done():
+                _say_lost("abort", self._call.trajectory_id)
 
     async def _ask(self, begin: Callable[[], Take]) -> None:
         """Ask engines until one has given a whole reply. Each try begins with `begin`, and its pieces go to what that
@@ -125,8 +157,8 @@ class Answer:
             self._watch.wait()
             try:
                 async with self._attempts.next() as upstream:
-                    self._call.policy = await self._flight.enter(self._call.model, pause_wait)
-                    async with self._reply(upstream.engine) as deltas:
+                    self._call.policy = await self._flight.enter(self._call.model, pause_wait, self._attempts.place)
+                    async with self._attempts.bounded(), self._reply(upstream.engine) as deltas:
                         async for delta in deltas:
                             self._watch.work()
                             if delta.finish_reason == "abort" and not self._shown:
@@ -156,13 +188,14 @@ class Answer:
         call, token_in = self._call, self._model.token_in
         # Text completions go in and out as they are: there is no template to render with or to read back.
         is_chat = call.request.prompt is None
+        first = self._model.settings.first_token_seconds if begins_early(call, engine.capabilities) else None
         asked: AbstractAsyncContextManager[AsyncIterator[Delta]]
         if call.prompt_ids is None:
-            asked = engine.chat(call.request) if is_chat else engine.complete(call.request)
+            asked = begun_within(first, engine.chat(call.request) if is_chat else engine.complete(call.request))
         elif is_chat and can_go_on(call):
-            asked = aclosing(Resubmission(call, self._attempts.aborts_left).deltas(engine, self._updated))
+            asked = aclosing(Resubmission(call, self._attempts.aborts_left, first).deltas(engine, self._updated))
         else:
-            asked = engine.generate(call.prompt_ids, call.request, call.sampling)
+            asked = begun_within(first, engine.generate(call.prompt_ids, call.request, call.sampling))
         async with asked as deltas:
             reads = is_chat and token_in is not None and call.prompt_ids is not None
             yield token_in.read(deltas, call) if reads and token_in is not None else deltas
@@ -170,8 +203,11 @@ class Answer:
     async def _updated(self) -> Policy:
         """The policy that speaks once the engine may be asked to go on with a reply that it cut."""
         self._flight.leave()
+        place = self._attempts.place
+        if place is not None:
+            place.give_back()
         await self._attempts.pause(resubmitting=True)
-        return await self._flight.enter(self._call.model, self._attempts.left)
+        return await self._flight.enter(self._call.model, self._attempts.left, place)
 
     async def _plain(self) -> None:
         async def take(delta: Delta) -> None:
@@ -298,3 +334,9 @@ class Answer:
         except AgentWorldError as failure:
             metrics.CAPTURE_FAILURES.labels(failure.code).inc()
             log.error("abort_not_recorded", code=failure.code)
+
+
+def _say_lost(what: str, trajectory_id: str) -> None:
+    """Nobody waits any more for what was to go on record, so whether it did is not known here."""
+    metrics.CAPTURE_FAILURES.labels("shutting_down").inc()
+    log.error(f"{what}_not_recorded", code="shutting_down", trajectory=trajectory_id)

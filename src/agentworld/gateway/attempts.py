@@ -7,6 +7,8 @@ where it was busy, away, or broke off.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +16,8 @@ from typing import Any
 from agentworld.engines.base import EngineAbortedError, EngineBrokeError, EngineBusyError, EngineTimeoutError
 from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
 from agentworld.gateway.clock import Clock
-from agentworld.gateway.upstreams import Upstream, Upstreams
+from agentworld.gateway.queueing import Place
+from agentworld.gateway.upstreams import OutOfTimeError, Upstream, Upstreams
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 """Seconds before the same engines are asked again; doubled each time."""
@@ -24,24 +27,28 @@ _PASSING = (EngineBrokeError, EngineBusyError, EngineUnreachableError)
 
 
 class Attempts:
-    """One call's. `errors`: the failed tries as (engine, code)."""
+    """One call's. `seconds`: that it has in all, from its first dispatch on. `errors`: the failed tries as (engine,
+    code). `place`: the present try's at its engine.
+    """
 
     def __init__(self, upstreams: Upstreams, trajectory_id: str, retries: int, seconds: float, clock: Clock) -> None:
         self._upstreams = upstreams
         self._trajectory_id = trajectory_id
         self._left = retries
         self._clock = clock
-        self._deadline = clock.now() + seconds
+        self._seconds = seconds
+        self._deadline: float | None = None
         self._tried: list[Upstream] = []
         self._rounds = 0
         self._aborts = self._resubmitted = 0
         self.engine: Upstream | None = None
+        self.place: Place | None = None
         self.errors: list[tuple[str, str]] = []
 
     @property
     def left(self) -> float:
-        """Seconds that are left for this call."""
-        return max(self._deadline - self._clock.now(), 0.0)
+        """Seconds that are left for this call; all of them until it was sent to an engine."""
+        return self._seconds if self._deadline is None else max(self._deadline - self._clock.now(), 0.0)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -76,10 +83,35 @@ class Attempts:
     @asynccontextmanager
     async def next(self) -> AsyncIterator[Upstream]:
         """The engine of the next try; an error in the context is that of the try."""
-        async with self._upstreams.one(self._trajectory_id, self._tried) as engine:
-            self.engine = engine
+        async with self._upstreams.one(self._trajectory_id, self._tried, self._patience) as (engine, place):
+            self.engine, self.place = engine, place
             self._resubmitted = 0
             yield engine
+
+    def _patience(self) -> float:
+        """How long the call may queue: the time before its first dispatch has a limit of its own."""
+        return math.inf if self._deadline is None else self.left
+
+    @asynccontextmanager
+    async def bounded(self) -> AsyncIterator[None]:
+        """A try at an engine, which may take what is left of the call's time. EngineTimeoutError where it takes longer:
+        OutOfTimeError where earlier tries had taken some of it.
+        """
+        if self._deadline is None:
+            self._deadline = self._clock.now() + self._seconds
+        seconds = self.left
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            where = self.engine.address if self.engine is not None else "?"
+            kind = OutOfTimeError if self.errors else EngineTimeoutError
+            raise kind(
+                f"the engine at {where} did not end its reply within the {seconds:.3g} s that the call had left",
+                hint="Check its load, or raise upstream_timeout",
+            ) from None
 
     async def again(self, error: AgentWorldError) -> bool:
         """Whether to try again after this error of the latest try; waits where that is wise."""

@@ -20,7 +20,8 @@ class Health:
         self._faults = 0
         self._rests = 0
         self._until = 0.0
-        self._trying = False
+        self._trial: int | None = None
+        self._trials = 0
         self._unreachable = False
         self.error: str | None = None
         """The latest failure, until a success."""
@@ -33,25 +34,33 @@ class Health:
     @property
     def usable(self) -> bool:
         """Whether a call may be sent to it now."""
-        return self.sound or (not self._trying and self._clock.now() >= self._until)
+        return self.sound or (self._trial is None and self._clock.now() >= self._until)
 
-    def begin(self) -> None:
-        """A call goes to it."""
-        self._trying = not self.sound
+    def begin(self) -> int | None:
+        """A call goes to it; where that is the one which tries the engine, the number of the trial."""
+        if self.sound or self._trial is not None:
+            return None
+        self._trials += 1
+        self._trial = self._trials
+        return self._trial
 
-    def end(self) -> None:
-        """A call ended without a word on the engine's health: its client left, or it asked for something wrong."""
-        self._trying = False
+    def end(self, trial: int | None) -> None:
+        """A call ended without a word on the engine's health: its client left, or it asked for something wrong.
+        `trial`: what `begin` said; calls that began before the engine failed end no trial.
+        """
+        if trial == self._trial:
+            self._trial = None
 
     def succeed(self) -> None:
         """It answered."""
         self._faults = self._rests = 0
-        self._trying = self._unreachable = False
+        self._trial = None
+        self._unreachable = False
         self.error = None
 
-    def fail(self, error: AgentWorldError) -> None:
+    def fail(self, error: AgentWorldError, trial: int | None = None) -> None:
         """A call failed. That the engine is busy, that its weights change, or that the caller was wrong is no mark."""
-        self._trying = False
+        self.end(trial)
         if not isinstance(error, EngineError) or isinstance(error, EngineBusyError | EngineAbortedError):
             return
         self.error = error.one_line()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Callable
 
 from agentworld.errors import AgentWorldError
 from agentworld.gateway.clock import Clock
@@ -62,20 +63,24 @@ class Slots:
             return 1
         return min(max(math.ceil(self._mean * (len(self._waiting) + 1) / self._limit), 1), LONGEST_RETRY_AFTER)
 
-    async def acquire(self) -> float:
-        """Take a place, and return the time at which it was had; QueueFullError where none can be had."""
+    async def acquire(self, longest: float = math.inf, *, again: bool = False) -> float:
+        """Take a place, and return the time at which it was had; QueueFullError where none can be had. `longest`:
+        seconds that the call has left. `again`: it had a place before, so that the queue is never too full for it, and
+        it waits as long as it has time.
+        """
         if self.free:
             self.in_use += 1
             return self._clock.now()
-        if self.full:
+        if self.full and not again:
             raise QueueFullError(f"{len(self._waiting)} calls wait for this engine already", self.retry_after)
+        wait = longest if again and longest < math.inf else min(self._wait, longest)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        timer = asyncio.ensure_future(self._clock.sleep(self._wait))
+        timer = asyncio.ensure_future(self._clock.sleep(wait))
         try:
             await asyncio.wait({turn, timer}, return_when=asyncio.FIRST_COMPLETED)
             if not turn.done():
-                raise QueueFullError(f"no engine had time for this call within {self._wait:g} s", self.retry_after)
+                raise QueueFullError(f"no engine had time for this call within {wait:g} s", self.retry_after)
         except BaseException:
             if turn.done():
                 self._pass_on()
@@ -97,3 +102,27 @@ class Slots:
             self._waiting.popleft().set_result(None)
         else:
             self.in_use -= 1
+
+
+class Place:
+    """One call's place on an engine: taken, given back while the call waits for something else, and taken again, behind
+    those that wait by then. `left`: seconds that the call has.
+    """
+
+    def __init__(self, slots: Slots, left: Callable[[], float]) -> None:
+        self._slots = slots
+        self._left = left
+        self._since: float | None = None
+        self._had = False
+
+    async def take(self) -> None:
+        """Have a place; nothing where the call has it. QueueFullError as `Slots.acquire`."""
+        if self._since is None:
+            self._since = await self._slots.acquire(self._left(), again=self._had)
+            self._had = True
+
+    def give_back(self) -> None:
+        """Let another call have it; again is no error."""
+        if self._since is not None:
+            since, self._since = self._since, None
+            self._slots.release(since)

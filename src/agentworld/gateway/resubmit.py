@@ -20,6 +20,7 @@ from agentworld.capture.call import Call
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import Engine, EngineAbortedError, EngineBusyError
 from agentworld.errors import EngineError, EngineUnreachableError
+from agentworld.gateway.first_token import FirstTokenError, begun_within
 from agentworld.records import Policy, Sampling, Usage, VersionSpan
 
 _MAX_SEED = 2**31
@@ -38,9 +39,11 @@ def can_go_on(call: Call) -> bool:
 
 
 class Resubmission:
-    """One call's reply over several calls of the engine. `cuts`: how many may be; the next one ends the reply."""
+    """One call's reply over several calls of the engine. `cuts`: how many may be; the next one ends the reply.
+    `first_token`: seconds in which each piece has to begin.
+    """
 
-    def __init__(self, call: Call, cuts: int) -> None:
+    def __init__(self, call: Call, cuts: int, first_token: float | None = None) -> None:
         assert call.prompt_ids is not None
         self._call = call
         self._prompt = call.prompt_ids
@@ -50,6 +53,7 @@ class Resubmission:
         self._start = 0
         self._counts = False
         self._cuts = cuts
+        self._first_token = first_token
         self._pieces = 1
 
     async def deltas(self, engine: Engine, wait: Callable[[], Awaitable[Policy]]) -> AsyncGenerator[Delta, None]:
@@ -61,7 +65,8 @@ class Resubmission:
             self._start = len(self._sampled)
             prompt = [*self._prompt, *self._sampled]
             try:
-                async with engine.generate(prompt, self._call.request, self._rest()) as deltas:
+                asked = engine.generate(prompt, self._call.request, self._rest())
+                async with begun_within(self._first_token, asked) as deltas:
                     async for delta in deltas:
                         begun = True
                         self._take(delta, prompt)
@@ -71,7 +76,7 @@ class Resubmission:
                         if cut:
                             delta.usage = None
                         yield delta
-            except (EngineUnreachableError, EngineBusyError):
+            except (EngineUnreachableError, EngineBusyError, FirstTokenError):
                 # A piece that has not begun can be asked for again, whatever the caller has seen of the others.
                 if begun or not 1 < self._pieces <= self._cuts:
                     raise

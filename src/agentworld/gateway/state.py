@@ -8,6 +8,7 @@ import time
 
 from agentworld.errors import PausedError
 from agentworld.gateway.clock import Clock, MonotonicClock
+from agentworld.gateway.queueing import Place
 from agentworld.pool.protocol import GatewayState, Pool
 from agentworld.records import Policy
 
@@ -105,18 +106,23 @@ class Flight:
         self._state = state
         self._counted = False
 
-    async def enter(self, model: str, wait: float | None = None) -> Policy:
+    async def enter(self, model: str, wait: float | None = None, place: Place | None = None) -> Policy:
         """Count from here on, once calls are taken; the policy that is said to speak now. PausedError as `admit`.
+        `place`: the call's at its engine, taken where it is not had, and left to others during a pause.
 
         None is counted once a pause is known, so whoever has seen a pause and then counts none in flight can be sure
         that none comes.
         """
-        state = await self._state.admit(wait)
-        while not self._counted:
-            self._counted = self._state.count()
-            if not self._counted:
-                state = await self._state.admit(wait)
-        return self._state.policy(state, model)
+        while True:
+            if place is not None:
+                await place.take()  # Before the policy is read, as it may have to queue.
+            state = await self._state.read()
+            if not state.paused and (self._counted or self._state.count()):
+                self._counted = True
+                return self._state.policy(state, model)
+            if place is not None:
+                place.give_back()
+            await self._state.admit(wait)
 
     def leave(self) -> None:
         """Count no more; again is no error."""

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection
+import math
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
 from agentworld.config import ModelSettings
-from agentworld.engines.base import Engine, open_engine
+from agentworld.engines.base import Engine, EngineAbortedError, EngineTimeoutError, open_engine
 from agentworld.errors import AgentWorldError, ConfigError, EngineError
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.health import Health
-from agentworld.gateway.queueing import QueueFullError, Slots
+from agentworld.gateway.queueing import Place, QueueFullError, Slots
+
+
+class OutOfTimeError(EngineTimeoutError):
+    """What was left of a call's time after earlier tries was not enough for this one: no mark against its engine."""
 
 
 class EngineFigures(msgspec.Struct, kw_only=True):
@@ -33,6 +38,8 @@ class EngineFigures(msgspec.Struct, kw_only=True):
     engine: str
     calls: int = 0
     failures: int = 0
+    aborted: int = 0
+    """Tries whose reply the engine cut for an update of its weights; no failures."""
     retries: int = 0
     failovers: int = 0
     refused: int = 0
@@ -129,34 +136,50 @@ class Upstreams:
         return any(each.health.usable for each in self.all if each not in without)
 
     @asynccontextmanager
-    async def one(self, trajectory_id: str, without: Collection[Upstream] = ()) -> AsyncIterator[Upstream]:
-        """An engine with a place for this call, for as long as the context is open. `without`: tried already, taken
-        again only where there is no other. QueueFullError where the call cannot wait either, or waited too long.
+    async def one(
+        self,
+        trajectory_id: str,
+        without: Collection[Upstream] = (),
+        left: Callable[[], float] = lambda: math.inf,
+    ) -> AsyncIterator[tuple[Upstream, Place]]:
+        """An engine with a place for this call, until the context is left. `without`: tried already, taken again only
+        where there is no other; `left`: seconds that the call has. QueueFullError where the call cannot wait either, or
+        waited too long.
         """
         ranked = self.ranked(trajectory_id, without) or self.ranked(trajectory_id)
         # The first is the warm one; another is better than none.
         chosen = next((each for each in ranked if not each.slots.full), ranked[0])
+        # Claimed before the call queues, so that no second one tries an engine that is not known to be well.
+        trial = chosen.health.begin()
+        place = Place(chosen.slots, left)
         try:
-            since = await chosen.slots.acquire()
+            await place.take()
+            chosen._figures.calls += 1
+            chosen._figures.retries += bool(without)
+            yield chosen, place
         except QueueFullError:
             chosen._figures.refused += 1
+            chosen.health.end(trial)
             raise
-        chosen._figures.calls += 1
-        chosen._figures.retries += bool(without)
-        chosen.health.begin()
-        try:
-            yield chosen
+        except EngineAbortedError:
+            chosen._figures.aborted += 1
+            chosen.health.end(trial)
+            raise
+        except OutOfTimeError:
+            chosen._figures.failures += 1
+            chosen.health.end(trial)
+            raise
         except EngineError as error:
             chosen._figures.failures += 1
-            chosen.health.fail(error)
+            chosen.health.fail(error, trial)
             raise
         except BaseException:
-            chosen.health.end()
+            chosen.health.end(trial)
             raise
         else:
             chosen.health.succeed()
         finally:
-            chosen.slots.release(since)
+            place.give_back()
 
     async def probe(self) -> None:
         """Look at all engines at once."""
