@@ -12,12 +12,12 @@ import anthropic
 import pytest
 import structlog
 
-from agentworld.config import ModelSettings, ServeSettings
+from agentworld.config import ChannelSettings, ModelSettings, SamplingOverrides, ServeSettings
 from agentworld.gateway import create_gateway
 from agentworld.pool import Pool, open_store
 from agentworld.records import Step, Usage
 from agentworld.testing.app_server import AppServer
-from tests.engines.fakes import FakeEngine, Faults, Said, Token
+from tests.engines.fakes import FakeEngine, Faults, Refusal, Said, Token
 from tests.engines.fakes.anthropic import SIGNATURE, AnthropicFake
 from tests.engines.fakes.llamacpp import LlamaCppFake
 from tests.engines.fakes.openai import OpenAIFake
@@ -46,10 +46,12 @@ class Running:
 
 
 @asynccontextmanager
-async def gateway(driver: str, fake: FakeEngine, **settings: Any) -> AsyncIterator[Running]:
+async def gateway(
+    driver: str, fake: FakeEngine, serve: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Running]:
     fields = {"name": "model", "upstream": fake.url, "driver": driver, "api_key": "sk-secret", "retries": 0, **settings}
     pool = open_store("memory://")
-    app = create_gateway(ServeSettings(models=(ModelSettings(**fields),)), pool)
+    app = create_gateway(ServeSettings(models=(ModelSettings(**fields),), **(serve or {})), pool)
     try:
         async with AppServer(app) as server:
             yield Running(server.url, pool, app)
@@ -238,3 +240,62 @@ async def test_an_engine_without_text_completions_says_so() -> None:
         status, answer = await running.post("/v1/completions", {"prompt": "once"})
         assert (status, json.loads(answer)["error"]["param"]) == (400, "prompt")
         assert fake.asked == []
+
+
+CLAUDE: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "hi"}],
+    "max_tokens": 20_000,
+    "thinking": {"type": "enabled", "budget_tokens": 4000},
+    "output_config": {"effort": "high"},
+    "metadata": {"user_id": "u"},
+}
+
+
+@pytest.mark.parametrize("fixed", [{"top_k": 5}, {"temperature": 0.25, "max_tokens": 7}, {"min_p": 0.0}], ids=str)
+async def test_what_a_channel_fixes_leaves_the_callers_body_otherwise_alone(fixed: dict[str, Any]) -> None:
+    serve = {"channels": {"train": ChannelSettings(sampling=SamplingOverrides(**fixed))}}
+    async with AnthropicFake(PLAIN) as fake, gateway("anthropic", fake, serve) as running:
+        status, answer = await running.post("/v1/messages", CLAUDE)
+        assert status == 200, answer
+        known = {name: value for name, value in fixed.items() if name != "min_p"}
+        assert fake.asked[-1].body == {**CLAUDE, "model": "model", **known}
+        sampling = running.step().sampling
+        assert {name: getattr(sampling, name) for name in fixed} == fixed
+
+
+async def test_what_a_channel_fixes_and_the_api_lacks_is_refused() -> None:
+    serve = {"channels": {"train": ChannelSettings(sampling=SamplingOverrides(seed=3))}}
+    async with AnthropicFake(PLAIN) as fake, gateway("anthropic", fake, serve) as running:
+        status, answer = await running.post("/v1/messages", CLAUDE)
+        assert (status, json.loads(answer)["error"]["param"]) == (400, "seed")
+        assert fake.asked == []
+
+
+class Narrow(AnthropicFake):
+    """A service whose context leaves so many tokens for the reply."""
+
+    room = 9000
+
+    def answer(self, path: str, body: Any) -> Any:
+        if path == "/v1/messages" and body["max_tokens"] > self.room:
+            words = f"input length and `max_tokens` exceed context limit: 9 + {body['max_tokens']} > {self.room}"
+            raise Refusal(400, self.error("invalid_request_error", words))
+        return super().answer(path, body)
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [(20_000, 8192), (10_000, 5000)])
+async def test_a_limit_over_the_services_context_is_lowered_in_the_callers_body(wanted: int, sent: int) -> None:
+    async with Narrow(PLAIN) as fake, gateway("anthropic", fake) as running:
+        status, answer = await running.post("/v1/messages", {**CLAUDE, "max_tokens": wanted})
+        assert status == 200, answer
+        assert [asked.body["max_tokens"] for asked in fake.asked] == [wanted, sent]
+        step = running.step()
+        assert (step.metadata["max_tokens_asked"], step.metadata["max_tokens_sent"]) == (wanted, sent)
+
+
+async def test_a_limit_that_is_lowered_once_in_vain_is_the_callers_to_lower() -> None:
+    async with Narrow(PLAIN) as fake, gateway("anthropic", fake) as running:
+        fake.room = 100
+        status, answer = await running.post("/v1/messages", CLAUDE)
+        assert (status, json.loads(answer)["error"]["code"]) == (400, "context_length_exceeded")
+        assert [asked.body["max_tokens"] for asked in fake.asked] == [20_000, 8192]

@@ -15,7 +15,7 @@ from agentworld.config import ModelSettings
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines import reply_fields as fields
 from agentworld.engines.anthropic_reply import MessageReader
-from agentworld.engines.anthropic_request import translated
+from agentworld.engines.anthropic_request import refuse_unknown, translated
 from agentworld.engines.base import Capabilities, EngineMissingError, ModelCard
 from agentworld.engines.connection import Connection
 from agentworld.errors import InvalidRequestError
@@ -46,6 +46,7 @@ class AnthropicEngine:
         raw = _own(request)
         if raw is None:
             return {"model": self.settings.name, **translated(request), "stream": request.stream}
+        refuse_unknown(request.sampling)
         body = {**raw, "model": self.settings.name}
         for name in _FIXED:
             value = getattr(request.sampling, name)
@@ -105,6 +106,6 @@ def _headers(request: Request) -> dict[str, str]:
 
 
 def _added_limit(request: Request, body: dict[str, Any]) -> int | None:
-    """The limit that the driver had to add, as the API demands one."""
+    """The limit that the caller did not set: the API demands one."""
     limit: int | None = body.get("max_tokens")
-    return limit if request.sampling.max_tokens is None and _own(request) is None else None
+    return limit if request.sampling.max_tokens is None else None

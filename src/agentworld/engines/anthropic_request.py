@@ -70,10 +70,19 @@ def translated(request: Request) -> dict[str, Any]:
     return body
 
 
-def _refuse(request: Request) -> None:
+def refuse_unknown(sampling: Sampling) -> None:
+    """InvalidRequestError for a sampling field that the API lacks, be it the caller's or one that a channel fixes."""
     for name, neutral in _NEUTRAL.items():
-        if getattr(request.sampling, name) not in neutral:
-            raise InvalidRequestError(f"{name} is not known to Anthropic's API", path=name, hint="Leave it out")
+        if getattr(sampling, name) not in neutral:
+            raise InvalidRequestError(
+                f"{name} is not known to Anthropic's API",
+                path=name,
+                hint="Leave it out of the request, or of what the channel fixes",
+            )
+
+
+def _refuse(request: Request) -> None:
+    refuse_unknown(request.sampling)
     if request.logprobs:
         raise InvalidRequestError("Anthropic's API gives no log-probabilities", path="logprobs", hint="Leave it out")
     unknown = request.template.keys() - {"reasoning_effort", "enable_thinking"}

@@ -30,6 +30,7 @@ _TOO_LONG = (
     "longer than the model's context length",  # SGLang
     "exceeds the available context size",  # llama.cpp
     "prompt is too long",  # Anthropic
+    "exceed context limit",  # Anthropic, of prompt and max_tokens together
 )
 
 

@@ -9,6 +9,8 @@ import msgspec
 
 from agentworld.capture.call import Call
 
+LOWER_LIMIT = 8192
+
 
 def cap_limit(call: Call, context: int, length: int) -> None:
     """Lower `max_tokens` to what `context` leaves beside a prompt of `length` tokens, where the caller lets us."""
@@ -21,7 +23,8 @@ def cap_limit(call: Call, context: int, length: int) -> None:
 def drop_limit(call: Call) -> bool:
     """Ask for the rest of the context, whatever that is, after the engine refused `max_tokens`; whether that may be.
 
-    The engine said that prompt and `max_tokens` exceed its context, so the rest of the context is less.
+    The engine said that prompt and `max_tokens` exceed its context, so the rest of the context is less. An API that
+    demands a limit gets half of it, and at most `LOWER_LIMIT`.
     """
     wanted = call.sampling.max_tokens
     if not call.request.fit_context or wanted is None:
@@ -29,7 +32,11 @@ def drop_limit(call: Call) -> bool:
     _note(call, wanted)
     call.sampling = msgspec.structs.replace(call.sampling, max_tokens=None)
     sampling = msgspec.structs.replace(call.request.sampling, max_tokens=None)
-    call.request = msgspec.structs.replace(call.request, sampling=sampling)
+    raw = call.request.raw
+    if raw is not None and raw.get("max_tokens") is not None:
+        # Drivers of the caller's own API send its body, and that API demands a limit.
+        raw = {**raw, "max_tokens": max(min(wanted // 2, LOWER_LIMIT), 1)}
+    call.request = msgspec.structs.replace(call.request, sampling=sampling, raw=raw)
     return True
 
 

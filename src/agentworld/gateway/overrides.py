@@ -9,8 +9,6 @@ import msgspec
 from agentworld.config import ChannelSettings
 from agentworld.dialects.exchange import Request
 
-_EVERYWHERE = {"temperature", "top_p", "max_tokens"}
-
 
 class Overrides:
     """Those of every channel."""
@@ -29,7 +27,5 @@ class Overrides:
         fixed = self._by_channel.get(channel)
         if fixed is None:
             return request
-        sampling = msgspec.structs.replace(request.sampling, **fixed)
-        # Drivers that send the caller's own body on put these into it; with others it has to be made anew.
-        raw = request.raw if fixed.keys() <= _EVERYWHERE else None
-        return msgspec.structs.replace(request, sampling=sampling, raw=raw)
+        # Drivers that send the caller's own body on put what is fixed into it, or refuse what their API lacks.
+        return msgspec.structs.replace(request, sampling=msgspec.structs.replace(request.sampling, **fixed))
