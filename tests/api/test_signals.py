@@ -1,6 +1,13 @@
+import http.client
 import threading
+import time
+from urllib.parse import urlsplit
 
 import pytest
+
+from agentworld.pool import draining
+from agentworld.pool.memory import MemoryPool
+from tests.api.serving import Serving
 
 
 def done(changed, set_, waiting=()):
@@ -150,6 +157,42 @@ def test_a_pause_that_waits_until_all_have_drained(server):
     status, reply = server.get("/api/v1/gateway")
     assert [(each["worker"], each["in_flight"], each["pauses"]) for each in reply["workers"]] == [("w1", 0, 1)]
     assert server.post("/api/v1/gateway/pause")[1]["drain"] is None
+
+
+def test_a_pause_whose_client_has_left_is_waited_for_no_longer():
+    class Watched(MemoryPool):
+        looks = 0
+
+        def drain(self, timeout=0.0):
+            self.looks += 1
+            return super().drain(timeout)
+
+    with Serving(Watched()) as server:
+        pool = server.pool
+        pool.report_worker("w1", 1, 0)
+        address = urlsplit(server.url)
+        client = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        body = b'{"drain": true, "timeout": 3600}'
+        client.request("POST", "/api/v1/gateway/pause", body, {"Content-Type": "application/json"})
+        until(lambda: pool.looks > 1)
+        client.close()
+        # Others that ask meanwhile are answered, and the one who left is asked for no more.
+        until(lambda: settled(pool))
+        assert pool.gateway_state().paused is True
+
+
+def settled(pool):
+    """Whether nobody has looked for ten times the pause between two looks."""
+    before = pool.looks
+    time.sleep(10 * draining.LOOK_SECONDS)
+    return pool.looks == before
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_stats_and_metrics_tell_the_same(server):

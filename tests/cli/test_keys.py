@@ -77,11 +77,11 @@ def test_a_server_that_needs_keys_does_not_start_without_an_admin(cli, refused, 
 
 
 def test_nor_can_a_pool_in_memory_have_one(refused):
-    assert "memory has no keys" in refused("serve", "--pool", "memory://", "--host", "192.0.2.1")
+    assert "memory has no keys" in refused("serve", "--pool", "memory://", "--host", "192.0.2.1", code=2)
 
 
 def test_names_of_hosts_are_checked(refused, pool):
-    assert "no name of a host" in refused("serve", "--pool", pool, "--allowed-host", "http://x")
+    assert "no name of a host" in refused("serve", "--pool", pool, "--allowed-host", "http://x", code=2)
 
 
 def test_commands_show_their_key_to_a_server(cli, refused, monkeypatch):

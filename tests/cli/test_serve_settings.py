@@ -131,9 +131,7 @@ def test_localhost_is_an_address(settings):
         (["--model", "m", "--upstream", ENGINE, "--driver", "vlm"], "Use vllm, sglang, llamacpp"),
         (["--model", "m", "--upstream", ENGINE, "--tokens", "some"], "Use auto, engine"),
         (["--model", "m", "--upstream", ENGINE, "--tokenizer", "/none"], "tokenizer /none does not exist"),
-        (["--host", "0.0.0.0"], "no key with the scope admin"),
         (["--host", "0.0.0.0", "--pool", "memory://"], "memory has no keys"),
-        (["--require-keys"], "no key with the scope admin"),
         (["--require-keys", "--pool", "memory://"], "memory has no keys"),
         (["--host", "nonsense"], "not an IP address"),
         (["--gateway-url", "gateway.example:443"], "no address that agents can call"),
@@ -142,14 +140,31 @@ def test_localhost_is_an_address(settings):
         (["--port", "70000"], "65535"),
         (["--workers", "0"], "workers"),
         (["--pool", "memory://", "--workers", "2"], "do not share a pool in memory"),
+        (["--log-level", "loud"], "no log level"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_with_what_to_do(refused, arguments, said):
+    assert said in refused("serve", *arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "no key with the scope admin"),
+        (["--require-keys"], "no key with the scope admin"),
         (["--pool", "mysql://x", "--port", "0"], "no pool at"),
         (["--pool", "sqlite:////none/x.db", "--port", "0"], "does not exist"),
         (["--config", "none.toml"], "none.toml does not exist"),
-        (["--log-level", "loud"], "no log level"),
     ],
 )
 def test_what_cannot_be_served_is_refused_with_what_to_do(refused, arguments, said):
     assert said in refused("serve", *arguments)
+
+
+def test_an_option_that_is_wrong_beside_a_file_is_still_one_of_the_command_line(refused, tmp_path):
+    path = config(tmp_path, "workers = 1\nport = 70000")
+    assert "workers 0" in refused("serve", "--config", path, "--port", "1", "--workers", "0", code=2)
+    assert "port 70000" in refused("serve", "--config", path, "--workers", "1", code=1)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,17 @@ import asyncio
 import pytest
 
 from agentworld.errors import ForbiddenError, PoolError, UnauthorizedError
-from agentworld.gateway.access import CACHE_SECONDS, EVERYTHING, Access, check_scopes, presented_key
+from agentworld.gateway.access import (
+    CACHE_SECONDS,
+    EVERYTHING,
+    GRANT,
+    NOTHING,
+    Access,
+    check_granted,
+    check_scopes,
+    grant_of,
+    presented_key,
+)
 from agentworld.gateway.keys import read_session_key, session_key, signed_session_key, trajectory_of
 from agentworld.pool.keys import NewKey, secret_digest
 from agentworld.pool.memory import MemoryPool
@@ -188,3 +198,10 @@ def test_of_two_keys_the_one_that_is_ours_counts():
     assert presented_key([(b"authorization", b"Bearer a"), (b"x-api-key", b"b")]) == "a"
     assert presented_key([(b"x-api-key", b" b ")]) == "b"
     assert presented_key([(b"cookie", b"x")]) == ""
+
+
+def test_an_application_that_nothing_checks_keys_before_is_closed():
+    assert grant_of({}) == NOTHING
+    with pytest.raises(ForbiddenError, match="no check of keys"):
+        check_granted(grant_of({"type": "http"}))
+    check_granted(grant_of({GRANT: EVERYTHING}))

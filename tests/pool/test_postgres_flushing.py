@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from agentworld.errors import NotFoundError
+from agentworld.errors import NotFoundError, PoolError
 from agentworld.pool import open_store
 from agentworld.pool.postgres.flushing import Flushing
 from agentworld.records import BatchSpec
@@ -33,6 +33,28 @@ class WaitingFlushing(Flushing):
     """Waits for a lock that the test holds, which stands for a slow disk."""
 
     after_write = "SELECT pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42)"
+
+
+class FailingFlushing(Flushing):
+    """The wait for the disk fails as often as it says, as where an administrator cancels it."""
+
+    failures = 1
+
+    @property
+    def after_write(self):
+        if FailingFlushing.failures:
+            FailingFlushing.failures -= 1
+            return "SELECT 1 / 0"
+        return Flushing.after_write.fget(self)
+
+
+class CutFlushing(FailingFlushing):
+    """The connection is cut while it waits for the disk."""
+
+    @property
+    def after_write(self):
+        said = super().after_write
+        return said.replace("SELECT 1 / 0", "SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 @pytest.fixture(scope="module")
@@ -214,3 +236,24 @@ def test_with_synchronous_standbys_a_commit_waits_for_them_under_the_lock(server
     finally:
         server.execute("ALTER SYSTEM RESET synchronous_standby_names")
         server.execute("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("kind", [FailingFlushing, CutFlushing])
+def test_a_commit_whose_wait_for_the_disk_failed_alone_is_waited_for_anew(server, pool, kind):
+    FailingFlushing.failures = 1
+    flush_with(pool, kind)
+    assert pool.append_steps([step("t", step_id="a")])[0].outcome == "stored"
+    assert FailingFlushing.failures == 0
+    assert pool.append_steps([step("t", step_id="b")])[0].outcome == "stored"
+    crash(server)
+    assert ids(pool.list_steps()) == ["a", "b"]
+
+
+def test_one_that_cannot_be_waited_for_is_said_to_have_perhaps_been_written(pool):
+    FailingFlushing.failures = 2
+    flush_with(pool, FailingFlushing)
+    sent = [step("t", step_id="a")]
+    with pytest.raises(PoolError, match="may have been written") as caught:
+        pool.append_steps(sent)
+    assert "ids make that safe" in caught.value.hint
+    assert pool.append_steps(sent)[0].outcome == "duplicate"

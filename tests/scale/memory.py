@@ -17,6 +17,7 @@ import structlog
 from agentworld.capture.sessions import Sessions
 from agentworld.config import ModelSettings, ServeSettings
 from agentworld.dialects.exchange import Delta
+from agentworld.gateway.access import EVERYTHING, GRANT
 from agentworld.gateway.app import Gateway
 from agentworld.pool import open_store
 from agentworld.records import BatchSpec, Usage
@@ -124,6 +125,7 @@ async def _call(gateway, number, turn):
     scope = {
         "type": "http", "method": "POST", "path": f"/t/t{number}/v1/chat/completions", "query_string": b"",
         "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
+        GRANT: EVERYTHING,
     }  # fmt: skip
     await gateway(scope, receive, send)
     assert status == [200]

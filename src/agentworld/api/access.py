@@ -13,22 +13,22 @@ from litestar.datastructures import State
 
 from agentworld.api.bound_pool import BoundPool
 from agentworld.config import ServeSettings
-from agentworld.gateway.access import EVERYTHING, Grant
+from agentworld.gateway.access import NOTHING, Grant, check_granted
 from agentworld.gateway.keys import session_key, signed_session_key
 from agentworld.pool.protocol import Pool
 
-CALLER: ContextVar[Grant] = ContextVar("agentworld_caller", default=EVERYTHING)
+CALLER: ContextVar[Grant] = ContextVar("agentworld_caller", default=NOTHING)
 """What the caller of the request that is being answered may do; set before the application is entered."""
 
 
 def reach(state: State) -> Pool:
     """The pool as the caller of this request may use it."""
     grant, pool = CALLER.get(), state.pool
+    check_granted(grant)
     if not grant.bound:
         found: Pool = pool
         return found
-    bound: Any = BoundPool(pool, grant)
-    return bound  # type: ignore[no-any-return]  # It has those methods alone that a bound key may use.
+    return BoundPool(pool, grant)  # type: ignore[abstract]  # It has those methods alone that a bound key may use.
 
 
 def key_holds(state: State) -> Callable[[], bool] | None:

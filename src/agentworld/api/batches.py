@@ -13,6 +13,7 @@ from litestar.params import FromPath, QueryParameter, RawBody
 
 from agentworld.api.access import reach
 from agentworld.api.bodies import decode
+from agentworld.api.leaving import until_gone
 from agentworld.client.wire import (
     API,
     LONGEST_WAIT,
@@ -46,7 +47,7 @@ async def lease(state: State, body: RawBody, request: Request[Any, Any, Any]) ->
     if not 0 <= sent.wait_seconds <= LONGEST_WAIT:
         raise InvalidRequestError(f"wait_seconds must be from 0 to {LONGEST_WAIT:g}", path="$.wait_seconds")
     spec = BatchSpec(**{name: getattr(sent, name) for name in BatchSpec.__struct_fields__})
-    gone = asyncio.ensure_future(_gone(request))
+    gone = asyncio.ensure_future(until_gone(request))
     try:
         leased = await _leased(reach(state), spec, sent.consumer, gone)
         if leased is None and sent.wait_seconds > 0 and not gone.done():
@@ -108,12 +109,6 @@ async def _wait(state: State, spec: BatchSpec, sent: LeaseRequest, gone: asyncio
     finally:
         closing.cancel()
         await sync_to_thread(stop)
-
-
-async def _gone(request: Request[Any, Any, Any]) -> None:
-    """Done once the client has left."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 @post(f"{API}/batches/{{batch_id:str}}/ack", status_code=204, sync_to_thread=True, opt={"body": LeaseAction})

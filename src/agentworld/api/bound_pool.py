@@ -7,7 +7,7 @@ may not see is, for it, not there; what it may not write is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -42,7 +42,13 @@ _REMEMBERED = 10_000
 _SCAN = 1000
 
 
-class BoundPool:
+if TYPE_CHECKING:
+    _Base = Pool  # So that its methods are held to the signatures of the protocol.
+else:
+    _Base = object  # So that no method that it lacks is there to be called, and do nothing.
+
+
+class BoundPool(_Base):
     """See Pool."""
 
     def __init__(self, pool: Pool, grant: Grant) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import get, post
+from litestar import Request, get, post
 from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.params import QueryParameter, RawBody
@@ -15,6 +15,7 @@ from litestar.params import QueryParameter, RawBody
 from agentworld.api.access import reach
 from agentworld.api.bodies import RewardRequest, decode, decode_signals
 from agentworld.api.events import After
+from agentworld.api.leaving import until_gone
 from agentworld.client.wire import API, RewardsRequest
 from agentworld.pool import draining
 from agentworld.pool.protocol import (
@@ -98,23 +99,27 @@ def gateway(state: State) -> GatewayStatus:
 
 
 @post(f"{API}/gateway/pause", status_code=200, opt={"body": PauseRequest})
-async def pause(state: State, body: RawBody) -> PausedState:
+async def pause(state: State, body: RawBody, request: Request[Any, Any, Any]) -> PausedState:
     """Stop the dispatch of new calls on every gateway of this pool, and wait until all have drained where asked to."""
     asked = decode(body, PauseRequest)
     await sync_to_thread(reach(state).set_paused, True)
-    drain = await _drain(state, asked.timeout) if asked.drain else None
+    drain = await _drain(state, asked.timeout, request) if asked.drain else None
     found: GatewayState = await sync_to_thread(reach(state).gateway_state)
     return PausedState(policies=found.policies, paused=found.paused, pauses=found.pauses, drain=drain)
 
 
-async def _drain(state: State, timeout: float) -> Drain:
-    """Look until all have drained, the time is over or the server ends."""
+async def _drain(state: State, timeout: float, request: Request[Any, Any, Any]) -> Drain:
+    """Look until all have drained, the time is over, the client leaves or the server ends."""
     deadline = time.monotonic() + timeout
-    while True:
-        found: Drain = await sync_to_thread(reach(state).drain)
-        if found.drained or time.monotonic() >= deadline or state.closing.is_set():
-            return found
-        await asyncio.sleep(draining.LOOK_SECONDS)
+    gone = asyncio.ensure_future(until_gone(request))
+    try:
+        while True:
+            found: Drain = await sync_to_thread(reach(state).drain)
+            if found.drained or time.monotonic() >= deadline or state.closing.is_set() or gone.done():
+                return found
+            await asyncio.wait({gone}, timeout=draining.LOOK_SECONDS)
+    finally:
+        gone.cancel()
 
 
 @post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": ResumeRequest})

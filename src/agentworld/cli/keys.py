@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Annotated, Any
 
 import typer
 
 from agentworld.cli import output
+from agentworld.cli.durations import seconds
 from agentworld.cli.source import PoolOption, UrlOption, source
-from agentworld.cli.usage import CommandLineError
 from agentworld.pool.keys import SCOPES, ApiKey, NewKey
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Make, list and revoke the API keys of a pool.")
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
@@ -40,7 +37,7 @@ def create(
         scopes=scopes,
         channel=channel,
         trajectory_id=trajectory,
-        expires_in=None if expires is None else seconds(expires),
+        expires_in=None if expires is None else seconds(expires, "--expires"),
     )
     with source(pool, url, make=True) as opened:
         issued = opened.create_key(new)
@@ -90,16 +87,6 @@ def revoke(
     with source(pool, url) as opened:
         key = opened.revoke_key(key_id)
     typer.echo(f"{key.key_id} ({output.plain(key.name)}) is revoked")
-
-
-def seconds(text: str) -> float:
-    """A duration such as 30d in seconds; CommandLineError where it is none."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise CommandLineError(
-            f"{text[:40]!r} is no duration", path="--expires", hint="Write a number and s, m, h, d or w, such as 30d"
-        )
-    return float(found[1]) * _SECONDS[found[2]]
 
 
 def _what(key: ApiKey) -> str:

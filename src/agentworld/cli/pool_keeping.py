@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentworld.cli import output
+from agentworld.cli.durations import seconds
 from agentworld.cli.progress import progress_bar
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, check_given, open_existing, open_or_make
 from agentworld.cli.usage import CommandLineError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from agentworld.factory import EmbeddedPool
     from agentworld.pool.keeping import Problem
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SIZES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
@@ -75,7 +75,7 @@ def gc(
     from agentworld.pool.keeping import Retention
 
     retention = Retention(
-        max_age=None if max_age is None else _duration(max_age),
+        max_age=None if max_age is None else seconds(max_age, "--max-age"),
         max_policy_lag=max_policy_lag,
         max_steps=max_steps,
         max_bytes=None if max_bytes is None else _size(max_bytes),
@@ -228,15 +228,6 @@ def _tell(done: Any, as_json: bool, column: str = "rows") -> None:
         if not isinstance(value, bool)
     ]
     output.table(("", column), [row for row in rows if row[1] not in (0, "")] or [("nothing", 0)])
-
-
-def _duration(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    if found is None:
-        raise CommandLineError(
-            f"--max-age {text!r} is no duration", hint="Write a number and s, m, h, d or w, such as 30d"
-        )
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _size(text: str) -> int:

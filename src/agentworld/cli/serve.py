@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from agentworld.cli.usage import CommandLineError
 from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, convert, read_toml
 from agentworld.errors import ConfigError
 from agentworld.loopback import host_name
@@ -43,12 +45,12 @@ def settings_from(
         given["upstream"], *given["upstreams"] = given["upstream"]
     for option, known_values in (("driver", get_args(DriverName)), ("tokens", get_args(TokenMode))):
         if option in given and given[option] not in known_values:
-            raise ConfigError(f"--{option} {given[option]!r} is not known", hint=f"Use {', '.join(known_values)}")
+            raise CommandLineError(f"--{option} {given[option]!r} is not known", hint=f"Use {', '.join(known_values)}")
     if given:
         models = [dict(each) for each in _tables(data.get("models", []), config)]
         name = given.get("name") or (models[0].get("name") if len(models) == 1 else None)
         if name is None:
-            raise ConfigError(
+            raise CommandLineError(
                 f"--{next(iter(given)).replace('_', '-')} needs the model that it is about",
                 hint="Add --model NAME, the name that the engine serves",
             )
@@ -60,11 +62,20 @@ def settings_from(
         if api_key:
             known["api_key"] = api_key
         if not known.get("upstream"):
-            raise ConfigError(f"model {name} has no upstream", hint="Add --upstream URL, where its engine answers")
+            raise CommandLineError(f"model {name} has no upstream", hint="Add --upstream URL, where its engine answers")
         data["models"] = models
     elif api_key and len(only := _tables(data.get("models", []), config)) == 1:
         data["models"] = [{**only[0], "api_key": api_key}]
-    return checked(convert(data, ServeSettings, str(config) if config else "command line"))
+    try:
+        return checked(convert(data, ServeSettings, str(config) if config else "command line"))
+    except CommandLineError:
+        raise
+    except ConfigError as error:
+        typed = given.keys() | {name for name, value in options.items() if value is not None}
+        if config is None or not typed.isdisjoint(re.findall(r"\w+", error.path or "")):
+            # Of the command line, or of the variables that stand for its options.
+            raise CommandLineError(error.message, path=error.path, hint=error.hint) from None
+        raise
 
 
 def _tables(value: Any, config: Path | None) -> list[dict[str, Any]]:
@@ -108,10 +119,13 @@ def checked(settings: ServeSettings) -> ServeSettings:
     for model in settings.models:
         for upstream in model.addresses:
             if not upstream.startswith(("http://", "https://")):
-                raise ConfigError(f"{upstream!r} is not the address of an engine", hint="Begin it with http://")
+                raise ConfigError(
+                    f"{upstream!r} is not the address of an engine", path="upstream", hint="Begin it with http://"
+                )
         if model.tokenizer not in (None, *TOKENIZERS) and not Path(model.tokenizer).expanduser().exists():
             raise ConfigError(
                 f"tokenizer {model.tokenizer} does not exist",
+                path="tokenizer",
                 hint=f"Give a folder with tokenizer.json, that file, or one of {', '.join(TOKENIZERS)}",
             )
     return msgspec.structs.replace(settings, host=host)
@@ -337,7 +351,7 @@ def serve(
 
         follow(os.getppid(), signal.SIGTERM)
     if log_level not in ("debug", "info", "warning", "error"):
-        raise ConfigError(f"{log_level!r} is no log level", hint="Use debug, info, warning or error")
+        raise CommandLineError(f"{log_level!r} is no log level", hint="Use debug, info, warning or error")
     options = {
         "pool": pool,
         "host": host,

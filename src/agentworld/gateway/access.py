@@ -77,12 +77,13 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 NOTHING = Grant(frozenset())
+"""What a request may that nobody has checked."""
 EVERYTHING = Grant(frozenset(("admin",)))
 
 
 def grant_of(scope: MutableMapping[str, Any]) -> Grant:
-    """The grant of a request; everything in an application that was started without any check of keys."""
-    found: Grant = scope.get(GRANT, EVERYTHING)
+    """The grant of a request: nothing where nobody has checked it. Who serves without any check of keys sets it."""
+    found: Grant = scope.get(GRANT, NOTHING)
     return found
 
 
@@ -193,6 +194,15 @@ def check_scopes(grant: Grant, needed: Iterable[Scope], what: str) -> None:
         log.warning("key_refused", reason="scope", key=grant.key_id, what=what[:200])
         wanted = " or ".join(needed)
         raise ForbiddenError(f"this key lacks the scope {wanted}, which {what[:200]} needs", hint="Use another key")
+
+
+def check_granted(grant: Grant) -> None:
+    """ForbiddenError where nothing is granted, so that an application that no check of keys stands before is closed."""
+    if not grant.scopes:
+        raise ForbiddenError(
+            "nothing was granted to this request: no check of keys stands before this application",
+            hint="Serve it with agentworld.api.app.create_app, which checks keys",
+        )
 
 
 def _has_failed(task: asyncio.Task[StoredKey | None]) -> bool:

@@ -22,7 +22,7 @@ from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import AgentWorldError, EndingError
 from agentworld.gateway import metrics
-from agentworld.gateway.access import check_group
+from agentworld.gateway.access import check_granted, check_group
 from agentworld.gateway.admit import Admission
 from agentworld.gateway.answer import Answer
 from agentworld.gateway.clock import Clock, MonotonicClock
@@ -177,7 +177,9 @@ class Gateway:
             route = find_route(http.method, http.path)
             if route.name == "/":
                 await http.reply(200, {"status": "ok"})
-            elif route.name == "/v1/models":
+                return
+            check_granted(http.grant)
+            if route.name == "/v1/models":
                 await http.reply(200, self.models.listing())
             elif route.name == "/v1/messages/count_tokens":
                 await self._count(http)

@@ -83,8 +83,16 @@ def check_limit(limit: int) -> int:
     return limit
 
 
+def check_where(where: object) -> None:
+    """QueryError where a condition is no text."""
+    if where is not None and not isinstance(where, str):
+        raise QueryError(f"where must be a text, not a {type(where).__name__}", path="where")
+
+
 def check_after(after: int) -> int:
     """The sequence number that a reader goes on after, from 0."""
+    if not isinstance(after, int) or isinstance(after, bool):
+        raise InvalidRequestError("after must be a whole number", path="after", hint="Send a sequence, or 0")
     check_integer(after, "after", highest=MAX_INTEGER)
     return after
 
@@ -100,10 +108,26 @@ def read_cursor(cursor: str | None, order: str) -> int | None:
         raise QueryError(f"order is oldest or newest, not {order!r}", path="order")
     if cursor is None:
         return None
-    found = _CURSOR.fullmatch(cursor)
+    found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
     ordinal = int(found[2], 16) if found is not None else 0
     if found is None or found[1] != order[0] or ordinal > MAX_INTEGER:
-        raise QueryError(
-            f"{cursor[:40]!r} is no cursor of this listing", path="cursor", hint="Send next_cursor as it was returned"
-        )
+        raise no_cursor(cursor)
     return ordinal
+
+
+def no_cursor(cursor: object) -> QueryError:
+    """The error of what is no cursor of a listing."""
+    shown = repr(cursor[:40]) if isinstance(cursor, str) else f"a {type(cursor).__name__}"
+    return QueryError(
+        f"{shown} is no cursor of this listing", path="cursor", hint="Send next_cursor as it was returned"
+    )
+
+
+def read_awaited_cursor(cursor: str | None) -> tuple[str, str]:
+    """The kind and id of what awaited targets go on after; QueryError where the cursor is none of theirs."""
+    if cursor is None:
+        return "", ""
+    kind, separator, target_id = cursor.partition(":") if isinstance(cursor, str) else ("", "", "")
+    if not separator or kind not in ("step", "trajectory"):
+        raise no_cursor(cursor)
+    return kind, target_id

@@ -108,7 +108,12 @@ def key_from(new: NewKey, now: float) -> ApiKey:
     scopes = _scopes(new.scopes)
     for field, value in (("channel", new.channel), ("trajectory_id", new.trajectory_id)):
         if value is not None:
-            check_id(value, field)
+            if field == "channel":
+                check_name(value, field)
+                if not value:
+                    raise InvalidRequestError("no channel has an empty name", path=field, hint="Leave it out for all")
+            else:
+                check_id(value, field)
             if "admin" in scopes:
                 raise InvalidRequestError(
                     f"a key with the scope admin cannot be bound to a {field.removesuffix('_id')}",

@@ -5,8 +5,9 @@ In a test::
     async with AppServer(create_gateway(settings, pool)) as server:
         ...                       # server.url
 
-A client that leaves is seen by the app as `http.disconnect`, at once. Left out on purpose: websockets, HTTP/2, several
-workers; `agentworld serve` has those.
+The app is asked with all rights; one that checks keys itself says then what each may. A client that leaves is seen by
+the app as `http.disconnect`, at once. Left out on purpose: websockets, HTTP/2, several workers; `agentworld serve` has
+those.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from aiohttp import web
+
+from agentworld.gateway.access import EVERYTHING, GRANT
 
 Message = MutableMapping[str, Any]
 App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -102,6 +105,7 @@ class _Connection:
             "headers": [(key.lower(), value) for key, value in request.raw_headers],
             "client": ("127.0.0.1", 0),
             "server": ("127.0.0.1", 0),
+            GRANT: EVERYTHING,
         }
 
     async def receive(self) -> Message:

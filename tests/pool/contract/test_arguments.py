@@ -31,6 +31,35 @@ def test_a_wrong_argument_is_an_error_that_says_what_to_write(pool, call, said):
     assert said in str(caught.value)
 
 
+LISTINGS = ("list_batches", "list_trajectories", "list_steps", "list_groups", "list_feedback", "awaited")
+
+
+@pytest.mark.parametrize("wrong", ["5", 2.5, None, True, [], b"5"])
+def test_a_page_of_a_wrong_size_or_place_is_an_error_that_says_so(pool, wrong):
+    for name in LISTINGS:
+        with pytest.raises(InvalidRequestError, match="whole number from 1 to 1000") as caught:
+            getattr(pool, name)(limit=wrong)
+        assert caught.value.path == "limit"
+    for name in ("events", "dead_letters", "tombstones"):
+        for argument in ("after", "limit"):
+            with pytest.raises(InvalidRequestError, match="whole number") as caught:
+                getattr(pool, name)(**{argument: wrong})
+            assert caught.value.path == argument
+
+
+@pytest.mark.parametrize("wrong", ["5", 5, True, [], b"o5"])
+def test_a_cursor_or_condition_of_a_wrong_type_is_an_error_that_says_so(pool, wrong):
+    for name in LISTINGS:
+        with pytest.raises(InvalidRequestError, match="no cursor of this listing"):
+            getattr(pool, name)(cursor=wrong)
+    if not isinstance(wrong, str):
+        for name in ("list_trajectories", "list_steps"):
+            with pytest.raises(InvalidRequestError, match="where must be a text, not a"):
+                getattr(pool, name)(where=wrong)
+        with pytest.raises(InvalidRequestError, match="cannot be an id"):
+            pool.revoke_key(wrong)
+
+
 def test_any_iterable_of_records_is_taken(pool):
     sent = (Step(step_id=name, trajectory_id="t", prompt_ids=[1], response_ids=[2]) for name in ("a", "b"))
     assert [result.outcome for result in pool.append_steps(sent)] == ["stored", "stored"]

@@ -5,6 +5,7 @@ import pytest
 
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool.keys import SCOPES, NewKey, secret_digest
+from agentworld.records import NewTrajectory
 
 
 def made(pool, **more):
@@ -21,6 +22,9 @@ def test_a_key_is_found_by_its_secret(pool, clock):
     assert pool.get_key(key.key_id) == found
     assert pool.find_key(secret_digest(issued.secret + "x")) is None
     assert pool.get_key("key_none") is None
+    # Of any channel that records can be in.
+    pool.create_trajectory(NewTrajectory(trajectory_id="spaced", channel="math / hard"))
+    assert made(pool, channel="math / hard").key.channel == pool.get_trajectory("spaced").channel
     # A bound one of a trajectory that is still to come.
     assert made(pool, trajectory_id="t1").key.trajectory_id == "t1"
 
@@ -62,7 +66,10 @@ def test_a_key_ends_when_it_expires_or_is_revoked(pool, clock):
         ({"scopes": ()}, "scopes"),
         ({"scopes": "write"}, "scopes"),
         ({"scopes": ("read", "root")}, r"scopes\[1\]"),
-        ({"channel": "a b"}, "channel"),
+        ({"channel": ""}, "channel"),
+        ({"channel": "a\0"}, "channel"),
+        ({"channel": "a" * 257}, "channel"),
+        ({"channel": 3}, "channel"),
         ({"trajectory_id": "/"}, "trajectory_id"),
         ({"expires_in": 0}, "expires_in"),
         ({"expires_in": float("nan")}, "expires_in"),

@@ -10,6 +10,7 @@ import msgspec
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray
+from agentworld.pool.base import check_where
 from agentworld.pool.call_marks import CallMark
 from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
@@ -142,6 +143,7 @@ class State:
 
     def query(self, where: str | None, subject: Subject) -> Expression | None:
         """The expression to match records with, `now` being the moment of this call; None without one."""
+        check_where(where)
         return with_texts(bind(parse(where, subject), self.clock()), storable) if where is not None else None
 
     def trajectory_matches(self, expression: Expression | None, trajectory: Trajectory) -> bool:

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from agentworld.errors import NotFoundError, QueryError
+from agentworld.errors import NotFoundError
 from agentworld.pool.annotation_arrays import PackedArray, unpack_values
-from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
+from agentworld.pool.base import check_after, check_limit, cursor_for, read_awaited_cursor, read_cursor
 from agentworld.pool.group_rules import check_state
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.signals import add_signals
@@ -78,13 +78,7 @@ class SignalMethods(MemoryStore):
 
     def awaited(self, *, cursor: str | None = None, limit: int = 100) -> Page[Awaited]:
         """See Pool."""
-        kind, separator, target_id = (cursor or ":").partition(":")
-        if not separator or (cursor and kind not in ("step", "trajectory")):
-            raise QueryError(
-                f"{(cursor or '')[:40]!r} is no cursor of this listing",
-                path="cursor",
-                hint="Send next_cursor as it was returned",
-            )
+        kind, target_id = read_awaited_cursor(cursor)
         check_limit(limit)
         with self._open():
             found = sorted(key for key in self._state.awaited if key > (kind, target_id))

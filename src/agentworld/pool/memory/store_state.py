@@ -13,7 +13,7 @@ from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
 from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
 from agentworld.pool.stats import pool_stats
-from agentworld.records import Policy
+from agentworld.records import Policy, check_id
 
 
 class StateMethods(BatchMethods):
@@ -79,6 +79,7 @@ class StateMethods(BatchMethods):
 
     def revoke_key(self, key_id: str) -> ApiKey:
         """See Pool."""
+        check_id(key_id, "key_id")
         with self._open():
             found = self._state.keys.get(key_id)
             if found is None:

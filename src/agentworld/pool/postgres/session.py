@@ -13,7 +13,7 @@ from psycopg import pq
 
 from agentworld.errors import PoolError
 from agentworld.pool.postgres.errors import first_line, is_lost
-from agentworld.pool.postgres.writing import WritingConnection
+from agentworld.pool.postgres.writing import FlushFailedError, WritingConnection
 from agentworld.pool.sql.connections import Connection, WriteSession
 
 if TYPE_CHECKING:
@@ -62,16 +62,40 @@ class PostgresWriteSession(WriteSession):
         told = [f"NOTIFY {self._database.channel}"] if notify else []
         try:
             status = connection.commit(told, self._database.flushing.after_write)
+        except FlushFailedError as failed:
+            self._flush_anew(connection.era, failed.__cause__)
+            return
         except psycopg.Error as error:
             if is_lost(error):
-                raise PoolError(
-                    f"the connection to the pool {self._database.url} was lost during the commit: what was sent may "
-                    f"have been written ({first_line(error)})",
-                    hint="Send it again; ids make that safe",
-                ) from error
+                raise self._unsure(error) from error
             raise
         if status != "COMMIT":
             raise PoolError(f"{self._database.url} rolled the transaction back", hint="Send again")
+
+    def _flush_anew(self, era: int, error: BaseException | None) -> None:
+        """Wait for the disk once more, after a commit whose own wait failed; on a new connection where that is lost. In
+        vain where the server has crashed since, which may have taken the commit back.
+        """
+        try:
+            if isinstance(error, Exception) and is_lost(error):
+                self._drop()
+                self._connection = WritingConnection(self._database.connect(RECONNECT_SECONDS).raw)
+            assert self._connection is not None
+            found = self._connection.command(f"SELECT {self._database.flushing.era}").fetchall()
+            if self._database.flushing.number(found[0][0]) != era:
+                raise self._unsure(error)
+            self._connection.command(self._database.flushing.after_write)
+        except psycopg.Error as again:
+            self._drop()
+            raise self._unsure(again) from error
+
+    def _unsure(self, error: BaseException | None) -> PoolError:
+        said = first_line(error) if isinstance(error, Exception) else str(error)
+        return PoolError(
+            f"the connection to the pool {self._database.url} was lost during the commit: what was sent may have been "
+            f"written ({said})",
+            hint="Send it again; ids make that safe",
+        )
 
     def idle_seconds(self) -> float | None:
         """See WriteSession."""

@@ -23,6 +23,10 @@ COPY_ROWS = 16  # rows of one insertion from which on COPY is faster, though it 
 _NOTHING: Mapping[str, Any] = {}
 
 
+class FlushFailedError(Exception):
+    """A transaction is committed; what was sent along with the commit failed, as its cause says."""
+
+
 class _Write(NamedTuple):
     text: str
     rows: Sequence[Mapping[str, Any]]
@@ -120,7 +124,7 @@ class WritingConnection(PostgresConnection):
 
     def commit(self, before: Sequence[str], after: str) -> str | None:
         """Commit, after what waits and then `before`, and send `after` along, which is a transaction of its own; the
-        commit's status.
+        commit's status. FlushFailedError where `after` alone failed: the commit is done then.
         """
         cursor = self._cursor
         if not any(isinstance(item, _Write) for item in self._queue):
@@ -129,12 +133,17 @@ class WritingConnection(PostgresConnection):
             for _ in range(len(waiting) + len(before)):
                 cursor.nextset()
             return cursor.statusmessage
-        with self.raw.pipeline():
-            self._send_queue()
-            for text in before:
-                self._writes.execute(text, prepare=False)
-            cursor.execute("COMMIT", prepare=False)
-            self._writes.execute(after, prepare=False)
+        try:
+            with self.raw.pipeline():
+                self._send_queue()
+                for text in before:
+                    self._writes.execute(text, prepare=False)
+                cursor.execute("COMMIT", prepare=False)
+                self._writes.execute(after, prepare=False)
+        except psycopg.Error as error:
+            if cursor.statusmessage == "COMMIT":
+                raise FlushFailedError from error
+            raise
         return cursor.statusmessage
 
     def savepoint(self, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.base import check_limit, check_where, cursor_for, read_cursor
 from agentworld.pool.sql.accesses import Order
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.plans import ROWS, plan_page
@@ -89,6 +89,7 @@ def new_search(
     check_limit(limit)
     after = read_cursor(cursor, order)
     given = {name: value for name, value in filters.items() if value is not None}
+    check_where(where)
     plan = plan_page(subject, where, tuple(given), order)
     search = Search(reader, subject, order, plan, {**given, NOW: now}, limited=where is not None)
     if after is not None:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from sqlalchemy import Select, or_, select
 
-from agentworld.errors import NotFoundError, QueryError
+from agentworld.errors import NotFoundError
 from agentworld.pool import group_rules, schema
-from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.base import check_limit, cursor_for, read_awaited_cursor, read_cursor
 from agentworld.pool.results import Awaited, Page
 from agentworld.pool.sql import groups, standing
 from agentworld.pool.sql.statements import Statement, parameter, sql
@@ -82,13 +82,7 @@ class GroupMethods(SqlStore):
 
     def awaited(self, *, cursor: str | None = None, limit: int = 100) -> Page[Awaited]:
         """See Pool."""
-        kind, separator, target_id = (cursor or ":").partition(":")
-        if not separator or (cursor and kind not in ("step", "trajectory")):
-            raise QueryError(
-                f"{(cursor or '')[:40]!r} is no cursor of this listing",
-                path="cursor",
-                hint="Send next_cursor as it was returned",
-            )
+        kind, target_id = read_awaited_cursor(cursor)
         bound = {"kind": kind, "id": target_id, "limit": check_limit(limit) + 1}
         with self._database.reading() as connection:
             rows = connection.execute(_AWAITED, bound)

@@ -12,7 +12,7 @@ from agentworld.pool.sql import keys, signals, workers
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.stats import policy_stats, pool_stats
-from agentworld.records import Policy
+from agentworld.records import Policy, check_id
 
 PROBES = "gateway.probes"  # how often it was tried whether the pool can be written
 _COUNTERS = sql(select(schema.counters))
@@ -78,6 +78,7 @@ class StateMethods(SqlStore):
 
     def revoke_key(self, key_id: str) -> ApiKey:
         """See Pool."""
+        check_id(key_id, "key_id")
         return self._writer.submit(lambda txn: keys.revoke(txn, key_id)).result()
 
     def list_keys(self) -> list[ApiKey]:

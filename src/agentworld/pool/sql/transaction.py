@@ -28,10 +28,21 @@ _COUNTERS = sql(select(_counters.name, _counters.value))
 STATEMENTS = (_ADD, _COUNTERS)  # of every transaction that writes
 
 
+class Trace:
+    """What is left of a transaction once it has ended: how much it wrote, in which era, and its number as it ended."""
+
+    __slots__ = ("era", "number", "writes")
+
+    def __init__(self, era: int) -> None:
+        self.era = era
+        self.writes = 0
+        self.number: int | None = None
+
+
 class Mark(NamedTuple):
     """The pool as a transaction had left it after so many of its writes; see Transaction.mark."""
 
-    transaction: Transaction
+    trace: Trace
     writes: int
 
 
@@ -46,14 +57,13 @@ class Transaction:
         self.connection = connection
         self.now = now
         self._counts: dict[str, int] = {}
-        self._writes = 0
-        self._era = connection.era
+        self._trace = Trace(connection.era)
         self._undo: list[Callable[[], None]] = []
         self._before: Mapping[str, int] | None = connection.counters()
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""
-        self._writes += statement.writes
+        self._trace.writes += statement.writes
         return self.connection.execute(statement, parameters or {})
 
     def one(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> Row | None:
@@ -64,13 +74,13 @@ class Transaction:
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run one statement for each of the rows."""
         if rows:
-            self._writes += 1
+            self._trace.writes += 1
             self.connection.many(statement, rows)
 
     def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
         """As `many`, with the values of each row in the order of `statement.names`."""
         if rows:
-            self._writes += 1
+            self._trace.writes += 1
             self.connection.many_in_order(statement, rows)
 
     def count(self, name: str, change: int = 1) -> None:
@@ -92,14 +102,14 @@ class Transaction:
 
     def mark(self) -> Mark:
         """The pool as it is now, for `is_at` of this transaction or of the next ones."""
-        return Mark(self, self._writes)
+        return Mark(self._trace, self._trace.writes)
 
     def is_at(self, mark: Mark) -> bool:
         """Whether nobody has written anything since `mark`, whose transaction has not been undone."""
-        before = mark.transaction
-        if before._writes != mark.writes or before._era != self._era:
+        before = mark.trace
+        if before.writes != mark.writes or before.era != self._trace.era:
             return False
-        return before is self or self.counter(_NUMBER) == before.counter(_NUMBER)
+        return before is self._trace or self.counter(_NUMBER) == before.number
 
     def has_events(self) -> bool:
         """Whether events were written."""
@@ -135,8 +145,9 @@ class Transaction:
 
     def write_counters(self) -> None:
         """Add what was counted; the last statement before the commit."""
-        if self._writes:
+        if self._trace.writes:
             self.next_pk(_TRANSACTIONS)
+            self._trace.number = self.counter(_NUMBER)
         changes = {name: change for name, change in self._counts.items() if change}
         if changes:
             self.connection.execute(_ADD, {"changes": msgspec.json.encode(changes).decode()})
