@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agentworld.engines.connection import Connection
+from agentworld.engines.headers import HeaderError
 from agentworld.engines.http_client import HELD_BYTES, BrokenError, ConnectError, HttpClient
 from agentworld.engines.openai_wire import NO_KEY, body_reader
+from agentworld.errors import ConfigError, InvalidRequestError
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind:  a b \r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\n02\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
@@ -173,20 +175,60 @@ async def test_what_is_no_whole_reply_is_broken(reply):
             await (await post(client)).read()
 
 
-async def test_a_kept_connection_that_was_closed_is_no_fault():
-    served = []
+def counting(seen, *behaviours):
+    """Serves connection after connection, each as its behaviour says, the last for all others: how often it answers
+    before it takes one more request and does something else. `seen`: the connections, one a request.
+    """
+    connections = []
 
     async def answer(reader, writer):
-        served.append(writer)
-        if len(served) != 2:
-            await sending(LENGTH)(reader, writer)
+        connections.append(writer)
+        number = len(connections) - 1
+        answers, last_words = behaviours[min(number, len(behaviours) - 1)]
+        for _ in range(answers):
+            await asked(reader)
+            seen.append(number)
+            writer.write(LENGTH)
+        await asked(reader)
+        seen.append(number)
+        writer.write(last_words)
 
-    async with serving(answer) as client:
-        # The second connection is closed before it answers: once is forgiven, as it may have been kept too long.
-        (await post(client)).close()
-        answer_ = await post(client, stale=20.0)
-        assert await answer_.read() == b"hello"
-        assert len(served) == 3
+    return answer
+
+
+async def read(answer):
+    said = await answer.read()
+    answer.close()
+    return said
+
+
+async def test_a_kept_connection_that_was_closed_is_no_fault():
+    seen = []
+    async with serving(counting(seen, (1, b""), (9, b""))) as client:
+        assert await read(await post(client)) == b"hello"
+        # The kept connection is closed before a byte of its answer: it may have been kept too long.
+        assert await read(await post(client, stale=20.0)) == b"hello"
+        assert seen == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("behaviours", "kept", "stale", "asked_on"),
+    [
+        pytest.param([(0, b"")], False, 20.0, [0], id="a new connection"),
+        pytest.param([(1, b"H")], True, 20.0, [0, 0], id="a byte of a reply"),
+        pytest.param([(1, b"SSH-2.0-OpenSSH\r\n\r\n")], True, 20.0, [0, 0], id="another protocol"),
+        pytest.param([(1, b"")], True, 0.0, [0, 0], id="after a while"),
+        pytest.param([(1, b""), (0, b"")], True, 20.0, [0, 0, 1], id="twice"),
+    ],
+)
+async def test_what_may_have_been_taken_is_not_sent_again(behaviours, kept, stale, asked_on):
+    seen = []
+    async with serving(counting(seen, *behaviours)) as client:
+        if kept:
+            assert await read(await post(client)) == b"hello"
+        with pytest.raises(BrokenError):
+            await post(client, stale=stale)
+        assert seen == asked_on
 
 
 async def test_time_is_for_the_whole_reply():
@@ -211,10 +253,40 @@ async def test_nobody_there():
         await post(client)
 
 
-async def test_headers_cannot_be_smuggled():
+@pytest.mark.parametrize("value", ["a\r\nevil: 1", "a\nevil: 1", "a\rb", "a\0b"])
+async def test_headers_cannot_be_smuggled(value):
     client = HttpClient("http://127.0.0.1:9", connect_seconds=5, idle_seconds=60)
-    with pytest.raises(ConnectError):
-        await client.request("GET", "/", {"x": "a\r\nevil: 1"}, b"", 5, 0)
+    with pytest.raises(HeaderError, match="line end"):
+        await client.request("GET", "/", {"x": value}, b"", 5, 0)
+    with pytest.raises(HeaderError, match="line end"):
+        await client.request("GET", "/", {value: "x"}, b"", 5, 0)
+
+
+async def test_headers_that_no_byte_says_are_an_error_and_nothing_is_sent():
+    seen = []
+
+    async def answer(reader, writer):
+        seen.append(await asked(reader))
+        writer.write(LENGTH)
+
+    async with serving(answer) as client:
+        with pytest.raises(HeaderError, match=r"holds U\+20AC") as caught:
+            await client.request("POST", "/", {"x-kind": "5 \u20ac"}, b"{}", 5, 0)
+        assert caught.value.name == "x-kind"
+        assert client._links == set()
+        await client.request("POST", "/", {"x-kind": "caf\u00e9"}, b"{}", 5, 0)
+        assert b"\r\nx-kind: caf\xe9\r\n" in seen[0][0]
+        # What a caller sends is its own fault; a key of ours is told of at the start.
+        connection = Connection(client.origin, None, 20.0)
+        with pytest.raises(InvalidRequestError, match="'anthropic-beta' cannot be sent") as refused:
+            await connection.get("/v1/models", headers={"anthropic-beta": "\ufffd"})
+        assert refused.value.path == "anthropic-beta"
+        await connection.close()
+    for key in ("k\u20ac", "k\n"):
+        with pytest.raises(ConfigError, match="cannot be sent") as wrong:
+            Connection("http://127.0.0.1:9", key, 20.0)
+        assert wrong.value.path == "models.api_key"
+        assert key not in str(wrong.value)
 
 
 async def test_a_slow_reader_holds_up_the_sender():

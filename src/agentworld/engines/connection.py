@@ -10,11 +10,12 @@ import msgspec
 
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import EngineBrokeError, EngineTimeoutError
+from agentworld.engines.headers import HeaderError, check_header
 from agentworld.engines.http_client import Answer, BrokenError, ConnectError, HttpClient
 from agentworld.engines.openai_wire import decode, engine_error
 from agentworld.engines.redact import Redactor
 from agentworld.engines.sse import read_events
-from agentworld.errors import AgentWorldError, EngineUnreachableError
+from agentworld.errors import AgentWorldError, ConfigError, EngineUnreachableError, InvalidRequestError
 
 CONNECT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
@@ -41,6 +42,14 @@ class Connection:
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers[key_header] = f"Bearer {api_key}" if key_header == "authorization" else api_key
+            try:
+                check_header(key_header, api_key)
+            except HeaderError as error:
+                raise ConfigError(
+                    f"the key of the engine at {self.base} cannot be sent: {error}",
+                    path="models.api_key",
+                    hint="Correct api_key, or the variable that it is read from",
+                ) from None
         self._timeout = timeout
         self._client = HttpClient(self.base, connect_seconds=CONNECT_SECONDS, idle_seconds=KEEP_ALIVE_SECONDS)
 
@@ -83,6 +92,12 @@ class Connection:
         sent = {**self._headers, **headers} if headers else self._headers
         try:
             answer = await self._client.request(method, path, sent, body, seconds, STALE_SECONDS)
+        except HeaderError as error:
+            raise InvalidRequestError(
+                f"the header {error.name!r} cannot be sent to the engine: {error}",
+                path=error.name,
+                hint="Send it with printable ASCII alone",
+            ) from None
         except _FAULTS as error:
             raise self._network(error) from error
         try:

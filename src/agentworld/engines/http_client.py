@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
 
+from agentworld.engines.headers import check_header
+
 MAX_HEAD_BYTES = 256 * 1024
 HELD_BYTES = 1024 * 1024
 """So much of a reply is held for a reader that is slow; then the other side has to wait."""
@@ -22,7 +24,7 @@ class ConnectError(Exception):
 
 
 class BrokenError(Exception):
-    """The connection ended, or what came is not HTTP. `begun`: some of a reply had come."""
+    """The connection ended, or what came is not HTTP. `begun`: a byte of a reply had come."""
 
     def __init__(self, message: str, *, begun: bool) -> None:
         super().__init__(message)
@@ -78,6 +80,7 @@ class Link(asyncio.Protocol):
         self._at_line = True
         self._trailing = False
         self._reusable = False
+        self._heard = False
         self._held = 0
         self._reading = True
         self._waiter: asyncio.Future[None] | None = None
@@ -113,6 +116,7 @@ class Link(asyncio.Protocol):
         if self.ended:
             self._fail("data came that nobody asked for")
             return
+        self._heard = True
         try:
             self._take_in(data)
         except ValueError as error:
@@ -125,7 +129,7 @@ class Link(asyncio.Protocol):
         """
         if self._transport is None:
             raise BrokenError("the other side closed it", begun=False)
-        self._in_head, self.ended, self._head, self._buffer = True, False, None, b""
+        self._in_head, self.ended, self._head, self._buffer, self._heard = True, False, None, b"", False
         transport = self._transport
         self._timer = asyncio.get_running_loop().call_later(seconds, self._time_out)
         try:
@@ -182,7 +186,7 @@ class Link(asyncio.Protocol):
 
     def _fail(self, message: str) -> None:
         if self.fault is None:
-            self.fault = BrokenError(message, begun=self._head is not None or bool(self._buffer))
+            self.fault = BrokenError(message, begun=self._heard)
         self.abort()
         self._wake()
 
@@ -324,36 +328,40 @@ class HttpClient:
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, seconds: float, stale_seconds: float
     ) -> Answer:
-        """The reply to a request. ConnectError, BrokenError, or TimeoutError where the whole reply takes longer than
-        `seconds`.
+        """The reply to a request. ConnectError, BrokenError, TimeoutError where the whole reply takes longer than
+        `seconds`, or HeaderError.
 
-        Sent once more where the connection breaks before a reply begins and within `stale_seconds`: a kept one that
-        the other side had closed shows at once, unlike a crash.
+        Sent once more, on a new connection, where a kept one breaks before a byte of the reply and within
+        `stale_seconds`: the other side had closed it and took nothing, which shows at once, unlike a crash. What was
+        sent on a new connection may have been taken, and is never sent again.
         """
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"host: {self._authority}", "accept-encoding: identity"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+        for name, value in headers.items():
+            check_header(name, value)
+            lines.append(f"{name}: {value}")
         if body or method == "POST":
             lines.append(f"content-length: {len(body)}")
-        head = "\n".join(lines)
-        if "\r" in head or head.count("\n") != len(lines) - 1:
-            raise ConnectError("a header holds a line end")
-        data = head.replace("\n", "\r\n").encode("latin-1", "replace") + b"\r\n\r\n" + body
+        data = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+        kept = self._kept()
+        if kept is None:
+            return await (await self._connect()).call(data, seconds)
         begun = time.monotonic()
         try:
-            return await (await self._link()).call(data, seconds)
+            return await kept.call(data, seconds)
         except BrokenError as error:
             if error.begun or time.monotonic() - begun > stale_seconds:
                 raise
-            return await (await self._connect()).call(data, seconds)
+        return await (await self._connect()).call(data, seconds)
 
-    async def _link(self) -> Link:
+    def _kept(self) -> Link | None:
+        """A connection that an earlier call left."""
         now = time.monotonic()
         while self._idle:
             link = self._idle.pop()
             if link.open and now - link.idle_since < self._idle_seconds:
                 return link
             link.abort()
-        return await self._connect()
+        return None
 
     async def _connect(self) -> Link:
         loop = asyncio.get_running_loop()
