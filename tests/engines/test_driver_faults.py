@@ -284,6 +284,28 @@ async def test_log_probabilities_that_are_none(name: str, route: str, stream: bo
 
 
 @with_ids
+@pytest.mark.parametrize("value", [float("inf"), 10**400, -(10**400)], ids=["infinite", "long", "long below"])
+async def test_log_probabilities_that_nobody_means_are_a_fault(
+    name: str, route: str, stream: bool, value: float
+) -> None:
+    async with FAKES[name](faults=Faults(logprob=value)) as fake:
+        engine = driver(name, fake.url)
+        choice, collector = await whole(engine, route, request(stream))
+        assert choice.logprobs == [None] * len(fake.said.ids)
+        assert collector.faults == ["the engine gave log-probabilities that are infinite or too long"]
+        await engine.close()
+
+
+@with_ids
+async def test_log_probabilities_of_minus_infinity_are_none(name: str, route: str, stream: bool) -> None:
+    async with FAKES[name](faults=Faults(logprob=float("-inf"))) as fake:
+        engine = driver(name, fake.url)
+        choice, collector = await whole(engine, route, request(stream))
+        assert (choice.logprobs, collector.faults) == ([None] * len(fake.said.ids), [])
+        await engine.close()
+
+
+@with_ids
 async def test_ids_that_are_none(name: str, route: str, stream: bool) -> None:
     error = await failure(name, route, stream, Faults(wrong_ids=True))
     assert "cannot be used" in error.message

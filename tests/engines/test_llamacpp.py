@@ -16,7 +16,7 @@ from agentworld.engines.llamacpp import SAMPLERS, native_sampling
 from agentworld.engines.llamacpp_wire import CompletionReader, Entry, aligned, read_chat
 from agentworld.errors import EngineError, InvalidRequestError
 from agentworld.records import Sampling, Usage
-from tests.engines.fakes import WORDS, Faults, Said, Token, driver
+from tests.engines.fakes import WORDS, Faults, Refusal, Said, Token, driver
 from tests.engines.fakes.llamacpp import LlamaCppFake
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -175,6 +175,25 @@ async def test_a_server_of_one_model_has_it_under_any_name() -> None:
         engine = driver("llamacpp", fake.url)
         (card,) = await engine.models()
         assert (card.name, card.context) == ("model", 2048)
+        await engine.close()
+
+
+@pytest.mark.parametrize(("status", "hidden"), [(404, True), (401, False), (429, False), (500, False), (503, False)])
+async def test_only_a_route_that_is_not_there_tells_no_context(status: int, hidden: bool) -> None:
+    class Faulty(LlamaCppFake):
+        def answer(self, path: str, body: Any) -> Any:
+            if path == "/props":
+                raise Refusal(status, {"error": {"code": status, "message": "no", "type": "error"}})
+            return super().answer(path, body)
+
+    async with Faulty() as fake:
+        engine = driver("llamacpp", fake.url)
+        if hidden:
+            (card,) = await engine.models()
+            assert card.context is None
+        else:
+            with pytest.raises(EngineError):
+                await engine.models()
         await engine.close()
 
 

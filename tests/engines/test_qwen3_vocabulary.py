@@ -60,3 +60,25 @@ def test_ranks_that_are_none_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(qwen3_vocabulary, "PACKAGE", "broken_ranks")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_tokenizer("qwen3")
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_what_is_converted_is_for_whom_the_umask_says(
+    mask: int, mode: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / f"ranks_{mode:o}"
+    (package / "resources").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "resources" / "qwen.tiktoken").write_bytes(base64.b64encode(b"a") + b" 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("AGENTWORLD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(qwen3_vocabulary, "PACKAGE", package.name)
+    before = os.umask(mask)
+    try:
+        folder = qwen3_vocabulary.qwen3_directory()
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {
+        "tokenizer.json": mode,
+        "tokenizer_config.json": mode,
+    }

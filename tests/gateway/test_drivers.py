@@ -299,3 +299,15 @@ async def test_a_limit_that_is_lowered_once_in_vain_is_the_callers_to_lower() ->
         status, answer = await running.post("/v1/messages", CLAUDE)
         assert (status, json.loads(answer)["error"]["code"]) == (400, "context_length_exceeded")
         assert [asked.body["max_tokens"] for asked in fake.asked] == [20_000, 8192]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("driver", list(EXACT))
+async def test_infinite_log_probabilities_quarantine_the_step(driver: str, stream: bool) -> None:
+    async with EXACT[driver]() as fake, gateway(driver, fake) as running:
+        fake.faults = Faults(logprob=float("inf"))
+        status, answer = await running.post("/v1/chat/completions", chat(stream))
+        assert (status, text_of(answer, stream)) == (200, fake.said.text)
+        step = running.step()
+        assert step.excluded_reason == "quarantined: the engine gave log-probabilities that are infinite or too long"
+        assert set(step.response_logprobs or ()) == {None}

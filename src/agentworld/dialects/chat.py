@@ -15,7 +15,7 @@ from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import MAX_ID, Fields
 from agentworld.dialects.media import Images
 from agentworld.errors import InvalidRequestError
-from agentworld.records import FunctionCall, MediaPart, Message, Sampling, TextPart, Tool, ToolCall
+from agentworld.records import FunctionCall, MediaPart, Message, Role, Sampling, TextPart, Tool, ToolCall
 
 DIALECT = "chat"
 MAX_CHOICES = 128
@@ -37,7 +37,7 @@ HARMLESS_IN_MESSAGE = frozenset(
     {"annotations", "cache_control", "provider_specific_fields", "reasoning_details", "thinking_blocks", "id"}
     | {"token_ids", "finish_reason", "stop_reason"}
 )
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _ROLES_WITH_IMAGES = ("user", "tool")
 _SIMPLE_CHOICES = ("auto", "none", "required")
 
@@ -259,9 +259,7 @@ def _unmarked(tool: Tool) -> Tool:
 
 def _message(item: Any, path: str, images: Images) -> Message:
     fields = Fields(item, path)
-    role = fields.need("role", str)
-    if role not in _ROLES:
-        raise InvalidRequestError(f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=f"{path}.role")
+    role = fields.one_of("role", _ROLES)
     thoughts: list[str] = []
     content = _content(fields, thoughts, images if role in _ROLES_WITH_IMAGES else None)
     for spelling in ("reasoning_content", "reasoning"):
@@ -291,7 +289,7 @@ def _message(item: Any, path: str, images: Images) -> Message:
     if role == "tool" and tool_call_id is None:
         raise InvalidRequestError(f"{path}.tool_call_id is missing", path=f"{path}.tool_call_id")
     return Message(
-        role=role,  # type: ignore[arg-type]
+        role=role,
         content=content,
         reasoning="\n".join(thoughts) if thoughts else None,
         tool_calls=calls,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ MAX_WHOLE = 2**63 - 1
 MAX_ID = 0xFFFFFFFF
 """The largest token id; a pool holds 32 bits of each."""
 
+Word = TypeVar("Word", bound=str)
 T = TypeVar("T", str, bool, dict[str, Any], list[Any])
 
 
@@ -73,6 +74,14 @@ class Fields:
         if value is None:
             raise InvalidRequestError(f"{self.where(name)} is missing", path=self.where(name))
         return value
+
+    def one_of(self, name: str, known: Sequence[Word]) -> Word:
+        """The word, one of those that are known; refused where it is missing."""
+        value = self.need(name, str)
+        for word in known:
+            if word == value:
+                return word
+        raise InvalidRequestError(f"{name} {value[:40]!r} is not one of {', '.join(known)}", path=self.where(name))
 
     def integer(self, name: str, low: int, high: int | None = None) -> int | None:
         """A whole number within the bounds, or None. What no pool can hold is out of any bounds."""

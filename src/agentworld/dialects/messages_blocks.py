@@ -10,27 +10,25 @@ import msgspec
 from agentworld.dialects.fields import Fields
 from agentworld.dialects.media import Images, content_of, source_image
 from agentworld.errors import InvalidRequestError
-from agentworld.records import FunctionCall, MediaPart, Message, TextPart, ToolCall
+from agentworld.records import FunctionCall, MediaPart, Message, Role, TextPart, ToolCall
 
 RAW_ARGUMENTS = "_raw_arguments"
 """The API has no place for tool arguments that are no JSON object. They travel as `{"_raw_arguments": TEXT}`, and are
 that text again when the client sends them back."""
 
 HARMLESS_IN_BLOCK = frozenset({"cache_control", "citations", "caller"})
-_ROLES = ("user", "assistant", "system")
+_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 
 
 def read_message(item: Any, path: str, images: Images) -> list[Message]:
     """The messages that one message of the API stands for: tool results are messages of their own, before the text."""
     fields = Fields(item, path)
-    role = fields.need("role", str)
-    if role not in _ROLES:
-        raise InvalidRequestError(f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=f"{path}.role")
+    role = fields.one_of("role", _ROLES)
     content = fields.raw("content")
     fields.finish(HARMLESS_IN_BLOCK)
     where = f"{path}.content"
     if isinstance(content, str):
-        return [Message(role=role, content=content)]  # type: ignore[arg-type]
+        return [Message(role=role, content=content)]
     if not isinstance(content, list):
         raise InvalidRequestError(f"{where} must be a string or a list of blocks", path=where)
     if role == "assistant":
@@ -47,14 +45,14 @@ def read_message(item: Any, path: str, images: Images) -> list[Message]:
     if not parts and results:
         return results
     said = content_of(parts) if parts else ""
-    return [*results, Message(role=role, content=said)]  # type: ignore[arg-type]
+    return [*results, Message(role=role, content=said)]
 
 
-def as_messages(role: str, texts: list[str]) -> list[Message]:
+def as_messages(role: Role, texts: list[str]) -> list[Message]:
     """One message with the texts, or none where there are none. A single text is a string, as it says the same."""
     if not texts:
         return []
-    return [Message(role=role, content=content_of([TextPart(text=text) for text in texts]))]  # type: ignore[arg-type]
+    return [Message(role=role, content=content_of([TextPart(text=text) for text in texts]))]
 
 
 def order_results(messages: list[Message]) -> list[Message]:

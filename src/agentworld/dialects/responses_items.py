@@ -20,12 +20,12 @@ from agentworld.dialects.media import Images, content_of
 from agentworld.dialects.messages_blocks import order_results
 from agentworld.dialects.responses_tools import flat_name, written_input
 from agentworld.errors import InvalidRequestError
-from agentworld.records import FunctionCall, MediaPart, Message, TextPart, ToolCall
+from agentworld.records import FunctionCall, MediaPart, Message, Role, TextPart, ToolCall
 
 SEALED = "agentworld:"
 """Begins reasoning that clients carry as `encrypted_content`. It is only wrapped: they have the text as well."""
 _ITEM_ID = re.compile(r"[a-z]+_(?P<exchange>exc_[0-9a-z]{26})_[0-9]{1,6}")
-_ROLES = ("system", "developer", "user", "assistant")
+_ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant")
 _HARMLESS = frozenset({"id", "status", "phase", "caller", "created_by"})
 
 Resolve = Callable[[str, str], dict[str, Any]]
@@ -149,18 +149,14 @@ class _Reader:
         self._results = []
 
     def _message(self, fields: Fields, item: dict[str, Any]) -> None:
-        role = fields.need("role", str)
-        if role not in _ROLES:
-            raise InvalidRequestError(
-                f"role {role[:40]!r} is not one of {', '.join(_ROLES)}", path=fields.where("role")
-            )
+        role = fields.one_of("role", _ROLES)
         content = _content(fields, "content", self._images if role == "user" else None)
         fields.finish(_HARMLESS)
         if role == "assistant":
             self._open(item).texts.append(Message(role="assistant", content=content).text)
             return
         self._flush()
-        self._done.append(Message(role=role, content=content))  # type: ignore[arg-type]
+        self._done.append(Message(role=role, content=content))
 
     def _output(self, fields: Fields) -> None:
         call_id = fields.need("call_id", str)

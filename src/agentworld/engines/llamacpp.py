@@ -17,10 +17,10 @@ from agentworld.config import ModelSettings
 from agentworld.dialects.chat_reply import wire_messages
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines import reply_fields as fields
-from agentworld.engines.base import Capabilities, ModelCard, explicit
+from agentworld.engines.base import Capabilities, EngineMissingError, ModelCard, explicit
 from agentworld.engines.connection import Connection
 from agentworld.engines.llamacpp_wire import CompletionReader, read_chat, split_thinking
-from agentworld.errors import EngineError, EngineUnreachableError, InvalidRequestError
+from agentworld.errors import EngineError, InvalidRequestError
 from agentworld.records import Sampling
 
 SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
@@ -151,12 +151,10 @@ class LlamaCppEngine:
         return [ModelCard(name=self.settings.name, context=await self._context())]
 
     async def _context(self) -> int | None:
-        """The most tokens that one call may have; None where the server does not tell."""
+        """The most tokens that one call may have; None where the server has no route that tells."""
         try:
             properties = await self.connection.get("/props")
-        except EngineUnreachableError:
-            raise
-        except EngineError:
+        except EngineMissingError:
             return None
         return fields.whole(fields.mapping(properties, "default_generation_settings"), "n_ctx", fields.MAX_COUNT)
 

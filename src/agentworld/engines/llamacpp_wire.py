@@ -12,7 +12,7 @@ from typing import Any
 
 from agentworld.dialects.exchange import Delta
 from agentworld.engines import reply_fields as fields
-from agentworld.engines.openai_wire import NO_KEY, decode, decode_any, finite, raise_error, read_body
+from agentworld.engines.openai_wire import NO_KEY, decode, decode_any, finite, raise_error, read_body, unreal
 from agentworld.engines.redact import Redactor
 from agentworld.errors import EngineError
 from agentworld.records import Usage
@@ -85,7 +85,7 @@ def _spread(wanted: list[int | None], ids: list[int]) -> list[int] | None:
     place = -1
     for token in wanted:
         try:
-            place = ids.index(token, place + 1)  # type: ignore[arg-type]
+            place = ids.index(-1 if token is None else token, place + 1)  # No id is negative.
         except ValueError:
             return None
         places.append(place)
@@ -146,6 +146,7 @@ class CompletionReader:
         entries = [Entry(each) for each in given]
         found = aligned(delta.ids, entries)
         delta.logprobs = [entry.logprob if entry is not None else None for entry in found]
+        delta.fault = delta.fault or unreal(each.get("logprob") for each in given)
         delta.logprobs_mode = "processed_logprobs" if any(entry.processed for entry in entries) else "raw_logprobs"
         if self._entries and self._objects:
             delta.entries = [entry.shown(self._tops) for entry in entries]
@@ -193,7 +194,9 @@ def read_chat(
             delta.logprobs = None
             delta.metadata = {"ids_missing": "the engine told the ids of some sampled tokens only"}
     if prompt_ids is not None and usage is not None and usage.prompt_tokens != len(prompt_ids):
-        deltas[0].fault = f"the engine took {usage.prompt_tokens} tokens of a prompt of {len(prompt_ids)}"
+        deltas[0].fault = (
+            deltas[0].fault or f"the engine took {usage.prompt_tokens} tokens of a prompt of {len(prompt_ids)}"
+        )
     return deltas
 
 

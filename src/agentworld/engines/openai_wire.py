@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from agentworld.errors import (
 )
 
 NO_KEY = Redactor(None)
+_LARGEST = sys.float_info.max
 
 _TOO_LONG = (
     "maximum context length",  # vLLM, OpenAI, SGLang
@@ -76,6 +78,17 @@ def finite(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) and number > FLOOR else None
+
+
+def unreal(values: Iterable[Any]) -> str | None:
+    """What is wrong with log-probabilities of which one is infinite or too long for a number; None where none is.
+
+    NaN and -Infinity are how engines write that they have none, and become null. Nobody means these.
+    """
+    for value in values:
+        if value == math.inf or (type(value) is int and abs(value) > _LARGEST):
+            return "the engine gave log-probabilities that are infinite or too long"
+    return None
 
 
 def read_body(body: dict[str, Any], *, kind: str, entries: bool, redactor: Redactor = NO_KEY) -> list[Delta]:
@@ -153,6 +166,7 @@ def _chat(choice: dict[str, Any], entries: bool) -> Delta:
         values = [item.get("logprob") for item in items]
         fields.numbers(values, "logprob")
         delta.logprobs = [finite(value) for value in values]
+        delta.fault = unreal(values)
         if entries:
             delta.entries = [_entry(item) for item in items]
     return delta
@@ -202,6 +216,7 @@ def _completion(choice: dict[str, Any], entries: bool) -> Delta:
         fields.refuse("token_logprobs", "a list of numbers and null")
     fields.numbers(values, "token_logprobs")
     delta.logprobs = [finite(value) for value in values]
+    delta.fault = unreal(values)
     if entries:
         delta.entries = _completion_entries(logprobs, delta.logprobs)
     return delta

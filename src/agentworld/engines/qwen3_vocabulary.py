@@ -13,7 +13,7 @@ import contextlib
 import importlib.util
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,15 @@ def qwen3_directory() -> Path:
         raise ConfigError(f"the ranks of Qwen3's tokens cannot be read: {fault}", path=str(source)) from fault
     target.mkdir(parents=True, exist_ok=True)
     (target / "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}', encoding="utf-8")
-    handle, working = tempfile.mkstemp(dir=target, prefix=".converting-")
+    # Not one of tempfile's, which are for their owner alone whatever the umask says: others may share this folder.
+    working = target / f".converting-{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
+        with working.open("x", encoding="utf-8") as out:
             out.write(text)
         os.replace(working, file)
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(working)
+            working.unlink()
     return target
 
 

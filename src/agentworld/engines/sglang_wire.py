@@ -11,7 +11,7 @@ from typing import Any
 
 from agentworld.dialects.exchange import Delta
 from agentworld.engines import reply_fields as fields
-from agentworld.engines.openai_wire import NO_KEY, decode, decode_any, finite, raise_error, read_body
+from agentworld.engines.openai_wire import NO_KEY, decode, decode_any, finite, raise_error, read_body, unreal
 from agentworld.engines.redact import Redactor
 from agentworld.errors import EngineError
 from agentworld.records import Usage
@@ -34,7 +34,7 @@ def read_chat(data: bytes, *, entries: bool, redactor: Redactor = NO_KEY) -> lis
             found = _pairs(pairs)
             delta.ids = [token for _, token in found]
             delta.logprobs = [value for value, _ in found]
-            delta.fault = contradiction(delta.ids, told)
+            delta.fault = unreal(pair[0] for pair in pairs) or contradiction(delta.ids, told)
         elif told is not None:
             delta.ids = told
     return deltas
@@ -98,6 +98,7 @@ class GenerateReader:
             found = _pairs(pairs[begin:])
             delta.ids = [token for _, token in found]
             delta.logprobs = [value for value, _ in found]
+            delta.fault = delta.fault or unreal(pair[0] for pair in pairs[begin:])
         else:
             delta.ids = fields.ids({"output_ids": given[begin:]}, "output_ids") or []
         known += delta.ids

@@ -74,7 +74,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """What goes wrong. `cut`: the connection closes after so many bytes of the body. `slow`: so many parts of it come,
-    and then none for long.
+    and then none for long. `logprob`: of every token.
     """
 
     status: int | None = None
@@ -86,6 +86,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     garbage: bool = False
     split: int | None = None
     nan: bool = False
+    logprob: float | None = None
     without_usage: bool = False
     without_ids: bool = False
     wrong_ids: bool = False
@@ -140,6 +141,8 @@ class FakeEngine:
         """Tokens as a broken engine would have them."""
         if self.faults.nan:
             return tuple(token._replace(logprob=float("nan")) for token in tokens)
+        if self.faults.logprob is not None:
+            return tuple(token._replace(logprob=self.faults.logprob) for token in tokens)
         return tuple(token._replace(id=-token.id) for token in tokens) if self.faults.wrong_ids else tokens
 
     async def __aenter__(self) -> FakeEngine:
