@@ -37,6 +37,34 @@ def generate(rng: random.Random) -> Call:
     return Call(path, data, kind)
 
 
+def follow(rng: random.Random, call: Call, reply: dict[str, Json]) -> Call | None:
+    """The next turn of the conversation that `call` asked and `reply` went on with; None where there can be none."""
+    body = json.loads(call.data)
+    further = {"role": "user", "content": _text(rng)}
+    if call.path == "/v1/chat/completions":
+        said = reply["choices"][0]["message"]
+        results = [
+            {"role": "tool", "content": _text(rng), "tool_call_id": call["id"]} for call in said.get("tool_calls") or ()
+        ]
+        body["messages"] += [said, *results, further]
+    elif call.path == "/v1/messages":
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": _text(rng)}
+            for block in reply["content"]
+            if block["type"] == "tool_use"
+        ]
+        content = [*results, {"type": "text", "text": further["content"]}]
+        body["messages"] += [{"role": "assistant", "content": reply["content"]}, {"role": "user", "content": content}]
+    elif call.path == "/v1/responses" and rng.random() < 0.5:
+        body["previous_response_id"], body["input"] = reply["id"], [further]
+    elif call.path == "/v1/responses":
+        given = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
+        body["input"] = [*given, *reply["output"], further]
+    else:
+        return None
+    return Call(call.path, json.dumps(body).encode("utf-8", "surrogatepass"), "further")
+
+
 def _text(rng: random.Random) -> str:
     return rng.choice(
         ("hi", "", "für 数 🙂", "<|im_end|>", "<think>", "</tool_call>", "\x00", "\n", " ", "a" * 300, "{}", "x\u2028y")
