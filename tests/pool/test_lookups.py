@@ -6,12 +6,16 @@ import pytest
 from sqlalchemy import select
 
 from agentworld.bench.filling import STARTED, fill
+from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import schema
 from agentworld.pool.postgres import PostgresPool
-from agentworld.pool.sql import items, units
+from agentworld.pool.sql import items, pieces, units
 from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.pages import explain_page
 from agentworld.pool.sql.statements import Explained, json_list, parameter, sql
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.records import Step
+from agentworld.records.ids import DIGEST_SIZE
 
 _s, _t = schema.steps.c, schema.trajectories.c
 WISH = units.Wish(None, ("tokens",), ("ready",))
@@ -67,3 +71,29 @@ def test_postgres_looks_up_steps_by_the_keys_of_trajectories(postgres_pool, wher
     assert "InitPlan" in first, plan
     assert "steps_by_trajectory" in first, plan
     assert not re.search("Seq Scan on steps|Join|Nested Loop|steps_pkey", first), plan
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_long_sequence_that_is_there_is_found_by_one_query(engine, request, monkeypatch):
+    """However many blocks it has, and each block by the index."""
+    pool = request.getfixturevalue(f"{engine}_pool")
+    ids = list(range(BLOCK_SIZE * 60))
+    pool.append_steps([Step(step_id="a", trajectory_id="one", prompt_ids=ids, response_ids=[1])])
+    asked, execute = [], Transaction.execute
+
+    def noted(txn, statement, parameters=None):
+        asked.append(statement)
+        return execute(txn, statement, parameters)
+
+    monkeypatch.setattr(Transaction, "execute", noted)
+    pool.append_steps([Step(step_id="b", trajectory_id="other", prompt_ids=ids, response_ids=[1])])
+    finder = pieces.finder(schema.token_blocks)
+    assert asked.count(finder) == 1
+    assert pool.stats().tokens_stored == 60 * BLOCK_SIZE + 2  # Two tails of one id.
+    how = "EXPLAIN QUERY PLAN " if engine == "sqlite" else "EXPLAIN ANALYZE "  # Else PostgreSQL tells half of it.
+    with pool._database.reading() as reader:
+        named = {"begins": '{"0": 0}', "digests": bytes(DIGEST_SIZE)}
+        lines = reader.raw.execute(how + finder.text(engine), named).fetchall()
+    plan = "\n".join(line["detail"] if engine == "sqlite" else line[0] for line in lines)
+    assert "token_blocks_by_parent" in plan, plan
+    assert not re.search("(SCAN|Seq Scan on) token_blocks", plan), plan

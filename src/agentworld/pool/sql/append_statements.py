@@ -14,7 +14,7 @@ def compile_all(engine: EngineName) -> None:
     """Compile for `engine` what nearly every append needs, once; it takes some 10 ms, in which nobody must wait."""
     found: list[Statement] = [*append_rows.STATEMENTS, *tally.STATEMENTS, *forests.STATEMENTS]
     found += [*trajectories.STATEMENTS, *transaction.STATEMENTS]
-    found += pieces.statements(schema.token_blocks) + pieces.statements(schema.message_nodes)
-    found += pieces.statements(schema.tool_sets, rooted=False)
+    found += [pieces.finder(schema.token_blocks), pieces.finder(schema.message_nodes)]
+    found += [pieces.finder(schema.tool_sets, rooted=False)]
     for statement in found:
         statement.text(engine)

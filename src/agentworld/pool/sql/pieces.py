@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Table, and_, or_, select
+from sqlalchemy import ColumnElement, Integer, LargeBinary, ScalarSelect, Table, bindparam, case, func, select
 
-from agentworld.pool.sql.statements import Statement, parameter, sql
+from agentworld.pool.schema import Whole
+from agentworld.pool.sql.statements import Statement, json_list, numbers_by_name, sql
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.records.ids import DIGEST_SIZE
 
 # A node whose row is known, one of this transaction by its digest, or none.
 Ref = int | bytes | None
 _KEPT_ENDS = 65_536
-_FEW, _MANY = 16, 128  # nodes named in one query
-_NOTHING = (b"", -1)  # No node has such a digest; fills up a query.
+_ROOT = 0  # in the place of a parent's row
+_NOTHING = bytes(DIGEST_SIZE)  # in the place of a digest; no node has it
 
 
 # The contents of a chain: one for each node, or all of them joined.
@@ -67,7 +69,7 @@ class Pieces:
         self._name = name
         self._width = width
         self._ends = ends
-        self._find = _finders(table, rooted)
+        self._find = finder(table, rooted)
         self.rows: dict[bytes, int] = {}
         self.chains: list[_Chain] = []
 
@@ -103,79 +105,58 @@ class Pieces:
         return runs
 
     def _look_up(self, txn: Transaction) -> None:
-        """Follow all chains together, a node further each time, as far as their nodes are there.
+        """Find what is there of all chains, in one query for those whose parents are known.
 
         A node is stored after its parent and deleted before it, so where one is missing, all below it are.
         """
-        at: list[tuple[Ref, Sequence[bytes], int]] = [
-            (parent, chain, 0) for parent, chain, _, _ in self.chains if parent not in self._ends
-        ]
-        later: list[tuple[Ref, Sequence[bytes], int]] = []
-        while at:
-            asked: dict[bytes, int | None] = {}
-            waiting = []
-            for parent, chain, place in at:
-                if isinstance(parent, bytes):
-                    if parent not in self.rows:
-                        later.append((parent, chain, place))  # New in this transaction, or found in a later round.
-                        continue
-                    parent = self.rows[parent]
-                if chain[place] not in self.rows:
-                    asked[chain[place]] = parent
-                waiting.append((chain, place))
-            self._find_rows(txn, asked)
-            at = [
-                (chain[place], chain, place + 1)
-                for chain, place in waiting
-                if chain[place] in self.rows and place + 1 < len(chain)
-            ]
-            at += [waits for waits in later if waits[0] in self.rows]
-            later = [waits for waits in later if waits[0] not in self.rows]
-
-    def _find_rows(self, txn: Transaction, asked: Mapping[bytes, int | None]) -> None:
-        roots = [(digest, 0) for digest, parent in asked.items() if parent is None]
-        under = [(digest, parent) for digest, parent in asked.items() if parent is not None]
-        for kind, keys in (("root", roots), ("under", under)):
-            at = 0
-            while at < len(keys):
-                count = _FEW if len(keys) - at <= _FEW else _MANY
-                named: dict[str, Any] = {}
-                for place in range(count):
-                    key = keys[at + place] if at + place < len(keys) else _NOTHING
-                    named[f"d{place}"] = key[0]
-                    if kind == "under":
-                        named[f"p{place}"] = key[1]
-                for found in txn.execute(self._find[kind, count], named):
-                    self.rows[bytes(found["digest"])] = found["pk"]
-                at += count
+        waiting = [(parent, chain) for parent, chain, _, _ in self.chains if parent not in self._ends]
+        while waiting:
+            begins: dict[str, int] = {}
+            digests: list[bytes] = []
+            later: list[tuple[Ref, Sequence[bytes]]] = []
+            for parent, chain in waiting:
+                under = self.rows.get(parent) if isinstance(parent, bytes) else parent or _ROOT
+                if under is None:
+                    later.append((parent, chain))
+                    continue
+                begins[str(len(digests))] = under
+                digests += chain
+                digests.append(_NOTHING)
+            if not begins:
+                return  # Those that are left are under nodes of this transaction.
+            for found in txn.execute(self._find, {"begins": json_list(begins), "digests": b"".join(digests)}):
+                self.rows[digests[found[0] - 1]] = found[1]
+            del self.rows[_NOTHING]  # The beginnings come too.
+            waiting = later
 
 
-_statements: dict[str, dict[tuple[str, int], Statement]] = {}
+_finders: dict[str, Statement] = {}
 
 
-def statements(table: Table, rooted: bool = True) -> list[Statement]:
-    """Those that find few nodes of the table; those for many take long to compile and are seldom needed."""
-    return [statement for (_, count), statement in _finders(table, rooted).items() if count == _FEW]
+def finder(table: Table, rooted: bool = True) -> Statement:
+    """Follows chains of digests as far as their nodes are there: the place behind each node's digest, and its row.
 
-
-def _finders(table: Table, rooted: bool) -> dict[tuple[str, int], Statement]:
-    known = _statements.get(table.name)
+    `digests`: those of all chains joined, with _NOTHING at the end of each; `begins`: the place of the first of each
+    chain, with the row of its parent, _ROOT without one. `rooted`: whether the table's nodes have parents.
+    """
+    known = _finders.get(table.name)
     if known is not None:
         return known
     columns: Any = table.c
-    made: dict[tuple[str, int], Statement] = {}
-    for count in (_FEW, _MANY):
-        found = select(columns.pk, columns.digest)
-        digests = [parameter(f"d{place}") for place in range(count)]
-        at_root = columns.digest.in_(digests)
-        if rooted:
-            at_root = and_(columns.parent.is_(None), at_root)
-            # Each is one look into the index on both engines; SQLite has no list of pairs.
-            pairs = [
-                and_(columns.parent == parameter(f"p{place}"), columns.digest == digest)
-                for place, digest in enumerate(digests)
-            ]
-            made["under", count] = sql(found.where(or_(*pairs)))
-        made["root", count] = sql(found.where(at_root))
-    _statements[table.name] = made
-    return made
+    first, under = numbers_by_name("begins").subquery("begun").c
+    chain = select(first.cast(Whole).label("place"), under.label("row")).cte("chain", recursive=True)
+    begin = (chain.c.place * DIGEST_SIZE + 1).cast(Integer)
+    joined = bindparam("digests", required=False, type_=LargeBinary())
+    digest = func.substr(joined, begin, DIGEST_SIZE)
+
+    def row(*conditions: ColumnElement[bool]) -> ScalarSelect[Any]:
+        # Each step is a look into the index: neither engine can tell how far a join would go.
+        return select(columns.pk).where(*conditions, columns.digest == digest).correlate(chain).scalar_subquery()
+
+    below: ColumnElement[Any] = row()
+    if rooted:
+        at_root, under_row = row(columns.parent.is_(None)), row(columns.parent == chain.c.row)
+        below = case((chain.c.row == _ROOT, at_root), else_=under_row)
+    chain = chain.union_all(select(chain.c.place + 1, below).where(chain.c.row.is_not(None)))
+    found = _finders[table.name] = sql(select(chain.c.place, chain.c.row).where(chain.c.row.is_not(None)))
+    return found
