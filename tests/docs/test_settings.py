@@ -8,6 +8,7 @@ import pytest
 from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.run_config import RunConfig, Selection
 from agentworld.config import ChannelSettings, MixSettings, ModelSettings, SamplingOverrides, ServeSettings
+from agentworld.credit import CreditSpec
 from agentworld.records import BatchSpec, Sampling
 from agentworld.tasks.definition import ReadyDefinition
 from agentworld.tasks.jsonl import JsonlDefinition
@@ -28,6 +29,7 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld train", 0, TrainJob),
     ("agentworld train", 1, BatchSpec),
     ("agentworld train", 2, TrainSettings),
+    ("agentworld train", 3, CreditSpec),
 ]
 # What a definition is and what it is called follow from the file.
 IMPLIED = {"kind"}

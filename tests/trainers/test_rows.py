@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentworld.credit import CreditSpec
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.shards import padding_of
 from agentworld.records import Sampling
@@ -73,7 +74,7 @@ def test_injected_tokens_are_not_trained():
 
 def test_advantages_come_from_the_group():
     runs = {"g": [member([step("a", [1], [2])], 1.0, "x"), member([step("b", [1], [3])], 0.0, "y")]}
-    rows, rewards = policy_gradient_rows(batch(runs), divide_by_std=False)
+    rows, rewards = policy_gradient_rows(batch(runs), CreditSpec(parameters={"divide_by_std": False}))
     assert rewards.tolist() == [1.0, 0.0]
     assert [row.advantages[-1] for row in rows] == [0.5, -0.5]
 

@@ -1,7 +1,9 @@
 """Advantages from rewards of rollouts of the same task. Pure numpy.
 
 Sources: group-relative advantages, Shao et al. 2024 (arXiv:2402.03300), section 4.1; without the division by the
-standard deviation, which weighs easy and hard tasks up, Liu et al. 2025 (arXiv:2503.20783), section 3.
+standard deviation, which weighs easy and hard tasks up, Liu et al. 2025 (arXiv:2503.20783), section 3; leave-one-out
+(RLOO), Ahmadian et al. 2024 (arXiv:2402.14740), section 3.3; the greedy rollout's reward as the baseline (ReMax), Li et
+al. 2023 (arXiv:2310.10505), section 4; normalised over the batch (REINFORCE++), Hu et al. 2025 (arXiv:2501.03262).
 """
 
 from __future__ import annotations
@@ -26,22 +28,48 @@ def group_relative(
     the population's. A group whose rewards are all equal, so also one of a single rollout, has advantages of exactly 0.
     Returns float64 of shape [n].
     """
-    values = np.asarray(rewards, dtype=np.float64)
-    if values.ndim != 1 or len(values) != len(groups):
-        raise InvalidRequestError(f"{values.shape} rewards do not go with {len(groups)} groups", path="rewards")
-    if not np.isfinite(values).all():
-        raise InvalidRequestError("rewards must be finite", path="rewards", hint="Leave out rollouts without a reward")
-    members: dict[Hashable, list[int]] = {}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
+    values = _checked(rewards, groups)
     advantages = np.zeros(len(values))
-    for indices in members.values():
+    for indices in _members(groups):
         own = values[indices]
         if np.all(own == own[0]):
             continue
         centred = own - own.mean()
         advantages[indices] = centred / (own.std() + EPSILON) if divide_by_std else centred
     return advantages
+
+
+def leave_one_out(rewards: Sequence[float] | FloatArray, groups: Sequence[Hashable]) -> FloatArray:
+    """A_i = r_i - mean of the others of its group; shapes as for `group_relative`.
+
+    A group whose rewards are all equal, so also one of a single rollout, has advantages of exactly 0.
+    """
+    values = _checked(rewards, groups)
+    advantages = np.zeros(len(values))
+    for indices in _members(groups):
+        own = values[indices]
+        if np.all(own == own[0]):
+            continue
+        advantages[indices] = (own - own.mean()) * (len(own) / (len(own) - 1))
+    return advantages
+
+
+def greedy_relative(rewards: Sequence[float] | FloatArray, baselines: Sequence[float] | FloatArray) -> FloatArray:
+    """A_i = r_i - b_i, where b_i is the reward of the greedy rollout of the same task; shapes [n]."""
+    values = _checked(rewards, baselines)
+    return values - _checked(baselines, values.tolist())
+
+
+def batch_relative(rewards: Sequence[float] | FloatArray, groups: Sequence[Hashable] | None = None) -> FloatArray:
+    """A_i = (x_i - mean of all x) / (std of all x + 1e-6), with x = r.
+
+    Where `groups` is given, x = r - mean of its group. The statistics are those of the whole batch, each rollout once;
+    where all x are equal, advantages are exactly 0.
+    """
+    values = _checked(rewards, rewards)
+    if groups is not None:
+        values = group_relative(values, groups, divide_by_std=False)
+    return group_relative(values, [None] * len(values))
 
 
 def equal_groups(values: Sequence[float], groups: Sequence[Hashable]) -> set[Hashable]:
@@ -52,3 +80,19 @@ def equal_groups(values: Sequence[float], groups: Sequence[Hashable]) -> set[Has
         if first.setdefault(group, value) != value:
             varied.add(group)
     return set(first) - varied
+
+
+def _checked(rewards: Sequence[float] | FloatArray, beside: Sequence[Hashable] | FloatArray) -> FloatArray:
+    values = np.asarray(rewards, dtype=np.float64)
+    if values.ndim != 1 or len(values) != len(beside):
+        raise InvalidRequestError(f"{values.shape} rewards do not go with {len(beside)} groups", path="rewards")
+    if not np.isfinite(values).all():
+        raise InvalidRequestError("rewards must be finite", path="rewards", hint="Leave out rollouts without a reward")
+    return values
+
+
+def _members(groups: Sequence[Hashable]) -> list[list[int]]:
+    members: dict[Hashable, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    return list(members.values())

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from agentworld.errors import ConfigError
+from agentworld.credit import Aggregation, loss_weights
 from agentworld.trainers.rows import Row
-
-Aggregation = Literal["token_mean", "trajectory_mean"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +57,9 @@ def micro_batches(rows: Sequence[Row], *, tokens: int, aggregation: Aggregation 
 
 
 def token_weights(rows: Sequence[Row], aggregation: Aggregation) -> list[float]:
-    """The weight of each trained token of each row; over the update they sum to 1.
-
-    token_mean: every token counts the same (arXiv:2503.14476, equation 8). trajectory_mean: every trajectory counts the
-    same, its tokens share its weight over all its rows, so that forks do not weigh more (arXiv:2402.03300, equation 3).
-    """
-    trained = np.asarray([row.trained for row in rows], dtype=np.float64)
-    if aggregation == "token_mean":
-        return [1.0 / max(1.0, float(trained.sum()))] * len(rows)
-    if aggregation == "trajectory_mean":
-        shares = np.asarray([1.0 / max(1, row.trajectory_tokens) for row in rows])
-        trajectories = float((trained * shares).sum())
-        return [float(share / max(trajectories, 1e-12)) for share in shares]
-    raise ConfigError(f"no aggregation {aggregation!r}", hint="Use token_mean or trajectory_mean")
+    """The weight of each trained token of each row; over the update they sum to 1 (see `loss_weights`)."""
+    trained, whole = [row.trained for row in rows], [row.trajectory_tokens for row in rows]
+    return [float(weight) for weight in loss_weights(trained, whole, aggregation=aggregation)]
 
 
 def _pad(rows: Sequence[Row], weights: Sequence[float]) -> MicroBatch:

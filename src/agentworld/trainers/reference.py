@@ -94,10 +94,8 @@ class Trainer:
         self._check_vocabulary(batch)
         if self.settings.method == "sft":
             return imitation_rows(batch), None
-        rows, rewards = policy_gradient_rows(
-            batch, divide_by_std=self.settings.divide_by_std, step_credit=self.settings.step_credit
-        )
-        return [row for row in rows if np.any(row.advantages)], float(rewards.mean())
+        rows, rewards = policy_gradient_rows(batch, self.settings.credit)
+        return [row for row in rows if np.any(row.advantages)], float(rewards.mean()) if len(rewards) else None
 
     def _check_vocabulary(self, batch: Batch) -> None:
         """Refuse ids that are not this model's: trained on, they would be noise."""

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from agentworld.credit import StepCredit, group_relative, spread
+from agentworld.credit import CreditSpec, apply_credit
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Sampling, Step
+
+# A step's credit: one number, or an array over its reply tokens.
+Credit = float | npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -51,37 +54,24 @@ def imitation_rows(batch: Batch) -> list[Row]:
     rows: list[Row] = []
     for item in real_items(batch):
         for member in item.trajectories:
-            rows.extend(chain_rows(member, np.ones(len(member.steps)), behaviour=False))
+            rows.extend(chain_rows(member, [1.0] * len(member.steps), behaviour=False))
     return rows
 
 
-def policy_gradient_rows(
-    batch: Batch, *, divide_by_std: bool = True, step_credit: StepCredit = "uniform"
-) -> tuple[list[Row], npt.NDArray[np.float64]]:
-    """Rows with group-relative advantages, and the rewards of the trajectories, shape [trajectories].
+def policy_gradient_rows(batch: Batch, credit: CreditSpec | None = None) -> tuple[list[Row], npt.NDArray[np.float64]]:
+    """Rows with the advantages that `credit` gives (group-relative ones), and the trajectories' primary rewards, of
+    those that have one.
 
     Trajectories that are not to be trained on count in their group's statistics alone.
-    Raises InvalidRequestError where a trajectory has no reward, or a step lacks ids or log-probabilities of a space
-    that the trainer can recompute.
+    Raises InvalidRequestError where a trajectory lacks what its credit is made from, or a step lacks ids or
+    log-probabilities of a space that the trainer can recompute.
     """
-    members: list[BatchTrajectory] = []
-    groups: list[str] = []
-    for item in real_items(batch):
-        members.extend(item.trajectories)
-        groups.extend([item.key] * len(item.trajectories))
-    rewards = []
-    for member in members:
-        reward = member.trajectory.reward
-        if reward is None:
-            raise InvalidRequestError(
-                f"trajectory {member.trajectory.trajectory_id} has no reward",
-                hint="Absent is not zero: reward it first",
-            )
-        rewards.append(reward)
-    advantages = group_relative(rewards, groups, divide_by_std=divide_by_std)
+    members = [member for item in real_items(batch) for member in item.trajectories]
+    credited = apply_credit(batch, credit)
     rows: list[Row] = []
-    for member, advantage in zip(members, advantages, strict=True):
-        rows.extend(chain_rows(member, spread(float(advantage), len(member.steps), step_credit), behaviour=True))
+    for index, member in enumerate(members):
+        rows.extend(chain_rows(member, credited.of_trajectory(index), behaviour=True))
+    rewards = [member.trajectory.reward for member in members if member.trajectory.reward is not None]
     return rows, np.asarray(rewards, dtype=np.float64)
 
 
@@ -90,8 +80,8 @@ def real_items(batch: Batch) -> list[BatchItem]:
     return [item for item in batch.items if not item.padding]
 
 
-def chain_rows(member: BatchTrajectory, credits: npt.NDArray[np.float64], *, behaviour: bool) -> list[Row]:
-    """The rows of one trajectory; `credits` float64 [steps]. `behaviour`: whether log-probabilities are needed.
+def chain_rows(member: BatchTrajectory, credits: Sequence[Credit], *, behaviour: bool) -> list[Row]:
+    """The rows of one trajectory; `credits` of each step. `behaviour`: whether log-probabilities are needed.
 
     None where the trajectory is not to be trained on. All rows carry its loss denominator, so that a trajectory with
     forks does not weigh more than one without.
@@ -100,14 +90,14 @@ def chain_rows(member: BatchTrajectory, credits: npt.NDArray[np.float64], *, beh
         return []
     rows: list[Row] = []
     for step, credit in zip(member.steps, credits, strict=True):
-        rows_step(rows, step, float(credit), behaviour)
+        rows_step(rows, step, credit, behaviour)
     total = sum(row.trained for row in rows)
     for row in rows:
         row.trajectory_tokens = member.loss_denominator or total
     return [row for row in rows if row.trained]
 
 
-def rows_step(rows: list[Row], step: Step, credit: float, behaviour: bool) -> None:
+def rows_step(rows: list[Row], step: Step, credit: Credit, behaviour: bool) -> None:
     """Add one step: to the row that its prompt extends, else as a new row."""
     if not step.prompt_ids or not step.response_ids:
         raise InvalidRequestError(f"step {step.step_id} has no token ids", hint="Train on steps with ids only")
@@ -125,7 +115,7 @@ def rows_step(rows: list[Row], step: Step, credit: float, behaviour: bool) -> No
     row.ids = np.concatenate([row.ids, prompt[len(row) :], reply])
     row.mask = np.concatenate([row.mask, np.zeros(between, np.bool_), mask])
     row.logprobs = np.concatenate([row.logprobs, np.zeros(between, np.float32), logprobs])
-    advantages = np.where(mask, np.float32(credit), np.float32(0.0))
+    advantages = np.where(mask, np.asarray(credit, dtype=np.float32), np.float32(0.0))
     row.advantages = np.concatenate([row.advantages, np.zeros(between, np.float32), advantages])
     row.step_ids.append(step.step_id)
 

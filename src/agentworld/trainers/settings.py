@@ -6,9 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from agentworld.credit import StepCredit
+from agentworld.credit import Aggregation, CreditSpec
 from agentworld.errors import ConfigError
-from agentworld.trainers.minibatches import Aggregation
 
 Method = Literal["sft", "grpo"]
 Schedule = Literal["constant", "cosine"]
@@ -20,8 +19,8 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     `epochs`: passes over each batch. `rows_per_update`: sequences in one optimizer update. `micro_tokens`: padded
     tokens in one forward pass. `schedule`: the learning rate over the updates of one batch; cosine falls to a
     twentieth. `warmup`: updates of the trainer's life over which the learning rate rises from 0. `clip_low`,
-    `clip_high`: bounds of the ratio around 1 (grpo). `divide_by_std`: of the group's rewards (grpo). `threads`: of
-    torch on the CPU.
+    `clip_high`: bounds of the ratio around 1 (grpo). `credit`: how rewards become advantages (grpo). `threads`:
+    of torch on the CPU.
     """
 
     method: Method = "sft"
@@ -38,8 +37,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     aggregation: Aggregation = "token_mean"
     clip_low: float = 0.2
     clip_high: float = 0.28
-    divide_by_std: bool = True
-    step_credit: StepCredit = "uniform"
+    credit: CreditSpec = CreditSpec()
     seed: int = 0
     threads: int | None = None
 
@@ -52,3 +50,4 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ConfigError(f"clip_low must be between 0 and 1, not {self.clip_low}", path="clip_low")
         if self.clip_high <= 0:
             raise ConfigError(f"clip_high must be over 0, not {self.clip_high}", path="clip_high")
+        self.credit.rule()
