@@ -17,6 +17,7 @@ from agentworld.loopback import is_loopback
 
 T = TypeVar("T")
 DriverName = Literal["vllm", "sglang", "llamacpp", "openai", "anthropic", "builtin"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Space = Literal["raw", "temperature", "processed"]
 TokenMode = Literal["auto", "engine", "token-in", "none"]
 # Tokenizers that are opened by name.
@@ -37,9 +38,10 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `upstreams`: further engines with the same model and weights. `concurrency`: most calls at once on each engine, by
     all workers of one server together; more wait, up to `queue` for each engine and worker, `queue_seconds` long.
     `retries`: further tries of a call of which the caller has seen nothing. `media`: whether the model sees images;
-    unset, where engines of its kind can. `control_tokens`: what token-in does with control tokens that callers write
-    in text: plain text of them, or an error. `first_token_seconds`: how long an engine that is asked for a stream may
-    take to begin it; unset, as long as the call.
+    unset, where engines of its kind can. `efforts`: values of `reasoning_effort` that an API behind the driver `openai`
+    takes; unset, all at OpenAI's own, low, medium and high elsewhere. `control_tokens`: what token-in does with control
+    tokens that callers write in text: plain text of them, or an error. `first_token_seconds`: how long an engine that
+    is asked for a stream may take to begin it; unset, as long as the call.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_seconds: Seconds = 60.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=10)] = 2
     media: bool | None = None
+    efforts: tuple[Effort, ...] | None = None
     control_tokens: Literal["escape", "refuse"] = "escape"
     first_token_seconds: Seconds | None = None
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentworld.dialects import Request, chat, messages
+from agentworld.dialects import Request, chat, messages, responses
 from agentworld.engines.base import Engine
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Sampling
@@ -87,7 +87,7 @@ async def test_neutral_values_of_fields_that_it_lacks_are_left_out() -> None:
 async def test_effort_has_a_field_of_its_own() -> None:
     """Other dialects hand it over as a setting of the template."""
     async with OpenAIFake() as fake:
-        engine = driver("openai", fake.url)
+        engine = driver("openai", fake.url, efforts=("none", "high"))
         for template, expected in (
             ({"reasoning_effort": "high", "verbosity": "low"}, {"reasoning_effort": "high", "verbosity": "low"}),
             ({"enable_thinking": False}, {"reasoning_effort": "none"}),
@@ -103,13 +103,51 @@ async def test_effort_has_a_field_of_its_own() -> None:
 
 async def test_the_effort_of_messages_is_sent_too() -> None:
     async with OpenAIFake() as fake:
-        engine = driver("openai", fake.url)
-        for given, expected in (
-            ({"output_config": {"effort": "low"}}, "low"),
-            ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "medium"),
-            ({"thinking": {"type": "adaptive"}}, None),
-            ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, "none"),
+        for efforts, given, expected in (
+            (None, {"output_config": {"effort": "low"}}, "low"),
+            (None, {"output_config": {"effort": "max"}}, "high"),
+            (None, {"thinking": {"type": "enabled", "budget_tokens": 2000}}, "medium"),
+            (None, {"thinking": {"type": "adaptive"}}, None),
+            (None, {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, None),
+            (("none",), {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, "none"),
         ):
+            engine = driver("openai", fake.url, efforts=efforts)
             body = await sent(engine, fake, messages.parse({"messages": SAID, "max_tokens": 7, **given}))
             assert body.get("reasoning_effort") == expected
-        await engine.close()
+            await engine.close()
+
+
+ALL = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "efforts", "expected"),
+    [
+        ("https://api.openai.com/v1", None, dict(zip(ALL, ALL, strict=True))),
+        (
+            "https://api.example.com",
+            None,
+            dict(zip(ALL, (None, "low", "low", "medium", "high", "high", "high"), strict=True)),
+        ),
+        (
+            "https://api.example.com",
+            ("none", "low", "high"),
+            dict(zip(ALL, ("none", "low", "low", "low", "high", "high", "high"), strict=True)),
+        ),
+        ("https://api.openai.com/v1", ("none",), {"none": "none", **dict.fromkeys(ALL[1:])}),
+        ("https://api.openai.com/v1", (), dict.fromkeys(ALL)),
+    ],
+)
+def test_an_effort_that_the_api_does_not_take_is_the_nearest_or_refused(
+    upstream: str, efforts: Any, expected: dict[str, str | None]
+) -> None:
+    engine: Any = driver("openai", upstream, efforts=efforts)
+    for effort, sends in expected.items():
+        request = responses.parse({"input": "hi", "reasoning": {"effort": effort}})
+        if sends is None:
+            with pytest.raises(InvalidRequestError) as caught:
+                engine._effort(request)
+            assert caught.value.path == "reasoning_effort"
+        else:
+            assert engine._effort(request) == {"reasoning_effort": sends}
+    assert engine._effort(responses.parse({"input": "hi"})) == {}

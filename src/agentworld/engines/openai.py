@@ -35,6 +35,9 @@ _OPEN_ONLY = frozenset(
 )
 _FIXED = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 _OPENAI = ("openai.com", "openai.azure.com")
+_EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""How much a model shall think, from the least; `none` is not to think at all."""
+_COMMON_EFFORTS = ("low", "medium", "high")
 _LONGEST_ID = 40
 """OpenAI refuses longer ids of tool calls."""
 
@@ -49,6 +52,8 @@ class OpenAIEngine(VllmEngine):
         host = urlsplit(settings.upstream).hostname or ""
         own = any(host == name or host.endswith(f".{name}") for name in _OPENAI)
         self._limit = "max_completion_tokens" if own else "max_tokens"
+        given = settings.efforts
+        self._efforts: tuple[str, ...] = given if given is not None else ("none", *_EFFORTS) if own else _COMMON_EFFORTS
 
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""
@@ -61,11 +66,13 @@ class OpenAIEngine(VllmEngine):
     def _effort(self, request: Request) -> dict[str, Any]:
         """The effort, and the settings of a template that the API has fields for; the others are refused."""
         template = request.template
-        out: dict[str, Any] = {} if request.effort is None else {"reasoning_effort": request.effort}
-        out |= {name: template[name] for name in ("reasoning_effort", "verbosity") if name in template}
+        effort = template.get("reasoning_effort", request.effort)
         thinking = template.get("enable_thinking")
         if thinking is False:
-            out["reasoning_effort"] = "none"
+            # Messages without thinking are asked for by leaving it out as well, which needs no field.
+            effort = "none" if request.dialect != "anthropic" or "none" in self._efforts else None
+        out: dict[str, Any] = {} if effort is None else {"reasoning_effort": self._known_effort(effort)}
+        out |= {"verbosity": template["verbosity"]} if "verbosity" in template else {}
         if thinking not in (None, False) or template.keys() - {"reasoning_effort", "verbosity", "enable_thinking"}:
             raise InvalidRequestError(
                 f"chat_template_kwargs is not known to the API behind {self.settings.name}",
@@ -73,6 +80,20 @@ class OpenAIEngine(VllmEngine):
                 hint="Leave it out",
             )
         return out
+
+    def _known_effort(self, effort: Any) -> Any:
+        """The effort, or the nearest one that the API takes; of two as near, the lower."""
+        if effort in self._efforts:
+            return effort
+        known = [name for name in _EFFORTS if name in self._efforts]
+        if effort not in _EFFORTS or not known:
+            raise InvalidRequestError(
+                f"the effort {str(effort)[:40]!r} is not known to the API behind {self.settings.name}",
+                path="reasoning_effort",
+                hint="Leave it out, or name it in efforts of the model where the API takes it",
+            )
+        wanted = _EFFORTS.index(effort)
+        return min(known, key=lambda name: abs(_EFFORTS.index(name) - wanted))
 
     def _own(self, request: Request, raw: dict[str, Any]) -> dict[str, Any]:
         """The caller's body, and with a stream the usage, which goes on record."""
