@@ -40,7 +40,7 @@ def pool(clock: Clock) -> MemoryPool:
 
 
 def call(pool: Any, name: str, reply: Message | None = SAID, *, at: float = START, finish: str = "stop") -> None:
-    number = len(pool.list_exchanges(name)) if reply is not None or name in ("failed",) else 0
+    number = sum(name == kept.trajectory_id for _, kept in pool._state.exchanges.values())
     step = Step(step_id=f"{name}-{number}", trajectory_id=name, response_message=reply, finish_reason=finish)
     pool.append_exchange(
         Exchange(
@@ -114,6 +114,29 @@ def test_who_goes_on_stays_open(pool: MemoryPool, clock: Clock) -> None:
     assert closer(pool, clock).round() == []
     clock.now += HOUR
     assert closer(pool, clock).round() == ["busy"]
+
+
+def test_a_last_call_that_failed_counts(pool: MemoryPool, clock: Clock) -> None:
+    call(pool, "t")
+    call(pool, "t", None, at=START + HOUR)
+    clock.now = START + 2 * HOUR
+    assert closer(pool, clock).round() == []  # It was silent since the failed call, not since the reply.
+    clock.now += 2
+    assert closer(pool, clock).round() == ["t"]
+    # Its last call got no reply, so it did not end well.
+    assert pool.get_trajectory("t").status == "abandoned"
+
+
+def test_of_many_calls_the_newest_decide(pool: MemoryPool, clock: Clock) -> None:
+    for number in range(1100):
+        call(pool, "fails", None, at=START + number)
+        call(pool, "talks", at=START + number)
+    clock.now = START + 1099 + HOUR
+    assert closer(pool, clock).round() == []
+    clock.now += 2
+    assert sorted(closer(pool, clock).round()) == ["fails", "talks"]
+    assert pool.get_trajectory("fails").status == "abandoned"
+    assert pool.get_trajectory("talks").status == "finished"
 
 
 def test_what_comes_after_is_late_and_revives_nothing(pool: MemoryPool, clock: Clock) -> None:

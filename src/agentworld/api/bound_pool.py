@@ -100,12 +100,14 @@ class BoundPool(_Base):
         trajectory_id, channel = self._within(trajectory_id, channel)
         return self._pool.list_trajectories(trajectory_id=trajectory_id, channel=channel, **filters)
 
-    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+    def list_exchanges(
+        self, trajectory_id: str, *, order: Literal["oldest", "newest"] = "oldest", limit: int = 1000
+    ) -> list[Exchange]:
         """See Pool."""
         self.get_trajectory(trajectory_id)
         return [
             each
-            for each in self._pool.list_exchanges(trajectory_id, limit=limit)
+            for each in self._pool.list_exchanges(trajectory_id, order=order, limit=limit)
             if self._grant.channel in (None, each.channel)
         ]
 

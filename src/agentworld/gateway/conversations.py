@@ -5,7 +5,6 @@ conversation so far, or the call that is asked again, and also after a restart.
 from __future__ import annotations
 
 import asyncio
-import time
 
 from agentworld.capture.marks import call_mark, path_mark
 from agentworld.capture.sessions import Session, message_keys
@@ -16,7 +15,7 @@ from agentworld.records import Message
 _MOST_REPLIES = 64
 """So many of the latest replies of a conversation are looked for."""
 _MOST_CALLS = 1000
-"""Of a trajectory with more, those beyond are not looked at."""
+"""So many of a trajectory's latest calls are looked at: what is asked again came lately."""
 _STATES: dict[str, State] = {"asked": "waiting", "failed": "failed", "answered": "answered"}
 
 
@@ -44,11 +43,10 @@ class Conversations:
     async def asked_before(self, key: bytes, body_digest: str) -> str | None:
         """The trajectory that a retry of this call belongs to."""
         rows = await asyncio.to_thread(self._pool.find_marks, [call_mark(key, body_digest)])
-        oldest = time.time() - FAILED_SECONDS
         elsewhere = [
             (row.trajectory_id, _STATES[row.said])
             for row in rows
-            if row.said in _STATES and (row.said != "failed" or row.at >= oldest)
+            if row.said in _STATES and (row.said != "failed" or row.age <= FAILED_SECONDS)
         ]
         return self._retries.find(key, body_digest, elsewhere)
 
@@ -56,6 +54,11 @@ class Conversations:
         """Whether a call with this body failed in another process, and nobody has asked it again."""
         if session.trajectory is None or session.has_failed(body_digest):
             return False
-        calls = await asyncio.to_thread(self._pool.list_exchanges, session.trajectory_id, limit=_MOST_CALLS)
-        equal = [call for call in calls if call.body_digest == body_digest]
-        return sum(call.error is not None for call in equal) > sum(call.retry_count > 0 for call in equal)
+        calls = await asyncio.to_thread(
+            self._pool.list_exchanges, session.trajectory_id, order="newest", limit=_MOST_CALLS
+        )
+        equal = sorted((call for call in calls if call.body_digest == body_digest), key=lambda call: call.created_at)
+        failed = 0
+        for call in equal:  # A retry takes up a failure from before it, which may be of a call that is not looked at.
+            failed += (call.error is not None) - (call.retry_count > 0 and failed > 0)
+        return failed > 0

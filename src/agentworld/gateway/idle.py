@@ -1,8 +1,8 @@
 """Trajectories that nobody ends: black-box agents say no word when they are done, and some die.
 
-What came through the gateway and was silent for `idle_seconds` is closed: as finished where the last reply awaits
-nothing, else (it calls a tool whose result never came, or was broken off) as abandoned. Trajectories that a program
-filled itself are its own to end.
+What came through the gateway and was silent for `idle_seconds` is closed: as finished where its last call was answered
+and the reply awaits nothing, else (the call failed, the reply calls a tool whose result never came, or was broken off)
+as abandoned. Trajectories that a program filled itself are its own to end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 
 from agentworld.errors import AgentWorldError, ConflictError, NotFoundError
 from agentworld.pool.protocol import Pool
-from agentworld.records import Step, TerminalStatus, Trajectory
+from agentworld.records import Exchange, Step, TerminalStatus, Trajectory
 
 log = structlog.get_logger("agentworld.gateway")
 ROUND_SECONDS = 60.0
@@ -64,11 +64,14 @@ class IdleTrajectories:
 
     def _close(self, trajectory: Trajectory) -> bool:
         name = trajectory.trajectory_id
-        last = self._last_step(name)
-        spoken = self._last_call(name) if last is None else _ended(last)
-        if spoken is None or spoken > self._now() - self._idle:
+        step = self._last_step(name)
+        if step is not None and step.dialect is None:
+            return False  # A program submitted it.
+        call = self._last_call(name)
+        if call is None or max(_ended(call), _ended(step or call)) > self._now() - self._idle:
             return False
-        status: TerminalStatus = "finished" if last is not None and awaits_nothing(last) else "abandoned"
+        answered = call.error is None and step is not None and awaits_nothing(step)
+        status: TerminalStatus = "finished" if answered else "abandoned"
         try:
             self._pool.complete_trajectory(name, status)
         except (ConflictError, NotFoundError):
@@ -80,14 +83,14 @@ class IdleTrajectories:
         page = self._pool.list_steps(trajectory_id=name, order="newest", limit=1, include=("messages",))
         return page.items[0] if page.items else None
 
-    def _last_call(self, name: str) -> float | None:
-        """When a call of a trajectory without steps came last; None where none came."""
-        return max((call.created_at for call in self._pool.list_exchanges(name)), default=None)
+    def _last_call(self, name: str) -> Exchange | None:
+        """The call that was stored last, be it a failed one."""
+        return next(iter(self._pool.list_exchanges(name, order="newest", limit=1)), None)
 
 
-def _ended(step: Step) -> float | None:
-    """When the reply of a gateway's step was there; None for a step that a program submitted."""
-    return None if step.dialect is None else step.created_at + (step.latency_ms or 0.0) / 1000
+def _ended(record: Step | Exchange) -> float:
+    """When a call, or the reply that a step holds, was over."""
+    return record.created_at + (record.latency_ms or 0.0) / 1000
 
 
 def awaits_nothing(step: Step) -> bool:

@@ -97,6 +97,12 @@ def check_after(after: int) -> int:
     return after
 
 
+def check_order(order: str) -> None:
+    """QueryError where an order is neither oldest nor newest first."""
+    if order not in ("oldest", "newest"):
+        raise QueryError(f"order is oldest or newest, not {order!r}", path="order")
+
+
 def cursor_for(ordinal: int, order: str) -> str:
     """A cursor that goes on after `ordinal`."""
     return f"{order[0]}{ordinal:x}"
@@ -104,8 +110,7 @@ def cursor_for(ordinal: int, order: str) -> str:
 
 def read_cursor(cursor: str | None, order: str) -> int | None:
     """The ordinal to go on after; QueryError where the cursor is not one of this order."""
-    if order not in ("oldest", "newest"):
-        raise QueryError(f"order is oldest or newest, not {order!r}", path="order")
+    check_order(order)
     if cursor is None:
         return None
     found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None

@@ -22,13 +22,15 @@ class CallMark(msgspec.Struct, frozen=True):
     """A mark and its trajectory, which need not be there while its first call is on its way. A reply is `taken` once a
     call has been given its trajectory to go on with, in the place of others where the conversation is the same.
 
-    `said`: see Mark. `at`: when, seconds since the epoch. `latest`: of replies, whether the trajectory has none later.
+    `said`: see Mark. `at`: when, seconds since the epoch; `age`: how long before it was read, both by the pool's clock.
+    `latest`: of replies, whether the trajectory has none later.
     """
 
     trajectory_id: str
     said: MarkKind | Literal["asked", "taken"]
     at: float
     latest: bool = False
+    age: float = 0.0
 
 
 class CallMarkMethods(Protocol):

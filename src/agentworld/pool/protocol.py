@@ -129,8 +129,12 @@ class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, Protocol):
     def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
         """`submit_steps` and wait."""
 
-    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
-        """The trajectory's calls in commit order, failed ones too, without messages, tools and choices."""
+    def list_exchanges(
+        self, trajectory_id: str, *, order: Literal["oldest", "newest"] = "oldest", limit: int = 1000
+    ) -> list[Exchange]:
+        """The trajectory's first calls in commit order, or its last ones from the newest on; failed ones too, without
+        messages, tools and choices.
+        """
 
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Rejected steps with a sequence over `after`, in order."""

@@ -146,3 +146,12 @@ def test_a_trajectory_that_has_gone_on_waits_no_more_while_its_last_call_is_on_i
     clock.now += 1
     call(pool, 4, "t3", (A, "reply"))
     assert pool.take_reply([A]) == "t3"
+
+
+def test_how_old_a_mark_is_the_pools_clock_says(pool, clock):
+    clock.now = 1_000.0  # Far from this machine's.
+    call(pool, 1, "t1", (A, "failed"), error={"code": "x", "message": "y"})
+    clock.now += 90
+    assert [one.age for one in pool.find_marks([A])] == [90.0]
+    clock.now -= 200
+    assert [one.age for one in pool.find_marks([A])] == [0.0]

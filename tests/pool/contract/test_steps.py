@@ -3,7 +3,7 @@ import math
 import msgspec
 import pytest
 
-from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError
+from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError, QueryError
 from agentworld.records import (
     Exchange,
     FunctionCall,
@@ -358,6 +358,22 @@ def test_a_failed_call_is_kept_without_steps(pool):
     with pytest.raises(ConflictError):
         pool.append_exchange(exchange(error={"code": "other"}))
     assert pool.list_exchanges("t", limit=1)[0].error == error
+
+
+def test_calls_are_listed_from_either_end(pool):
+    for number in range(4):
+        pool.append_exchange(exchange(exchange_id=f"e{number}", error={"code": "x"}))
+    pool.append_exchange(exchange(exchange_id="other", trajectory_id="u", error={"code": "x"}))
+
+    def listed(**options):
+        return [kept.exchange_id for kept in pool.list_exchanges("t", **options)]
+
+    assert listed() == ["e0", "e1", "e2", "e3"]
+    assert listed(order="newest") == ["e3", "e2", "e1", "e0"]
+    assert listed(order="newest", limit=2) == ["e3", "e2"]
+    assert listed(order="oldest", limit=2) == ["e0", "e1"]
+    with pytest.raises(QueryError, match="oldest or newest"):
+        listed(order="best")
 
 
 def test_an_exchange_with_a_bad_id_is_refused(pool):

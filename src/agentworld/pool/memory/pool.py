@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.pool.arguments import listed
-from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.base import check_limit, check_order, cursor_for, read_cursor
 from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.intake import check_include
 from agentworld.pool.memory import trajectories
@@ -131,11 +131,16 @@ class MemoryPool(SignalMethods, CallMarkMethods, KeepingMethods, ReadMethods):
             page = _page(rows, order, cursor, limit)
             return Page([self._state.read(found, include) for found in page.items], page.next_cursor)
 
-    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+    def list_exchanges(
+        self, trajectory_id: str, *, order: Literal["oldest", "newest"] = "oldest", limit: int = 1000
+    ) -> list[Exchange]:
         """See Pool."""
         with self._open():
+        check_order(order)
             found = [kept for _, kept in self._state.exchanges.values() if kept.trajectory_id == trajectory_id]
             return [copied(kept) for kept in found[: check_limit(limit)]]
+            if order == "newest":
+                found.reverse()
 
     def _done(self, work: Callable[[], list[AppendResult]]) -> Future[list[AppendResult]]:
         future: Future[list[AppendResult]] = Future()

@@ -45,6 +45,7 @@ class CallMarkMethods(MemoryStore):
                             one.said,
                             one.at,
                             one.said == "reply" and one.at >= latest[one.trajectory_id],
+                            max(self._state.clock() - one.at, 0.0),
                         )
                         for one in sorted(found, key=lambda one: (one.at, one.trajectory_id))
                     ]

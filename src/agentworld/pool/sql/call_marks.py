@@ -63,7 +63,7 @@ def ask(txn: Transaction, mark: bytes, trajectory_id: str) -> None:
 
 def take(txn: Transaction, mark: bytes) -> str | None:
     """Take the next trajectory in which a reply with this mark waits; the last where none does."""
-    rows = find(txn, [mark])
+    rows = find(txn, [mark], txn.now)
     found = next_waiting(rows)
     if found is not None:
         txn.execute(_TAKE, {"of_mark": mark, "of_trajectory": found.trajectory_id})
@@ -71,8 +71,8 @@ def take(txn: Transaction, mark: bytes) -> str | None:
     return rows[-1].trajectory_id if rows else None
 
 
-def find(reader: Reader | Transaction, marks: Sequence[bytes]) -> list[CallMark]:
-    """Where the first of the marks that is known stands."""
+def find(reader: Reader | Transaction, marks: Sequence[bytes], now: float) -> list[CallMark]:
+    """Where the first of the marks that is known stands; `now` by the pool's clock."""
     for mark in marks:
         if rows := reader.execute(_FIND, {"mark": mark}):
             break
@@ -86,6 +86,7 @@ def find(reader: Reader | Transaction, marks: Sequence[bytes]) -> list[CallMark]
             row["said"],
             row["at"],
             row["said"] == "reply" and row["at"] >= latest[row["trajectory_id"]],
+            max(now - row["at"], 0.0),
         )
         for row in rows
     ]

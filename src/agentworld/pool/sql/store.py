@@ -11,7 +11,7 @@ from sqlalchemy import select
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.arguments import listed
-from agentworld.pool.base import check_limit
+from agentworld.pool.base import check_limit, check_order
 from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include
@@ -44,16 +44,25 @@ from agentworld.records import (
 )
 
 _x = schema.exchanges.c
-_EXCHANGES = sql(
+_of_trajectory = (
     select(_x.record)
     .join(schema.trajectories, schema.trajectories.c.pk == _x.trajectory)
     .where(schema.trajectories.c.trajectory_id == parameter("id"))
-    .order_by(_x.pk)
     .limit(parameter("limit"))
 )
+_EXCHANGES = {"oldest": sql(_of_trajectory.order_by(_x.pk)), "newest": sql(_of_trajectory.order_by(_x.pk.desc()))}
 
 
-class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, ParquetMethods, ReadMethods, SliceMethods):
+class SqlPool(
+    SignalMethods,
+    StateMethods,
+    CallMarkMethods,
+    BatchMethods,
+    ParquetMethods,
+    ReadMethods,
+    SliceMethods,
+    CurationMethods,
+):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all
@@ -150,8 +159,11 @@ class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, Parque
             found = page_of_rows(connection, "steps", where, filters, order, cursor, limit, self._clock())
             return Page(read_steps(connection, found.rows, include), *found[1:])
 
-    def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+    def list_exchanges(
+        self, trajectory_id: str, *, order: Literal["oldest", "newest"] = "oldest", limit: int = 1000
+    ) -> list[Exchange]:
         """See Pool."""
         with self._database.reading() as connection:
-            found = connection.execute(_EXCHANGES, {"id": trajectory_id, "limit": check_limit(limit)})
+        check_order(order)
+            found = connection.execute(_EXCHANGES[order], {"id": trajectory_id, "limit": check_limit(limit)})
         return [read_json(row["record"], Exchange) for row in found]

@@ -23,14 +23,14 @@ class CallMarkMethods(SqlStore):
     def find_marks(self, marks: Sequence[str]) -> list[CallMark]:
         """See Pool."""
         with self._database.reading() as reader:
-            return call_marks.find(reader, [read_digest(mark) for mark in marks])
+            return call_marks.find(reader, [read_digest(mark) for mark in marks], self._clock())
 
     def take_reply(self, marks: Sequence[str]) -> str | None:
         """See Pool."""
         named = [read_digest(mark) for mark in marks]
         with self._database.reading() as reader:
             for mark in named:
-                if rows := call_marks.find(reader, [mark]):
+                if rows := call_marks.find(reader, [mark], self._clock()):
                     break
             else:
                 return None
