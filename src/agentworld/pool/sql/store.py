@@ -53,16 +53,7 @@ _of_trajectory = (
 _EXCHANGES = {"oldest": sql(_of_trajectory.order_by(_x.pk)), "newest": sql(_of_trajectory.order_by(_x.pk.desc()))}
 
 
-class SqlPool(
-    SignalMethods,
-    StateMethods,
-    CallMarkMethods,
-    BatchMethods,
-    ParquetMethods,
-    ReadMethods,
-    SliceMethods,
-    CurationMethods,
-):
+class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, ParquetMethods, ReadMethods, SliceMethods):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all
