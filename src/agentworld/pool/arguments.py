@@ -8,6 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from agentworld.errors import InvalidRequestError
+from agentworld.pool.bounds import check_name
+from agentworld.records import check_id
 
 T = TypeVar("T")
 
@@ -15,7 +17,15 @@ T = TypeVar("T")
 EVENT_KINDS = (
     *("trajectory.created", "trajectory.completed", "trajectory.deleted", "step.appended", "exchange.failed"),
     *("reward.set", "feedback.added", "label.set", "annotation.set", "signal.waiting", "group.closed"),
-    *("pool.collected", "policy.set", "gateway.paused", "gateway.resumed"),
+    *(
+        "pool.collected",
+        "policy.set",
+        "decision.set",
+        "curation.set",
+        "curation.cleared",
+        "gateway.paused",
+        "gateway.resumed",
+    ),
     *("batch.leased", "batch.acked", "batch.released", "batch.expired", "batch.dropped"),
     *("unit.poisoned", "unit.requeued"),
 )
@@ -32,6 +42,14 @@ def check_event_kinds(kinds: Sequence[str] | None) -> frozenset[str] | None:
                 f"no event is of kind {kind!r}", path="kinds", hint=f"Known: {', '.join(EVENT_KINDS)}"
             )
     return frozenset(wanted)
+
+
+def check_event_filters(trajectory_id: str | None, channel: str | None) -> None:
+    """InvalidRequestError where one of the two is there and cannot be the id or the channel of an event."""
+    if trajectory_id is not None:
+        check_id(trajectory_id, "trajectory_id")
+    if channel is not None:
+        check_name(channel, "channel")
 
 
 def listed(sent: Iterable[T], what: str, path: str) -> Sequence[T]:

@@ -59,8 +59,9 @@ AWAITED = "awaited"
 DEAD_LETTERS = "dead_letters"
 TOMBSTONES = "tombstones"
 
-# Counters that count no rows: whether and how often there was a pause, primary keys handed out, collections of garbage.
-UNCOUNTED = ("gateway.", "pk.", "gc.")
+# Counters that count no rows: whether and how often there was a pause, primary keys handed out, collections of garbage,
+# policies of curation.
+UNCOUNTED = ("gateway.", "pk.", "gc.", "curation.")
 
 DELIVERY_STATES = ("leased", "acknowledged", "dropped", "poisoned")
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.call_marks import CallMark, CallMarkMethods
+from agentworld.pool.curation_methods import DecisionMethods
 from agentworld.pool.keeping.records import (
     Collection,
     Deletion,
@@ -79,7 +80,7 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, Protocol):
+class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, DecisionMethods, Protocol):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
 
     url: str
@@ -231,8 +232,12 @@ class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, Protocol):
     def close_due_groups(self) -> int:
         """Close the groups whose time is over; returns how many. Leases do this by themselves."""
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Events with a sequence over `after`, in order."""
+    def events(
+        self, after: int = 0, limit: int = 1000, *, trajectory_id: str | None = None, channel: str | None = None
+    ) -> list[Event]:
+        """Events with a sequence over `after`, in order; with `trajectory_id` or `channel` those about that trajectory,
+        or about trajectories and groups of that channel, and what is told to all: new policies, pauses and their ends.
+        """
 
     def follow(
         self, after: int = 0, *, timeout: float | None = None, kinds: Sequence[str] | None = None

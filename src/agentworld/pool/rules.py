@@ -26,6 +26,8 @@ from agentworld.records import (
 
 PRIMARY = "reward"
 DEFAULT_CHANNEL = "train"
+# What trajectories are excluded as that are on their way out, or not whole yet.
+DELETING, IMPORTING = "deleted", "importing"
 CREATION_FIELDS = (
     "group_id",
     "group_size",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from agentworld.pool import group_rules, rules
-from agentworld.pool.group_rules import Member, is_admitted, rollout_ended, serves
+from agentworld.pool.group_rules import Member, rollout_ended, serves
+from agentworld.pool.memory.decisions import redecide
 from agentworld.pool.memory.state import State
 from agentworld.records import Group, NewTrajectory, Reward, Trajectory
 
@@ -32,11 +33,12 @@ def current_group(state: State, group_id: str) -> Group:
 
 def settle(state: State, there: Trajectory) -> None:
     """Derive the readiness of a trajectory, and what follows for its group."""
-    group = state.groups.get(there.group_id) if there.group_id is not None else None
-    admitted = group is not None and is_admitted(group.failures, group.state == "closed", there.status)
     there.reward = there.rewards.get(rules.PRIMARY)
+    if state.curations:
+        redecide(state, there)
+    group = state.groups.get(there.group_id) if there.group_id is not None else None
     there.readiness = rules.trajectory_readiness(
-        there.status, there.reward is not None, there.excluded_reason, admitted
+        there.status, there.reward is not None, there.excluded_reason, state.is_admitted(there)
     )
     if group is not None:
         recount(state, group.group_id)
@@ -78,7 +80,7 @@ def close_if_due(state: State, group_id: str) -> bool:
     recount(state, group_id)
     closed = state.groups[group_id]
     data = {"group_id": group_id, "by": reason, "ended": closed.ended, "served": closed.served}
-    state.add_event("group.closed", data=data)
+    state.add_event("group.closed", data=data, channel=group.channel)
     return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from agentworld.pool import group_rules
 from agentworld.pool.keeping.events import kept_data
-from agentworld.pool.memory import groups
+from agentworld.pool.memory import decisions, groups
 from agentworld.pool.memory.append import count_content
 from agentworld.pool.memory.leases import Leases
 from agentworld.pool.memory.state import State
@@ -28,6 +28,7 @@ def remove(state: State, leases: Leases, trajectory_id: str) -> int | None:
     for step_id in steps:
         del state.steps[step_id]
     state.declared.discard(trajectory_id)
+    decisions.forget(state, trajectory_id, set(steps), there.group_id)
     forget_marks(state, trajectory_id)
     for exchange_id, (_, kept) in list(state.exchanges.items()):
         if kept.trajectory_id == trajectory_id:

@@ -15,6 +15,7 @@ from agentworld.pool.memory import trajectories
 from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied, shown
 from agentworld.pool.memory.store_call_marks import CallMarkMethods
+from agentworld.pool.memory.store_curation import CurationMethods
 from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
 from agentworld.pool.memory.store_signals import SignalMethods
@@ -33,7 +34,7 @@ from agentworld.records import (
 R = TypeVar("R")
 
 
-class MemoryPool(SignalMethods, CallMarkMethods, KeepingMethods, ReadMethods):
+class MemoryPool(SignalMethods, CallMarkMethods, KeepingMethods, ReadMethods, CurationMethods):
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 
     # --- trajectories -----------------------------------------------------------------------------------------
@@ -135,12 +136,12 @@ class MemoryPool(SignalMethods, CallMarkMethods, KeepingMethods, ReadMethods):
         self, trajectory_id: str, *, order: Literal["oldest", "newest"] = "oldest", limit: int = 1000
     ) -> list[Exchange]:
         """See Pool."""
-        with self._open():
         check_order(order)
+        with self._open():
             found = [kept for _, kept in self._state.exchanges.values() if kept.trajectory_id == trajectory_id]
-            return [copied(kept) for kept in found[: check_limit(limit)]]
             if order == "newest":
                 found.reverse()
+            return [copied(kept) for kept in found[: check_limit(limit)]]
 
     def _done(self, work: Callable[[], list[AppendResult]]) -> Future[list[AppendResult]]:
         future: Future[list[AppendResult]] = Future()

@@ -12,7 +12,9 @@ from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray
 from agentworld.pool.base import check_where
 from agentworld.pool.call_marks import CallMark
+from agentworld.pool.events import TO_ALL, TOLD_TO_ALL, stored_channel
 from agentworld.pool.exact_text import storable
+from agentworld.pool.group_rules import is_admitted
 from agentworld.pool.intake import Prepared
 from agentworld.pool.keeping.records import Tombstone
 from agentworld.pool.keys import StoredKey
@@ -22,13 +24,18 @@ from agentworld.pool.step_arrays import restore_arrays
 from agentworld.pool.values import step_value, trajectory_value
 from agentworld.query import Expression, Subject, bind, evaluate, parse, with_texts
 from agentworld.records import (
+    ActivePolicy,
     Annotation,
+    Decision,
+    Evaluation,
     Event,
     Exchange,
     Feedback,
+    Follower,
     Group,
     NewTrajectory,
     Policy,
+    Review,
     Reward,
     Step,
     Trajectory,
@@ -44,6 +51,14 @@ class StoredStep(NamedTuple):
     prepared: Prepared
     content: bytes
     ordinal: int
+
+
+class DecidedTarget(NamedTuple):
+    """A decision, the reason that its target got by it, and the labels that it set."""
+
+    decision: Decision
+    said: str | None
+    labels: dict[str, Any]
 
 
 class State:
@@ -73,6 +88,7 @@ class State:
         self.last_step = 0
         self.last_dead = 0
         self.events: list[Event] = []
+        self.event_channels: list[str | None] = []  # as stored_channel, one for each event
         self.dead: list[DeadLetter] = []
         self.policies: dict[str, Policy] = {}
         self.versions: dict[tuple[str, str], int] = {}
@@ -80,6 +96,12 @@ class State:
         self.pauses = 0
         self.workers: dict[str, GatewayWorker] = {}
         self.keys: dict[str, StoredKey] = {}
+        self.curations: list[ActivePolicy] = []  # in the order in which they came into force
+        self.decided: dict[tuple[str, str, str], DecidedTarget] = {}  # by kind and id of the target, and who decides
+        self.reviews: dict[int, Review] = {}
+        self.last_review = 0
+        self.evaluations: dict[tuple[str, str, str], Evaluation] = {}  # by evaluator, and kind and id of the target
+        self.followers: dict[str, Follower] = {}
         self.blocks: set[bytes] = set()
         self.nodes: set[bytes] = set()
         self.tool_sets: set[bytes] = set()
@@ -92,8 +114,14 @@ class State:
         trajectory_id: str | None = None,
         step_id: str | None = None,
         data: dict[str, Any] | None = None,
+        *,
+        channel: str | None = None,
     ) -> None:
-        """Append to the events."""
+        """Append to the events. `channel`: of the group that it is about, or of the trajectory that is not there now."""
+        if channel is None and trajectory_id in self.trajectories:
+            channel = self.trajectories[trajectory_id].channel
+        told = TO_ALL if kind in TOLD_TO_ALL else None if channel is None else stored_channel(channel)
+        self.event_channels.append(told)
         event = Event(
             sequence=len(self.events) + 1,
             kind=kind,
@@ -104,6 +132,12 @@ class State:
         )
         self.events.append(event)
         self.tell()
+
+    def move_events(self, trajectory_id: str, channel: str) -> None:
+        """The trajectory turns out to be of another channel than its events say."""
+        for event in self.events:
+            if event.trajectory_id == trajectory_id:
+                self.event_channels[event.sequence - 1] = stored_channel(channel)
 
     def add_trajectory(self, new: NewTrajectory, trajectory_id: str) -> Trajectory:
         """Add an open trajectory that is not there."""
@@ -145,6 +179,19 @@ class State:
         """The expression to match records with, `now` being the moment of this call; None without one."""
         check_where(where)
         return with_texts(bind(parse(where, subject), self.clock()), storable) if where is not None else None
+
+    def bound(self, expression: Expression) -> Expression:
+        """An expression of a rule, to match records with."""
+        return with_texts(bind(expression, self.clock()), storable)
+
+    def active_policy(self, channel: str) -> ActivePolicy | None:
+        """The policy that is in force for a channel."""
+        return next((one for one in self.curations if one.policy.channel == channel and one.ended_at is None), None)
+
+    def is_admitted(self, there: Trajectory) -> bool:
+        """Whether its group serves a trajectory although it failed."""
+        group = self.groups.get(there.group_id) if there.group_id is not None else None
+        return group is not None and is_admitted(group.failures, group.state == "closed", there.status)
 
     def trajectory_matches(self, expression: Expression | None, trajectory: Trajectory) -> bool:
         """Whether the expression, if any, holds for the trajectory."""

@@ -222,7 +222,7 @@ class KeepingMethods(StateMethods):
             progress("delete", number, len(trajectory_ids))
             self._bury("trajectory", trajectory_id, reason)
             steps = list(state.steps_of.get(trajectory_id, []))
-            there = trajectory_id in state.trajectories
+            there = state.trajectories.get(trajectory_id)
             gone = keeping.remove(state, self._leases, trajectory_id)
             for step_id in steps:
                 self._bury("step", step_id, reason)
@@ -233,8 +233,8 @@ class KeepingMethods(StateMethods):
             deletion.steps += gone
             for key in [key for key in state.pins if key[2] == trajectory_id]:
                 del state.pins[key]
-            if there:
-                state.add_event("trajectory.deleted", trajectory_id)
+            if there is not None:
+                state.add_event("trajectory.deleted", trajectory_id, channel=there.channel)
         keeping.scrub_events(state, set(trajectory_ids))
         keeping.recount_content(state)
         after = self._content()

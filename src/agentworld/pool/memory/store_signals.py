@@ -9,7 +9,9 @@ import msgspec
 
 from agentworld.errors import NotFoundError
 from agentworld.pool.annotation_arrays import PackedArray, unpack_values
+from agentworld.pool.arguments import check_event_filters
 from agentworld.pool.base import check_after, check_limit, cursor_for, read_awaited_cursor, read_cursor
+from agentworld.pool.events import TO_ALL, stored_channel
 from agentworld.pool.group_rules import check_state
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.signals import add_signals
@@ -118,10 +120,23 @@ class SignalMethods(MemoryStore):
         with self._open():
             return groups.close_due(self._state)
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+    def events(
+        self, after: int = 0, limit: int = 1000, *, trajectory_id: str | None = None, channel: str | None = None
+    ) -> list[Event]:
         """See Pool."""
+        check_event_filters(trajectory_id, channel)
         with self._open():
-            return self._state.events[check_after(after) :][: check_limit(limit)]
+            found = self._state.events[check_after(after) :]
+            check_limit(limit)
+            if trajectory_id is not None or channel is not None:
+                within = None if channel is None else stored_channel(channel)
+                found = [
+                    event
+                    for event in found
+                    if (told := self._state.event_channels[event.sequence - 1]) == TO_ALL
+                    or (within in (None, told) and trajectory_id in (None, event.trajectory_id))
+                ]
+            return found[:limit]
 
     def dead_letters(self, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """See Pool."""

@@ -83,6 +83,8 @@ def _declare(state: State, there: Trajectory, new: NewTrajectory) -> None:
             late = LATE if group.state == "closed" else None
     elif before is not None:
         late = None
+    if new.channel != there.channel:
+        state.move_events(there.trajectory_id, new.channel)
     mine = copied(new)
     for name in rules.CREATION_FIELDS:
         setattr(there, name, getattr(mine, name))

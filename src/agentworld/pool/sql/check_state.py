@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, sel
 
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
+from agentworld.pool.rules import DELETING
 from agentworld.pool.sql.connections import Database
-from agentworld.pool.sql.deletion import DELETING
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.pool.sql.statements import Statement, parameter, sql
 

@@ -17,6 +17,7 @@ from sqlalchemy import and_, delete, exists, insert, null, or_, select, tuple_, 
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, schema
 from agentworld.pool.group_rules import Member
+from agentworld.pool.rules import DELETING
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
@@ -28,7 +29,6 @@ from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import FeedbackKind
 
-DELETING = "deleted"  # the excluded_reason of a trajectory that is on its way out
 STEPS_AT_ONCE = 200
 
 _t, _s, _x = schema.trajectories, schema.steps, schema.exchanges
@@ -82,6 +82,7 @@ _EXCHANGES = sql(
     .limit(parameter("limit"))
 )
 _DROP_EXCHANGES = sql(delete(_x).where(among_integers(_x.c.pk, "rows")))
+_DROP_DECISIONS = sql(delete(schema.decisions).where(among_integers(schema.decisions.c.trajectory, "rows")))
 _DROP_TRAJECTORIES = sql(delete(_t).where(among_integers(_t.c.pk, "rows")))
 
 
@@ -92,6 +93,8 @@ def _on_targets(table: Any) -> Any:
 _DROP_REWARDS = sql(delete(_r).where(_on_targets(_r)).returning(_r.c.pk))
 _DROP_ANNOTATIONS = sql(delete(_a).where(_on_targets(_a)).returning(_a.c.pk))
 _DROP_AWAITED = sql(delete(_aw).where(_on_targets(_aw)).returning(_aw.c.target))
+_DROP_REVIEWS = sql(delete(schema.reviews).where(_on_targets(schema.reviews)))
+_DROP_EVALUATIONS = sql(delete(schema.evaluations).where(_on_targets(schema.evaluations)))
 _DROP_FEEDBACK = sql(
     delete(_f)
     .where(or_(_on_targets(_f), and_(_f.c.target == parameter("of"), among_texts(_f.c.other_id, "ids"))))
@@ -222,7 +225,7 @@ def remove(txn: Transaction, trajectory_ids: Sequence[str], loose: Loose) -> Rem
     for row in whole:
         gone.add(row["trajectory_id"])
         if row["trajectory_id"] in tombs:
-            events.add("trajectory.deleted", row["trajectory_id"])
+            events.add("trajectory.deleted", row["trajectory_id"], channel=row["channel"])
     events.write()
     return Removed(there, gone, len(steps))
 
@@ -240,6 +243,8 @@ def _hide(txn: Transaction, rows: Sequence[Row]) -> None:
     _drop_deliveries(txn, "trajectory", ids)
     if grouped := [row for row in rows if row["group_id"] is not None]:
         _drop_from_snapshots(txn, grouped)
+        # What was said of a whole group may tell of each member.
+        txn.execute(_DROP_EVALUATIONS, {"of": "group", "ids": json_list([row["group_id"] for row in grouped])})
         groups.count_all(txn, [(groups.member_from(row), _hidden(row)) for row in grouped])
 
 
@@ -274,6 +279,7 @@ def _finish(txn: Transaction, rows: Sequence[Row]) -> None:
     _drop_signals(txn, "trajectory", ids)
     _drop_waiting(txn, ids)
     _drop_dead(txn, ids, [])
+    txn.execute(_DROP_DECISIONS, {"rows": json_list([row["pk"] for row in rows])})
     txn.execute(_DROP_TRAJECTORIES, {"rows": json_list([row["pk"] for row in rows])})
     for row in rows:
         txn.count(counters.TRAJECTORIES + row["status"], -1)
@@ -313,6 +319,8 @@ def _drop_signals(txn: Transaction, target: str, ids: Sequence[str]) -> int:
         txn.count(counters.FEEDBACK + row["kind"], -1)
     if pairs := ["comparison:" + row["feedback_id"] for row in feedback if row["kind"] == "comparison"]:
         _drop_deliveries(txn, "pair", pairs)
+    for statement in (_DROP_REVIEWS, _DROP_EVALUATIONS):
+        txn.execute(statement, bound)
     return rewards + annotations + awaited + len(feedback)
 
 

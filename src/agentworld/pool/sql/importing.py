@@ -11,8 +11,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from agentworld.pool import counters, schema
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.group_rules import is_offered, serves
+from agentworld.pool.rules import IMPORTING
 from agentworld.pool.sql import groups
-from agentworld.pool.sql.events import add_event
+from agentworld.pool.sql.events import add_event, move_events
 from agentworld.pool.sql.rows import json_or_none, policy_columns
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.step_digest import SAID_BYTES
@@ -20,7 +21,6 @@ from agentworld.pool.sql.trajectories import FIND, imply
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import NewTrajectory, Step, Trajectory
 
-IMPORTING = "importing"  # the excluded_reason of a trajectory that is not whole yet
 State = Literal["new", "known", "deleted"]
 
 _t, _s, _tomb = schema.trajectories, schema.steps, schema.tombstones
@@ -199,10 +199,12 @@ def finish(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -
     txn.count(counters.READINESS + record.readiness)
     txn.count(counters.CHANNEL_TRAJECTORIES + row["channel"], -1)
     txn.count(counters.CHANNEL_TRAJECTORIES + record.channel)
+    if record.channel != row["channel"]:
+        move_events(txn, record.trajectory_id, record.channel)
     if record.group_id is not None:
         _join(txn, record, group)
     if record.status != "open":
-        add_event(txn, "trajectory.completed", record.trajectory_id, data={"status": record.status})
+        add_event(txn, "trajectory.completed", record.trajectory_id, data={"status": record.status}, channel=record.channel)
 
 
 def _join(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -> None:

@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Pin, Retention, Tombstone
+from agentworld.pool.rules import DELETING
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.deletion import DELETING
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction

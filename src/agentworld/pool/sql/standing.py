@@ -19,6 +19,7 @@ from agentworld.pool.counters import READINESS
 from agentworld.pool.group_rules import Member, is_admitted, is_offered, serves
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.decisions import ACTIVE, redecide
 from agentworld.pool.sql.events import Events
 from agentworld.pool.sql.lookups import among_integers
 from agentworld.pool.sql.rewards import RewardRows
@@ -90,6 +91,8 @@ def settle_all(txn: Transaction, moves: Sequence[Move], known: dict[str, Group] 
 
     `known`: the groups by id, where the caller has read them; kept up to date.
     """
+    if txn.counter(ACTIVE) > 0:
+        moves = _decided(txn, moves)
     if known is None:
         known = groups.load(txn, (row["group_id"] for _, row, _ in moves if row["group_id"] is not None))
     stand: list[dict[str, Any]] = []
@@ -125,6 +128,13 @@ def settle_all(txn: Transaction, moves: Sequence[Move], known: dict[str, Group] 
     groups.offer(
         txn, *(name for name, anew in named.items() if anew and name not in closed and is_offered(known[name]))
     )
+
+
+def _decided(txn: Transaction, moves: Sequence[Move]) -> list[Move]:
+    """The moves, with what curation makes of those that have ended."""
+    changed = redecide(txn, (row["pk"] for _, row, _ in moves if row["status"] != "open"))
+    rows = {row["pk"]: row for row in by_pks(txn, changed)}
+    return [Move(was, rows.get(row["pk"], row), touched or row["pk"] in rows) for was, row, touched in moves]
 
 
 def effective(row: Row, value: float) -> dict[str, Any]:
@@ -175,10 +185,10 @@ def close_due_of(txn: Transaction, known: dict[str, Group], named: Iterable[str]
     for name, reason in reasons.items():
         for trajectory_id in rewarded.get(name, ()):
             data = {"name": rules.PRIMARY, "value": 0.0, "source": group_rules.SOURCE}
-            events.add("reward.set", trajectory_id, data=data)
+            events.add("reward.set", trajectory_id, data=data, channel=known[name].channel)
         closed = known[name]
         told = {"group_id": name, "by": reason, "ended": closed.ended, "served": closed.served}
-        events.add("group.closed", data=told)
+        events.add("group.closed", data=told, channel=closed.channel)
     events.write()
     return set(reasons)
 

@@ -27,6 +27,7 @@ from agentworld.pool.sql.rows import trajectory_from
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
 from agentworld.pool.sql.store_call_marks import CallMarkMethods
+from agentworld.pool.sql.store_curation import CurationMethods
 from agentworld.pool.sql.store_parquet import ParquetMethods
 from agentworld.pool.sql.store_reads import ReadMethods
 from agentworld.pool.sql.store_signals import SignalMethods
@@ -53,7 +54,16 @@ _of_trajectory = (
 _EXCHANGES = {"oldest": sql(_of_trajectory.order_by(_x.pk)), "newest": sql(_of_trajectory.order_by(_x.pk.desc()))}
 
 
-class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, ParquetMethods, ReadMethods, SliceMethods):
+class SqlPool(
+    SignalMethods,
+    StateMethods,
+    CallMarkMethods,
+    BatchMethods,
+    ParquetMethods,
+    ReadMethods,
+    SliceMethods,
+    CurationMethods,
+):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
     Writes of all threads go through one writing thread, which groups them into transactions under a lock that all
@@ -154,7 +164,7 @@ class SqlPool(SignalMethods, StateMethods, CallMarkMethods, BatchMethods, Parque
         self, trajectory_id: str, *, order: Literal["oldest", "newest"] = "oldest", limit: int = 1000
     ) -> list[Exchange]:
         """See Pool."""
-        with self._database.reading() as connection:
         check_order(order)
+        with self._database.reading() as connection:
             found = connection.execute(_EXCHANGES[order], {"id": trajectory_id, "limit": check_limit(limit)})
         return [read_json(row["record"], Exchange) for row in found]

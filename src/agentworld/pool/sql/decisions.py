@@ -1,0 +1,444 @@
+"""Decisions inside a transaction: what the policies in force, and people, make of trajectories that have ended.
+
+`redecide` is called before trajectories are settled, with all that one operation has changed; a decision that comes out
+as before writes nothing. What it writes is the table of decisions, and of its targets `excluded_reason` and `labels`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, case, delete, insert, literal, or_, select, update
+
+from agentworld.errors import NotFoundError
+from agentworld.pool import schema
+from agentworld.pool.counters import STEPS_EXCLUDED
+from agentworld.pool.decision_rules import (
+    NOTHING,
+    SUBJECT_OF,
+    Compiled,
+    Made,
+    Numbered,
+    Target,
+    compile_policy,
+    decide_by,
+    exchanged,
+    relabelled,
+    said,
+    tags_of,
+)
+from agentworld.pool.exact_text import stored_json
+from agentworld.pool.rules import DELETING, IMPORTING
+from agentworld.pool.sql import reviews
+from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.lookups import among_integers, among_texts
+from agentworld.pool.sql.rows import from_json, json_or_none
+from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql
+from agentworld.pool.sql.tally import recount_usable
+from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.where import condition
+from agentworld.query.rules import WEIGHT
+from agentworld.records import CurationPolicy, Decision, exact_json
+
+# How many policies are in force, or ended with their decisions still to be taken away.
+ACTIVE = "curation.active"
+
+_s, _t, _d, _c = schema.steps, schema.trajectories, schema.decisions, schema.curation_policies
+_TABLES: dict[Target, Any] = {"step": _s, "trajectory": _t}
+_IN_FORCE = sql(select(_c).where(_c.c.ended_at.is_(None)).order_by(_c.c.channel))
+_ENDED = sql(
+    select(_t.c.pk, _t.c.channel)
+    .where(
+        among_integers(_t.c.pk, "rows"),
+        _t.c.status != "open",
+        or_(_t.c.excluded_reason.is_(None), _t.c.excluded_reason.not_in((DELETING, IMPORTING))),
+    )
+    .order_by(_t.c.pk)
+)
+_KEPT = sql(select(_d).where(among_integers(_d.c.trajectory, "rows")).order_by(_d.c.pk))
+_INSERT = sql(insert(_d).values({column.name: parameter(column.name) for column in _d.c}))
+_CHANGING = ("verdict", "reason", "rule", "policy", "labels", "said", "source", "at")
+_UPDATE = sql(update(_d).where(_d.c.pk == parameter("row")).values({name: parameter(name) for name in _CHANGING}))
+_SAY = sql(update(_d).where(_d.c.pk == parameter("row")).values(said=parameter("words")))
+_DELETE = sql(delete(_d).where(among_integers(_d.c.pk, "rows")))
+_WRITE = {
+    target: sql(
+        update(table)
+        .where(table.c.pk == parameter("row"))
+        .values(excluded_reason=parameter("reasons"), labels=parameter("said"))
+    )
+    for target, table in _TABLES.items()
+}
+_NAMED = {
+    "trajectory": sql(
+        select(_t.c.pk, _t.c.pk.label("trajectory"), _t.c.trajectory_id.label("id")).where(
+            among_texts(_t.c.trajectory_id, "ids")
+        )
+    ),
+    "step": sql(select(_s.c.pk, _s.c.trajectory, _s.c.step_id.label("id")).where(among_texts(_s.c.step_id, "ids"))),
+}
+
+
+def _columns(target: Target) -> list[Any]:
+    table = _TABLES[target]
+    named = _s.c.step_id if target == "step" else _t.c.trajectory_id
+    return [
+        table.c.pk,
+        named.label("id"),
+        _t.c.pk.label("trajectory"),
+        _t.c.trajectory_id.label("trajectory_id"),
+        _t.c.channel.label("channel"),
+        table.c.excluded_reason,
+        table.c.labels,
+    ]
+
+
+def _from(target: Target) -> Any:
+    return _s.join(_t, _s.c.trajectory == _t.c.pk) if target == "step" else _t
+
+
+_BY_PKS = {
+    target: sql(select(*_columns(target)).select_from(_from(target)).where(among_integers(table.c.pk, "rows")))
+    for target, table in _TABLES.items()
+}
+
+
+def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
+    """For the targets of trajectories that `trajectories` is a condition on: what `_columns` says, and for each rule
+    rN, whether it holds.
+    """
+    holds = [
+        case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0).label(f"r{one.number}")
+        for one in policy.of(target)
+    ]
+    found = select(*_columns(target), *holds).select_from(_from(target)).where(trajectories)
+    if target == "step":
+        found = found.where(_s.c.channel == _t.c.channel)
+    return compiled(found.order_by(_TABLES[target].c.pk))
+
+
+@functools.lru_cache(maxsize=64)
+def _judging(policy: Compiled, target: Target) -> Statement:
+    return looking(policy, target, among_integers(_t.c.pk, "rows"))
+
+
+def holding(row: Row) -> Callable[[Numbered], bool]:
+    """Whether a rule holds for a row of `looking`."""
+    return lambda one: bool(row[f"r{one.number}"])
+
+
+def made_by(policy: Compiled, target: Target, row: Row) -> Made:
+    """What the policy makes of a row of `looking`."""
+    return decide_by(policy, target, holding(row))
+
+
+def policies_in_force(reader: Reader) -> dict[str, Compiled]:
+    """By channel."""
+    return {row["channel"]: compiled_from(row) for row in reader.execute(_IN_FORCE, {})}
+
+
+def policy_from(row: Row) -> CurationPolicy:
+    """The policy that a row holds."""
+    return exact_json.decode(row["policy"].encode(), CurationPolicy)
+
+
+def compiled_from(row: Row) -> Compiled:
+    """The rules of the policy that a row holds."""
+    policy = policy_from(row)
+    return compile_policy(policy.rules, policy.default)
+
+
+class _Key(NamedTuple):
+    subject: Target
+    row: int
+
+
+class _Target(NamedTuple):
+    """A target as it is."""
+
+    key: _Key
+    id: str
+    trajectory: int
+    trajectory_id: str
+    channel: str
+    reasons: str | None
+    labels: str | None
+
+
+class _Kept:
+    """What is decided of some trajectories and their steps, and what changes of it."""
+
+    def __init__(self, txn: Transaction, trajectories: Sequence[int]) -> None:
+        self._txn = txn
+        self._events = Events(txn)
+        self.rows: dict[tuple[_Key, str], Row] = {
+            (_Key(row["subject"], row["row_pk"]), row["by"]): row
+            for row in txn.execute(_KEPT, {"rows": json_list(list(trajectories))})
+        }
+        self._asked = reviews.Asking(txn)
+        self._inserts: list[dict[str, Any]] = []
+        self._updates: list[dict[str, Any]] = []
+        self._says: list[dict[str, Any]] = []
+        self._deletes: list[int] = []
+        self._targets: dict[Target, list[dict[str, Any]]] = {"step": [], "trajectory": []}
+        self.changed: set[int] = set()  # trajectories
+        self._recount: dict[int, None] = {}
+
+    def by_policy(self, target: _Target, made: Made, version: str) -> None:
+        """The policy makes this of a target now."""
+        before, manual = self.rows.get((target.key, "policy")), self.rows.get((target.key, "manual"))
+        if before is None and not made:
+            return
+        words = None if manual is not None else said(None, made)
+        labels = json_or_none(dict(made.labels))
+        values = {
+            "verdict": made.verdict,
+            "reason": made.reason,
+            "rule": made.rule,
+            "policy": version,
+            "labels": labels,
+            "said": words,
+            "source": "policy",
+            "at": self._txn.now,
+        }
+        if before is None:
+            self._insert(target, "policy", values)
+        elif not made:
+            self._deletes.append(before["pk"])
+        elif any(before[name] != value for name, value in values.items() if name != "at"):
+            self._updates.append({"row": before["pk"], **values})
+        else:
+            return
+        old = (manual or before or {"said": None})["said"]
+        self._apply(target, old, manual["said"] if manual is not None else words, before, labels)
+        if manual is None:
+            self._tell(target, before, made.verdict, made.reason, "policy")
+            self._ask(target, made)
+
+    def by_hand(self, target: _Target, sent: Decision) -> bool:
+        """A person decides; whether that changes anything."""
+        before, policy = self.rows.get((target.key, "manual")), self.rows.get((target.key, "policy"))
+        if sent.verdict is None:
+            if before is None:
+                return False
+            made = NOTHING if policy is None else _made_from(policy)
+            words = said(None, made)
+            self._deletes.append(before["pk"])
+            if policy is not None:
+                self._says.append({"row": policy["pk"], "words": words})
+            self._apply(target, before["said"], words, None, None)
+            self._tell(target, before, made.verdict, made.reason, "policy")
+            self._ask(target, made)
+            return True
+        if before is not None and (before["verdict"], before["reason"], before["source"]) == (
+            sent.verdict,
+            sent.reason,
+            sent.source,
+        ):
+            return False
+        words = said(sent, NOTHING)
+        values = {
+            **dict.fromkeys(_CHANGING),
+            "verdict": sent.verdict,
+            "reason": sent.reason,
+            "said": words,
+            "source": sent.source,
+            "at": sent.at or self._txn.now,
+        }
+        old = before or policy
+        if before is None:
+            self._insert(target, "manual", values)
+            if policy is not None:
+                self._says.append({"row": policy["pk"], "words": None})
+        else:
+            self._updates.append({"row": before["pk"], **values})
+        self._apply(target, None if old is None else old["said"], words, None, None)
+        self._tell(target, old, sent.verdict, sent.reason, "manual")
+        self._ask(target, Made(sent.verdict, sent.reason), "manual")
+        return True
+
+    def write(self) -> None:
+        """Write what has changed, and count the steps of trajectories anew where some came or went."""
+        if self._deletes:
+            self._txn.execute(_DELETE, {"rows": json_list(self._deletes)})
+        self._txn.many(_INSERT, self._inserts)
+        self._txn.many(_UPDATE, self._updates)
+        self._txn.many(_SAY, self._says)
+        for target, rows in self._targets.items():
+            self._txn.many(_WRITE[target], rows)
+        for trajectory in self._recount:
+            recount_usable(self._txn, trajectory)
+        self._asked.write()
+        self._events.write()
+
+    def _insert(self, target: _Target, by: str, values: Mapping[str, Any]) -> None:
+        self._inserts.append(
+            {
+                "pk": self._txn.next_pk("decisions"),
+                "subject": target.key.subject,
+                "row_pk": target.key.row,
+                "by": by,
+                "trajectory": target.trajectory,
+                **values,
+            }
+        )
+
+    def _apply(self, target: _Target, old: str | None, new: str | None, before: Row | None, labels: str | None) -> None:
+        """Put a reason in the place of another, and, of a policy, labels in the place of those of the row `before`."""
+        reasons = exchanged(target.reasons, old, new)
+        now = target.labels
+        set_before = before["labels"] if before is not None else None
+        if set_before != labels:
+            now = json_or_none(
+                relabelled(from_json(target.labels, {}), from_json(set_before, {}), from_json(labels, {}))
+            )
+        if reasons == target.reasons and now == target.labels:
+            return
+        self._targets[target.key.subject].append({"row": target.key.row, "reasons": reasons, "said": now})
+        self.changed.add(target.trajectory)
+        if target.key.subject == "step" and (reasons is None) != (target.reasons is None):
+            self._txn.count(STEPS_EXCLUDED, -1 if reasons is None else 1)
+            self._recount[target.trajectory] = None
+
+    def _tell(self, target: _Target, before: Row | None, verdict: str | None, reason: str | None, by: str) -> None:
+        if before is not None and (before["verdict"], before["reason"]) == (verdict, reason):
+            return
+        if before is None and verdict is None:
+            return
+        step_id = target.id if target.key.subject == "step" else None
+        data = {"verdict": verdict, "reason": reason, "by": by}
+        self._events.add("decision.set", target.trajectory_id, step_id, data)
+
+    def _ask(self, target: _Target, made: Made, origin: str = "rule") -> None:
+        if made.verdict == "review":
+            self._asked.ask(target.key.subject, target.id, target.channel, origin, made.reason or "", made.worth)
+        else:
+            self._asked.withdraw(target.key.subject, target.id)
+
+
+def redecide(txn: Transaction, rows: Iterable[int]) -> set[int]:
+    """Decide trajectories, by their keys, and their steps by the policies in force, those that are open left aside;
+    returns which have changed. They are to be settled, as touched.
+    """
+    ended = txn.execute(_ENDED, {"rows": json_list(list(dict.fromkeys(rows)))})
+    if not ended:
+        return set()
+    policies = policies_in_force(txn.connection)
+    kept = _Kept(txn, [row["pk"] for row in ended])
+    changed = _pass(kept, txn, policies, ended, "step")
+    kept.write()
+    # What rules about trajectories see depends on what became of the steps.
+    kept = _Kept(txn, [row["pk"] for row in ended])
+    changed |= _pass(kept, txn, policies, ended, "trajectory")
+    kept.write()
+    return changed
+
+
+def _pass(
+    kept: _Kept, txn: Transaction, policies: Mapping[str, Compiled], ended: Sequence[Row], target: Target
+) -> set[int]:
+    by_channel: dict[str, list[int]] = {}
+    for row in ended:
+        by_channel.setdefault(row["channel"], []).append(row["pk"])
+    seen: set[_Key] = set()
+    for channel, pks in by_channel.items():
+        policy = policies.get(channel)
+        if policy is None or (not policy.of(target) and (target == "step" or policy.default == "ready")):
+            continue
+        for row in txn.execute(_judging(policy, target), {"rows": json_list(pks)}):
+            found = _target_from(target, row)
+            seen.add(found.key)
+            kept.by_policy(found, made_by(policy, target, row), policy.version)
+    # What no policy decides any more.
+    left = [key.row for key, by in kept.rows if by == "policy" and key.subject == target and key not in seen]
+    if left:
+        for row in txn.execute(_BY_PKS[target], {"rows": json_list(left)}):
+            kept.by_policy(_target_from(target, row), NOTHING, "")
+    return kept.changed
+
+
+def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> tuple[int, set[int]]:
+    """Manual decisions; returns how many changed something, and the trajectories, which are to be settled as touched.
+    NotFoundError where a target is not there.
+    """
+    found: dict[tuple[Target, str], Row] = {}
+    for target in _TABLES:
+        ids = [target_id for kind, target_id, _ in sent if kind == target]
+        if ids:
+            rows = txn.execute(_NAMED[target], {"ids": json_list(ids)})
+            found.update(((target, row["id"]), row) for row in rows)
+    for number, (target, target_id, _) in enumerate(sent):
+        if (target, target_id) not in found:
+            raise NotFoundError(f"no {target} {target_id!r}", path=f"decisions[{number}]")
+    count = 0
+    changed: set[int] = set()
+    # One after the other: two of a call may be on one target.
+    for target, target_id, decision in sent:
+        row = found[target, target_id]
+        kept = _Kept(txn, [row["trajectory"]])
+        [now] = txn.execute(_BY_PKS[target], {"rows": json_list([row["pk"]])})
+        if kept.by_hand(_target_from(target, now), decision):
+            count += 1
+            kept.write()
+            changed |= kept.changed
+    return count, changed
+
+
+def _target_from(target: Target, row: Row) -> _Target:
+    return _Target(
+        _Key(target, row["pk"]),
+        row["id"],
+        row["trajectory"],
+        row["trajectory_id"],
+        row["channel"],
+        row["excluded_reason"],
+        row["labels"],
+    )
+
+
+def _made_from(row: Row) -> Made:
+    return Made(row["verdict"], row["reason"], row["rule"], from_json(row["labels"], {}))
+
+
+_LISTED = (
+    select(_d, _t.c.trajectory_id.label("trajectory_id"), _s.c.step_id.label("step_id"))
+    .select_from(
+        _d.join(_t, _t.c.pk == _d.c.trajectory).outerjoin(
+            _s, and_(_s.c.pk == _d.c.row_pk, _d.c.subject == literal("step"))
+        )
+    )
+    .order_by(_d.c.pk)
+)
+_OF_TRAJECTORY = sql(_LISTED.where(_t.c.trajectory_id == parameter("id")))
+_OF_STEP = sql(_LISTED.where(_s.c.step_id == parameter("id"), _d.c.subject == "step"))
+
+
+def read_decisions(reader: Reader, target: Target, target_id: str) -> list[Decision]:
+    """Those on a step, or on a trajectory and its steps."""
+    rows = reader.execute(_OF_STEP if target == "step" else _OF_TRAJECTORY, {"id": target_id})
+    return [_decision_from(row) for row in rows]
+
+
+def _decision_from(row: Row) -> Decision:
+    labels = from_json(row["labels"], {})
+    return Decision(
+        verdict=row["verdict"],
+        trajectory_id=row["trajectory_id"],
+        step_id=row["step_id"],
+        reason=row["reason"],
+        by=row["by"],
+        rule=row["rule"],
+        policy=row["policy"],
+        tags=tags_of(labels),
+        weight=labels.get(WEIGHT),
+        source=row["source"],
+        at=row["at"],
+    )
+
+
+def stored_policy(policy: CurationPolicy) -> str:
+    """A policy as its row holds it."""
+    return stored_json(policy).decode()
