@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -13,6 +16,8 @@ from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.gateway.escape import Escaper, EscapingTokenizer
 from agentworld.records import Message, digest
 
+MAX_KEPT = 64
+MAX_KEPT_BYTES = 4096
 RENDERING_FAULTS = (ValueError, TypeError, KeyError, AssertionError, RecursionError)
 
 
@@ -26,6 +31,60 @@ class Rendering(msgspec.Struct, frozen=True):
     digest: str
     stop_ids: tuple[int, ...]
     retention: str
+
+
+class Renderings:
+    """The renderers of one model, one for each template settings that requests come with. From any thread.
+
+    Making one takes milliseconds and up. Those used last are kept, `MAX_KEPT` of them, and what several calls want at
+    once is made once. One for settings of over `MAX_KEPT_BYTES` is for those who wait for it alone, as what callers
+    write must not pile up.
+    """
+
+    def __init__(self, settings: ModelSettings, tokenizer: TokenizerAdapter, escaping: EscapingTokenizer) -> None:
+        self._of = (settings, tokenizer, escaping)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, Future[Rendering]] = OrderedDict()
+
+    def known(self, template: dict[str, Any]) -> Rendering | None:
+        """The renderer where it is there, made without a fault."""
+        key, _ = _key(template)
+        with self._lock:
+            made = self._kept.get(key)
+            if made is None or not made.done():
+                return None
+            self._kept.move_to_end(key)
+        return made.result()
+
+    def get(self, template: dict[str, Any]) -> Rendering:
+        """The renderer, made or waited for; InvalidRequestError for settings that it does not know."""
+        key, size = _key(template)
+        with self._lock:
+            made = self._kept.get(key)
+            begins = made is None
+            if made is None:
+                made = self._kept[key] = Future()
+                if len(self._kept) > MAX_KEPT:
+                    self._kept.popitem(last=False)  # Who waits for it has it all the same.
+            self._kept.move_to_end(key)
+        if begins:
+            try:
+                made.set_result(make_rendering(*self._of, template))
+                stays = size <= MAX_KEPT_BYTES
+            except BaseException as error:
+                made.set_exception(error)
+                stays = False  # Callers could fill the place with what fails.
+            if not stays:
+                with self._lock:
+                    if self._kept.get(key) is made:
+                        del self._kept[key]
+        return made.result()
+
+
+def _key(template: dict[str, Any]) -> tuple[bytes, int]:
+    """A key that is short, whatever a caller sends as settings, and how long those are."""
+    data = msgspec.json.encode(template, order="sorted")
+    return digest(b"template", data), len(data)
 
 
 def make_rendering(

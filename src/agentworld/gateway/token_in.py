@@ -29,7 +29,7 @@ from agentworld.forest import Tip
 from agentworld.gateway.bridging import Prompt, begun, bridge, written_on
 from agentworld.gateway.context import cap_limit
 from agentworld.gateway.escape import Escaper, EscapingTokenizer
-from agentworld.gateway.rendering import RENDERING_FAULTS, Rendering, make_rendering, render_messages
+from agentworld.gateway.rendering import RENDERING_FAULTS, Rendering, Renderings, render_messages
 from agentworld.gateway.reply_parser import ReplyParser, open_parser
 from agentworld.records import Message, Tool, new_id
 
@@ -47,22 +47,21 @@ class TokenIn:
         self.vocabulary: str = self.tokenizer.digest.hex()
         self._escaping = EscapingTokenizer(self.tokenizer)
         self._control = [token.content for token in self.tokenizer.backend.get_added_tokens_decoder().values()]
-        self._renderings: dict[bytes, Rendering] = {}
+        self._renderings = Renderings(settings, self.tokenizer, self._escaping)
         self.rendering({})
 
     def rendering(self, template: dict[str, Any]) -> Rendering:
         """The renderer for a request's template settings; InvalidRequestError for settings that it does not know."""
-        key = msgspec.json.encode(template, order="sorted")
-        known = self._renderings.get(key)
-        if known is None:
-            known = make_rendering(self._settings, self.tokenizer, self._escaping, template)
-            if len(self._renderings) < 64:
-                self._renderings[key] = known
-        return known
+        return self._renderings.get(template)
+
+    async def _rendering(self, template: dict[str, Any]) -> Rendering:
+        """`rendering`, made beside the event loop where it has to be made."""
+        known = self._renderings.known(template)
+        return known if known is not None else await asyncio.to_thread(self._renderings.get, template)
 
     async def prepare(self, call: Call, session: Session) -> None:
         """Put the prompt's ids and the full sampling parameters on the call."""
-        rendering = self.rendering(call.request.template)
+        rendering = await self._rendering(call.request.template)
         known = call.match.depth if call.match is not None and self._base(call, session, rendering) is not None else 0
         size = sum(len(message.text) for message in call.request.messages[known:])
         if size > INLINE_CHARACTERS:
@@ -163,7 +162,7 @@ class TokenIn:
 
     async def read(self, deltas: AsyncIterator[Delta], call: Call) -> AsyncIterator[Delta]:
         """The engine's deltas with text, reasoning and tool calls read from their ids."""
-        rendering = self.rendering(call.request.template)
+        rendering = await self._rendering(call.request.template)
         parsers: dict[int, ReplyParser] = {}
         positions: dict[int, int] = {}
         async for delta in deltas:
