@@ -25,6 +25,29 @@ def test_extraction(text, whole, after):
 
 
 @pytest.mark.parametrize(
+    ("place", "text", "answer"),
+    [
+        ("boxed", r"so \boxed{1} and \boxed{\frac{1}{2}}.", r"\frac{1}{2}"),
+        ("boxed", r"\boxed{4} then \boxed{never closed", "4"),
+        ("boxed", "no box", None),
+        ("tag", "<answer>1</answer> no: <answer> 2 </answer>", "2"),
+        ("tag", "<answer>1", None),
+        ("code", "```python\nprint(1)\n```\nor\n```\nprint(2)\n```\n", "print(2)"),
+        ("code", "~~~\n```\n~~~", "```"),
+        ("code", "```python\nprint(1)", None),
+        ("last_number", "from 1,000.5 and -3, so 12,", "12"),
+        ("last_number", "none", None),
+    ],
+)
+def test_other_places(place, text, answer):
+    assert extract_answer(text, place) == answer
+
+
+def test_many_boxes_that_never_close_take_linear_time():
+    assert extract_answer("\\boxed{" * 20_000, "boxed") is None
+
+
+@pytest.mark.parametrize(
     ("name", "answer", "reference", "value"),
     [
         ("exact", " a b ", "a b", 1.0),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import BatchTrajectory, Message, Step, Trajectory
-from agentworld.rewards import ExpressionReward, fields_of, rewards_of
+from agentworld.rewards import EvaluationError, ExpressionReward, Verdict, fields_of, rewards_of
 from agentworld.tasks import checker_reward, ready_task_set
 
 
@@ -21,7 +21,8 @@ def run_of(*replies, **trajectory):
 
 
 def value(expression, run=None):
-    return ExpressionReward(expression).evaluate(run or run_of("x", "Answer: 42", task={"reference": 42}))["reward"]
+    run = run or run_of("x", "Answer: 42", task={"reference": 42})
+    return ExpressionReward(expression=expression).evaluate(run).values["reward"]
 
 
 def test_the_checker_judges_the_last_reply():
@@ -29,9 +30,9 @@ def test_the_checker_judges_the_last_reply():
     (task,) = task_set.tasks(1)
     evaluator = checker_reward(task_set)
     right = f"Answer: {task.reference}"
-    assert evaluator.evaluate(run_of("thinking", right, task=task.payload())) == {"reward": 1.0}
-    assert evaluator.evaluate(run_of(right, "Answer: no", task=task.payload())) == {"reward": 0.0}
-    assert evaluator.evaluate(run_of(task=task.payload())) == {"reward": 0.0}
+    assert evaluator.evaluate(run_of("thinking", right, task=task.payload())) == Verdict({"reward": 1.0})
+    assert evaluator.evaluate(run_of(right, "Answer: no", task=task.payload())) == Verdict({"reward": 0.0})
+    assert evaluator.evaluate(run_of(task=task.payload())) == Verdict({"reward": 0.0})
     (reward,) = rewards_of(evaluator, run_of(right, task=task.payload()))
     assert (reward.value, reward.trajectory_id, reward.name, reward.source) == (1.0, "t", "reward", "checker")
 
@@ -39,7 +40,7 @@ def test_the_checker_judges_the_last_reply():
 def test_the_checker_refuses_other_tasks():
     task_set = ready_task_set("arithmetic")
     (other,) = ready_task_set("conversion").tasks(1)
-    with pytest.raises(InvalidRequestError, match="holds no task"):
+    with pytest.raises(EvaluationError, match="holds no task"):
         checker_reward(task_set).evaluate(run_of("x"))
     with pytest.raises(InvalidRequestError, match="holds no task"):
         checker_reward(task_set).evaluate(run_of("x", task={"task_id": 7}))
@@ -89,7 +90,7 @@ def test_absent_answer_and_reference_are_empty():
 )
 def test_anything_else_is_refused_before_it_is_used(expression, message, hint):
     with pytest.raises(ConfigError, match=message) as caught:
-        ExpressionReward(expression)
+        ExpressionReward(expression=expression)
     if hint:
         assert hint in caught.value.hint
 
@@ -105,10 +106,10 @@ def test_a_formula_without_a_value_says_so(expression):
 @given(st.text(max_size=30))
 def test_any_text_is_a_formula_or_a_clear_error(text):
     try:
-        reward = ExpressionReward(text)
+        reward = ExpressionReward(expression=text)
     except ConfigError:
         return
     try:
-        assert isinstance(reward.evaluate(run_of("Answer: 42"))["reward"], float)
+        assert isinstance(reward.evaluate(run_of("Answer: 42")).values["reward"], float)
     except InvalidRequestError:
         pass

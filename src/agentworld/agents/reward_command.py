@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from agentworld.agents.variables import NO_KEY
 from agentworld.errors import AgentWorldError
+from agentworld.rewards.printed import PrintedReward, read_printed
 
 TIMEOUT_SECONDS = 600.0
 
@@ -25,18 +21,9 @@ class RewardCommandError(AgentWorldError):
     status = 422
 
 
-@dataclass(frozen=True, slots=True)
-class CommandReward:
-    """What a reward command said."""
-
-    value: float
-    name: str = "reward"
-    details: dict[str, Any] = field(default_factory=dict)
-
-
 def run_reward_command(
     command: str, trajectory_id: str, *, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
-) -> CommandReward:
+) -> PrintedReward:
     """Run `command` in a shell with AGENTWORLD_TRAJECTORY_ID set; RewardCommandError says what it did wrong.
 
     It may run what the agent has just written, so it gets the trajectory's own `api_key`, not the user's.
@@ -73,21 +60,9 @@ def _start(command: str, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], 
     return process, bool(interrupts)
 
 
-def parse_reward(output: str) -> CommandReward:
+def parse_reward(output: str) -> PrintedReward:
     """The reward in the last line: a number, or a JSON object with `reward` and perhaps `name`, the rest details."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if not lines:
-        raise RewardCommandError("the reward command printed nothing", hint="Its last line must be a number")
-    last = lines[-1]
     try:
-        data: Any = msgspec.json.decode(last) if last.startswith("{") else {"reward": float(last)}
-        value, name = data.pop("reward"), data.pop("name", "reward")
-    except (msgspec.DecodeError, ValueError, KeyError):
-        raise RewardCommandError(
-            f"{last[:80]!r} is no reward", hint='The last line must be a number, or JSON like {"reward": 1.0}'
-        ) from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise RewardCommandError(f"the reward is {value!r}, which is no finite number")
-    if not isinstance(name, str) or not name:
-        raise RewardCommandError(f"the reward's name is {name!r}, which is no text")
-    return CommandReward(float(value), name, data)
+        return read_printed(output)
+    except ValueError as error:
+        raise RewardCommandError(f"the reward command: {error}") from None

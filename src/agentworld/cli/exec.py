@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from agentworld.agents.reward_command import CommandReward, run_reward_command
+from agentworld.agents.reward_command import run_reward_command
 from agentworld.agents.variables import base_url_variables
 from agentworld.cli import output
 from agentworld.cli.trajectories import failed_calls, said_by
@@ -101,7 +101,7 @@ def tell_of_calls(factory: Factory, ended: Trajectory, base_url: str | None) -> 
 def put_reward(factory: Factory, trajectory_id: str, reward_cmd: str, api_key: str | None) -> float | None:
     """Run the reward command and set what it says; a warning, and None, where it says nothing usable."""
     try:
-        found: CommandReward = run_reward_command(reward_cmd, trajectory_id, api_key=api_key)
+        found = run_reward_command(reward_cmd, trajectory_id, api_key=api_key)
     except AgentWorldError as error:
         say(f"warning: no reward: {error.one_line()}")
         return None

@@ -11,25 +11,76 @@ from typing import Any, Literal
 
 from agentworld.errors import ConfigError
 
-AnswerPlace = Literal["whole", "after_answer"]
+AnswerPlace = Literal["whole", "after_answer", "boxed", "tag", "code", "last_number"]
 Comparison = Callable[[str, Any], float]
 
 _MARK = re.compile(r"answer:[ \t]*", re.IGNORECASE)
+_FENCE = re.compile(r"^[ \t]*(```+|~~~+)", re.MULTILINE)
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
 
 def extract_answer(text: str | None, place: AnswerPlace = "whole") -> str | None:
     """The answer in `text`, without surrounding white space; None where there is none.
 
-    whole: all of it. after_answer: what follows the last "Answer:" on its line, in any case of letters.
+    whole: all of it. after_answer: what follows the last "Answer:" on its line, in any case of letters. boxed: inside
+    the last `\\boxed{}`. tag: inside the last `<answer></answer>`. code: the last fenced block. last_number: the last
+    number in digits. Each takes time linear in the text.
     """
     if text is None:
         return None
-    if place == "whole":
-        return text.strip() or None
+    return (_PLACES[place](text) or "").strip() or None
+
+
+def _after_answer(text: str) -> str | None:
     marks = list(_MARK.finditer(text))
-    if not marks:
-        return None
-    return text[marks[-1].end() :].partition("\n")[0].strip() or None
+    return text[marks[-1].end() :].partition("\n")[0] if marks else None
+
+
+def _boxed(text: str) -> str | None:
+    """Inside the last `\\boxed{` whose brace is closed; braces within are counted."""
+    end = len(text)
+    while (start := text.rfind("\\boxed{", 0, end)) >= 0:
+        depth = 0
+        for place in range(start + len("\\boxed"), end):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            if depth == 0:
+                return text[start + len("\\boxed{") : place]
+        end = start
+    return None
+
+
+def _tag(text: str) -> str | None:
+    _, opened, rest = text.rpartition("<answer>")
+    inside, closed, _ = rest.partition("</answer>")
+    return inside if opened and closed else None
+
+
+def _code(text: str) -> str | None:
+    """The last fenced block that is closed, without the line of its fence."""
+    found: str | None = None
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opened is None:
+            opened = fence
+        elif fence[1].startswith(opened[1]):
+            found = text[opened.end() : fence.start()].partition("\n")[2]
+            opened = None
+    return found
+
+
+def _last_number(text: str) -> str | None:
+    numbers = _NUMBER.findall(text)
+    return numbers[-1].rstrip(",") if numbers else None
+
+
+_PLACES: dict[str, Callable[[str], str | None]] = {
+    "whole": lambda text: text,
+    "after_answer": _after_answer,
+    "boxed": _boxed,
+    "tag": _tag,
+    "code": _code,
+    "last_number": _last_number,
+}
 
 
 def exact(answer: str, reference: Any) -> float:

@@ -11,12 +11,13 @@ import difflib
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import BatchTrajectory
 from agentworld.rewards.answers import COMPARISONS, extract_answer
-from agentworld.rewards.evaluator import last_answer
+from agentworld.rewards.protocol import EvaluatorKind, Verdict, last_answer
 
 FIELDS: dict[str, str] = {
     "answer": "text of the last reply, '' where there is none",
@@ -60,24 +61,33 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 """Functions by name: how many arguments, and the function."""
 
 
-class ExpressionReward:
-    """Evaluates a formula; its value becomes the reward called `reward_name`."""
+class ExpressionReward(EvaluatorKind, frozen=True, kw_only=True):
+    """Evaluates a formula; ConfigError where it cannot be read."""
 
-    def __init__(self, expression: str, *, reward_name: str = "reward", name: str = "expression") -> None:
-        self.expression = expression
-        self.reward_name = reward_name
-        self.name = name
+    expression: str
+    name: str = "expression"
+
+    def __post_init__(self) -> None:
+        self._check(self._tree)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The primary reward, where the formula reads it."""
+        names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
+        return ("reward",) if "reward" in names else ()
+
+    def evaluate(self, subject: BatchTrajectory) -> Verdict:
+        """The formula's value."""
+        return Verdict({self.reward: self.value(fields_of(subject))})
+
+    @cached_property
+    def _tree(self) -> ast.expr:
         try:
-            self._tree = ast.parse(expression.strip(), mode="eval").body
+            return ast.parse(self.expression.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError) as error:
             column = getattr(error, "offset", None)
             where = f" at column {column}" if column else ""
-            raise ConfigError(f"the reward {expression!r} cannot be read{where}", path="expression") from None
-        self._check(self._tree)
-
-    def evaluate(self, run: BatchTrajectory) -> dict[str, float]:
-        """`{reward_name: value}`."""
-        return {self.reward_name: self.value(fields_of(run))}
+            raise ConfigError(f"the reward {self.expression!r} cannot be read{where}", path="expression") from None
 
     def value(self, fields: Mapping[str, Any]) -> float:
         """The formula's value over these fields; InvalidRequestError where it is no finite number."""

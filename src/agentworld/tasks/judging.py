@@ -24,4 +24,4 @@ def checker_reward(task_set: TaskSet) -> CheckerReward:
             raise InvalidRequestError(f"a task of {task.task_set}, not of {task_set.name}", path="task.task_set")
         return task_set.check(task, answer).value
 
-    return CheckerReward(judge)
+    return CheckerReward(judge, {"task_set": task_set.name})

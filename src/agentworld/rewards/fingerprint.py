@@ -1,0 +1,70 @@
+"""Names for results that can be used again: the same evaluator over the same content says the same.
+
+Ids, times and stored signals are left out, so that a copy of a trajectory is the same content; a group's and a step's
+verdicts are kept by id, so there the ids belong to it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from agentworld.records import BatchTrajectory, digest, exact_json
+from agentworld.rewards.protocol import Evaluator, RolloutGroup, Subject
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+# Of a step, what an evaluator may read of its content.
+_STEP = (
+    "step_index",
+    "agent",
+    "model",
+    "prompt_messages",
+    "tools",
+    "response_message",
+    "finish_reason",
+    "prompt_ids",
+    "response_ids",
+    "response_mask",
+    "prompt_length",
+    "response_length",
+    "metadata",
+)
+_TRAJECTORY = (
+    "task",
+    "agent",
+    "channel",
+    "metadata",
+    "status",
+    "step_count",
+    "prompt_tokens",
+    "response_tokens",
+)
+
+
+def evaluator_fingerprint(evaluator: Evaluator) -> str:
+    """32 hex digits of name, version, scope and configuration; it changes with any of them."""
+    facts = [evaluator.name, evaluator.version, evaluator.scope, evaluator.needs, evaluator.configuration]
+    return digest(b"evaluator", _ENCODER.encode(msgspec.to_builtins(facts))).hex()
+
+
+def subject_fingerprint(evaluator: Evaluator, subject: Subject) -> str:
+    """32 hex digits of what `evaluator` may read of `subject`: the content, and the rewards that it needs."""
+    if isinstance(subject, RolloutGroup):
+        parts = [_run(evaluator, member, with_ids=True) for member in subject.members]
+        return digest(b"group", subject.group_id.encode(), *parts).hex()
+    return _run(evaluator, subject, with_ids=evaluator.scope == "step").hex()
+
+
+def _run(evaluator: Evaluator, run: BatchTrajectory, *, with_ids: bool) -> bytes:
+    record = run.trajectory
+    facts = [getattr(record, name) for name in _TRAJECTORY]
+    needed = {name: record.rewards.get(name) for name in evaluator.needs}
+    ids = [record.trajectory_id, *(step.step_id for step in run.steps)] if with_ids else []
+    positions = {step.step_id: place for place, step in enumerate(run.steps)}
+    steps = [
+        digest(
+            *(exact_json.encode(getattr(step, name)) for name in _STEP),
+            str(positions.get(step.parent_step_id or "", -1)).encode(),
+        )
+        for step in run.steps
+    ]
+    return digest(b"trajectory", exact_json.encode([facts, needed, ids]), *steps)

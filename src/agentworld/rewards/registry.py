@@ -1,0 +1,165 @@
+"""Evaluators from configuration: tables of TOML, each with its `kind`, in the order in which they have to run."""
+
+from __future__ import annotations
+
+import difflib
+import graphlib
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentworld.config import convert, read_toml
+from agentworld.errors import ConfigError
+from agentworld.rewards.composition import Composition, for_groups
+from agentworld.rewards.functions import address_of, facts_of, find_function, known_names
+from agentworld.rewards.plugin import Plugin
+from agentworld.rewards.protocol import Evaluator, EvaluatorKind, RolloutGroup, Verdict, with_values
+
+KINDS: dict[str, tuple[str, str]] = {
+    "exact": ("rules.answer", "Exact"),
+    "normalised": ("rules.answer", "Normalised"),
+    "numeric": ("rules.answer", "Numeric"),
+    "regex": ("rules.patterns", "Regex"),
+    "format": ("rules.patterns", "Format"),
+    "length": ("rules.patterns", "Length"),
+    "math": ("rules.math", "Math"),
+    "json_schema": ("rules.schema", "JsonSchema"),
+    "tool_calls": ("rules.calls", "ToolCalls"),
+    "expression": ("expression", "ExpressionReward"),
+    "program": ("program", "Program"),
+    "http": ("http_model", "HttpModel"),
+    "judge": ("judges.single", "Judge"),
+    "judge_pairwise": ("judges.pairwise", "PairwiseJudge"),
+    "judge_ranking": ("judges.ranking", "RankingJudge"),
+    "judge_rubric": ("judges.rubric", "RubricJudge"),
+    "steps": ("steps", "Steps"),
+    "sum": ("composition", "WeightedSum"),
+    "gate": ("composition", "Gate"),
+    "clip": ("composition", "Clip"),
+    "normalise": ("composition", "Normalise"),
+}
+"""Kinds by name: the module within this package, and the class, which is also its settings."""
+
+
+def kind_class(kind: str) -> type[EvaluatorKind]:
+    """The class of a built-in kind, loaded when it is asked for."""
+    module, name = KINDS[kind]
+    found: type[EvaluatorKind] = getattr(importlib.import_module(f"agentworld.rewards.{module}"), name)
+    return found
+
+
+def make_evaluator(fields: Mapping[str, Any], source: str, folder: Path | None = None) -> Evaluator:
+    """The evaluator of one table; ConfigError names the field. `folder`: where relative paths start."""
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise ConfigError(f"{source}: an evaluator needs a kind", path="kind", hint=f"Use {', '.join(KINDS)}")
+    settings = {name: value for name, value in fields.items() if name != "kind"}
+    settings.setdefault("name", kind)
+    if kind in KINDS:
+        if folder is not None and isinstance(settings.get("folder"), str):
+            settings["folder"] = str(folder / settings["folder"])
+        return convert(settings, kind_class(kind), source)
+    function = find_function(kind)
+    if function is None:
+        known = [*KINDS, *known_names()]
+        near = difflib.get_close_matches(kind, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f'Use "module:function" or one of {", ".join(known)}'
+        raise ConfigError(f"{source}: no evaluator is called {kind!r}", path="kind", hint=hint)
+    settings.setdefault("version", facts_of(function).version)
+    if ":" in kind:
+        settings["name"] = fields.get("name") or facts_of(function).name
+    return convert({**settings, "function": address_of(function)}, Plugin, source)
+
+
+def evaluators_from(
+    tables: Sequence[Mapping[str, Any]], source: str = "evaluators", folder: Path | None = None
+) -> list[Evaluator]:
+    """The evaluators of these tables, each after those whose rewards it needs.
+
+    ConfigError where two have one name or give one reward, where one needs what nobody gives, or needs itself.
+    """
+    made = [make_evaluator(table, f"{source}: evaluator[{place}]", folder) for place, table in enumerate(tables)]
+    givers: dict[str, str] = {}
+    by_name: dict[str, Evaluator] = {}
+    for each in made:
+        if each.name in by_name:
+            raise ConfigError(f"{source}: two evaluators are called {each.name!r}", hint="Set `name` of one")
+        by_name[each.name] = each
+        for reward in each.gives or ():
+            if reward in givers:
+                raise ConfigError(
+                    f"{source}: {givers[reward]} and {each.name} both give {reward!r}",
+                    path="reward",
+                    hint='Set reward = "..." of those that are parts; `reward` is the primary one',
+                )
+            givers[reward] = each.name
+    wanted = {each.name: _sources(each, givers, by_name, source) for each in made}
+    try:
+        order = list(graphlib.TopologicalSorter(wanted).static_order())
+    except graphlib.CycleError as error:
+        raise ConfigError(
+            f"{source}: evaluators need each other in a circle: {' needs '.join(reversed(error.args[1]))}"
+        ) from None
+    ordered: list[Evaluator] = []
+    groups: set[str] = set()
+    for name in order:
+        each = by_name[name]
+        if isinstance(each, Composition) and wanted[name] & groups:
+            each = for_groups(each)
+        if each.scope == "group":
+            groups.add(name)
+        ordered.append(each)
+    return ordered
+
+
+def read_evaluators(path: str | Path, *, other: Iterable[str] = ()) -> list[Evaluator]:
+    """The evaluators of the TOML file's `[[evaluator]]` tables. `other`: further names that the file may have."""
+    path = Path(path)
+    fields = read_toml(path)
+    known = ["evaluator", *other]
+    for name in fields.keys() - set(known):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}"
+        raise ConfigError(f"{path}: there is no {name!r} in a file of evaluators", path=name, hint=hint)
+    tables = fields.get("evaluator")
+    if not isinstance(tables, list) or not tables or not all(isinstance(each, dict) for each in tables):
+        raise ConfigError(f"{path} defines no evaluators", path="evaluator", hint="Write tables [[evaluator]]")
+    return evaluators_from(tables, str(path), path.parent)
+
+
+def after(subject: Any, evaluator: Evaluator, verdicts: Mapping[str, Verdict]) -> Any:
+    """`subject` with what `evaluator` gave its trajectories set on it, for the evaluators that come next."""
+    if evaluator.scope == "step":
+        return subject
+    if isinstance(subject, RolloutGroup):
+        members = tuple(
+            with_values(member, verdicts[member.trajectory.trajectory_id].values)
+            if member.trajectory.trajectory_id in verdicts
+            else member
+            for member in subject.members
+        )
+        return RolloutGroup(group_id=subject.group_id, members=members)
+    own = verdicts.get(subject.trajectory.trajectory_id)
+    return subject if own is None else with_values(subject, own.values)
+
+
+def _sources(each: Evaluator, givers: Mapping[str, str], by_name: Mapping[str, Evaluator], source: str) -> set[str]:
+    """Names of the evaluators that have to run before this one."""
+    found = set()
+    stored: tuple[str, ...] = getattr(each, "stored", each.needs)
+    for need in each.needs:
+        giver = givers.get(need)
+        if giver is not None and not (giver == each.name and need in stored):
+            if by_name[giver].scope == "step":
+                raise ConfigError(f"{source}: {each.name} needs {need!r}, which {giver} gives to steps", path="kind")
+            found.add(giver)
+        elif need not in stored:
+            near = difflib.get_close_matches(need, [*givers], n=1)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise ConfigError(
+                f"{source}: {each.name} needs the reward {need!r}, which no evaluator here gives",
+                path="needs",
+                hint=f'{hint}A reward that the record has already is named in stored = ["{need}"]',
+            )
+    return found

@@ -1,0 +1,1 @@
+"""Rules: evaluators that compare text, numbers, calls and shapes, without a model."""
