@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from agentworld.capture.failures import Failures
 from agentworld.capture.holdings import Holdings, owner
 from agentworld.capture.replies import is_sound, joined_reply
 from agentworld.errors import NotFoundError
@@ -37,8 +38,6 @@ MAX_BYTES = 256 * 1024 * 1024
 _PAGE = 64
 _LOOK_BACK = 8
 """So many of the latest steps are compared with a request's messages."""
-_FAILURES = 64
-"""So many bodies of failed calls are remembered, and so many failures of each."""
 _PER_SESSION = 1024
 _PER_STEP = 512
 """Its ids and the digest of its body."""
@@ -83,8 +82,7 @@ class Session:
         """Steps whose prompt went to the engine without a chat template."""
         self.repeats: dict[tuple[str, int], list[Repeat]] = {}
         """Body digest and choice index -> the steps with that body that no other supersedes from the start."""
-        self._failures: OrderedDict[str, list[dict[int, str]]] = OrderedDict()
-        """Body digest -> for each call that failed or was left and was not asked again: its half-done steps."""
+        self._failures = Failures()
         self.passed_over = 0
         """Steps in the pool that were too many to load."""
         self.on_growth: Callable[[int], None] | None = None
@@ -95,7 +93,7 @@ class Session:
     @property
     def size(self) -> int:
         """About how many bytes this session keeps alive."""
-        return _PER_SESSION + _PER_STEP * len(self._known) + self._holdings.bytes
+        return _PER_SESSION + _PER_STEP * len(self._known) + self._holdings.bytes + self._failures.bytes
 
     def recall(self, messages: Sequence[Message]) -> tuple[list[Message], list[bytes]]:
         """The messages, with the session's own objects in place of those that say the same, and their match keys.
@@ -243,23 +241,16 @@ class Session:
 
     def failed(self, body_digest: str, half_done: Mapping[int, str] | None = None) -> None:
         """Remember that a call with this body failed or was left; its client may ask again. See `take_failure`."""
-        calls = self._failures.setdefault(body_digest, [])
-        calls.append(dict(half_done or {}))
-        del calls[:-_FAILURES]
-        self._failures.move_to_end(body_digest)
-        while len(self._failures) > _FAILURES:
-            self._failures.popitem(last=False)
+        before = self.size
+        self._failures.add(body_digest, half_done)
+        self._grown(self.size - before)
 
     def take_failure(self, body_digest: str) -> dict[int, str] | None:
-        """The latest failed call of this body that no retry has taken up; None where there is none.
-
-        A client asks again because its own call failed. Equal calls that were answered, or still run, are samples of
-        their own, which the retry must not replace.
-        """
-        calls = self._failures.get(body_digest)
-        if not calls:
-            return None
-        return calls.pop()
+        """The half-done steps of the latest failed call of this body that no retry has taken up; None without one."""
+        before = self.size
+        taken = self._failures.take(body_digest)
+        self._grown(self.size - before)
+        return taken
 
     def has_failed(self, body_digest: str) -> bool:
         """Whether a call with this body failed here, be it that a retry has taken it up."""
@@ -341,10 +332,12 @@ class Sessions:
         self.trim()
 
     def _find(self, trajectory_id: str) -> Trajectory | None:
+        """The trajectory without its free JSON, as task and metadata can be of any size."""
         try:
-            return self._pool.get_trajectory(trajectory_id)
+            found = self._pool.get_trajectory(trajectory_id)
         except NotFoundError:
             return None
+        return msgspec.structs.replace(found, task=None, metadata={}, labels={}, rewards={}, annotations=[])
 
     def _read(self, trajectory_id: str) -> Session:
         trajectory = self._find(trajectory_id)

@@ -41,6 +41,8 @@ GENERATION = "gc.generation"  # grows whenever content is deleted
 
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
 _KNOWN_TOOL_SETS = 256
+_KNOWN_TOOL_BYTES = 64 * 1024
+"""Larger sets are digested each time, so that those that are known take 16 MiB at most."""
 _BLOCK_BYTES = BLOCK_SIZE * 4
 
 
@@ -201,6 +203,8 @@ class ForestWriter:
         if tools is None:
             return _NO_TOOLS
         body = exact_json.encode(tools)
+        if len(body) > _KNOWN_TOOL_BYTES:
+            return ToolTrace(digest(body), body)
         known = self._tool_digests.get(body)
         if known is None:
             if len(self._tool_digests) >= _KNOWN_TOOL_SETS:

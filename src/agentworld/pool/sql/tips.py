@@ -60,7 +60,7 @@ class TokenTip:
     def weigh(self) -> int:
         """Estimate the bytes anew; returns by how many they grew."""
         before = self.size
-        self.size = len(self._data) + 96 * len(self.digests) + 256
+        self.size = len(self._data) + 96 * len(self.digests) + 416
         return self.size - before
 
 
@@ -74,7 +74,7 @@ class MessageTip:
         self.messages: list[Message] = []
         self.keys: list[bytes] = []
         self.rows: list[int] = []
-        self.weight = 256  # of what the messages hold
+        self.weight = 448  # of what the messages hold
         self.size = 0
 
     def shared(self, messages: Sequence[Message]) -> int:
@@ -88,7 +88,7 @@ class MessageTip:
     def weigh(self) -> int:
         """Estimate the bytes anew; returns by how many they grew."""
         before = self.size
-        self.size = self.weight + 160 * len(self.keys)
+        self.size = self.weight + 192 * len(self.keys)
         return self.size - before
 
 
