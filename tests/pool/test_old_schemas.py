@@ -121,3 +121,18 @@ def test_writing_goes_on(old):
     assert pool.get_step("new").prompt_ids == first["prompt_ids"]
     assert [event.sequence for event in pool.events(after=last)] == list(range(last + 1, pool.stats().last_event + 1))
     assert pool.stats().steps == len(before["steps"]) + 1
+
+
+def test_events_are_told_by_channel_and_trajectory(old):
+    pool = old[0]
+    whose = {one.trajectory_id: one.channel for one in pool.list_trajectories(limit=1000).items}
+    whose |= {one.group_id: one.channel for one in pool.list_groups(limit=1000).items}
+    events = pool.events()
+
+    def about(event):
+        return whose.get(event.trajectory_id or event.data.get("group_id"))
+
+    assert {about(event) for event in events} > {None}
+    for channel in {*whose.values()}:
+        of_all = ("policy.set", "gateway.paused", "gateway.resumed")
+        assert pool.events(channel=channel) == [one for one in events if one.kind in of_all or about(one) == channel]

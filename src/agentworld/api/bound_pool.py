@@ -37,9 +37,6 @@ from agentworld.records import (
 
 DEFAULT_CHANNEL = "train"
 """What a record says that says nothing of its channel; where a bound key writes, its own stands in its place."""
-_OF_ALL = frozenset(("policy.set", "gateway.paused", "gateway.resumed"))
-_REMEMBERED = 10_000
-_SCAN = 1000
 
 
 if TYPE_CHECKING:
@@ -55,9 +52,6 @@ class BoundPool(_Base):
         self._pool = pool
         self._grant = grant
         self.poll_seconds = pool.poll_seconds
-        self._mine: dict[tuple[str, str], bool] = {}
-        self._passed = (0, 0)
-        """Between these two sequences no event was for this caller."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_") or not (hasattr(Pool, name) or hasattr(KeyMethods, name)):
@@ -206,19 +200,12 @@ class BoundPool(_Base):
         _, channel = self._within(None, channel)
         return self._pool.list_groups(state=state, channel=channel, cursor=cursor, limit=limit)
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+    def events(
+        self, after: int = 0, limit: int = 1000, *, trajectory_id: str | None = None, channel: str | None = None
+    ) -> list[Event]:
         """See Pool."""
-        found: list[Event] = []
-        reached = self._passed[1] if self._passed[0] <= after < self._passed[1] else after
-        while len(found) < limit:
-            page = self._pool.events(reached, _SCAN)
-            found += [event for event in page if self._is_told(event)]
-            reached = page[-1].sequence if page else reached
-            if len(page) < _SCAN:
-                break
-        if not found:
-            self._passed = (after, reached)
-        return found[:limit]
+        trajectory_id, channel = self._within(trajectory_id, channel)
+        return self._pool.events(after, limit, trajectory_id=trajectory_id, channel=channel)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See Pool."""
@@ -353,25 +340,6 @@ class BoundPool(_Base):
             raise ForbiddenError(
                 f"this key is for {_place(self._grant)} alone", path="trajectory_id", hint="Name a trajectory or a step"
             )
-
-    def _is_told(self, event: Event) -> bool:
-        if event.trajectory_id is not None:
-            return self._is_mine("trajectory", event.trajectory_id)
-        if event.kind == "group.closed":
-            return self._is_mine("group", str(event.data.get("group_id")))
-        return event.kind in _OF_ALL
-
-    def _is_mine(self, kind: str, name: str) -> bool:
-        known = self._mine.get((kind, name))
-        if known is None:
-            try:
-                known = bool(self.get_trajectory(name) if kind == "trajectory" else self.get_group(name))
-            except NotFoundError:
-                known = False
-            if len(self._mine) >= _REMEMBERED:
-                self._mine.clear()
-            self._mine[kind, name] = known
-        return known
 
 
 def _place(grant: Grant) -> str:

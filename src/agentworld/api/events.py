@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
@@ -28,23 +29,32 @@ from agentworld.records import Event
 KEEP_ALIVE = 15.0
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Events a page, at most")]
+About = Annotated[str | None, QueryParameter(description="About this trajectory alone, and what is told to all")]
+Within = Annotated[str | None, QueryParameter(description="Of this channel alone, and what is told to all")]
 After = Annotated[int, QueryParameter(ge=0, description="What has a sequence over this")]
 
 
 @get(f"{API}/events")
 async def events(
-    request: Request[Any, Any, Any], state: State, after: After = 0, limit: Limit = 1000
+    request: Request[Any, Any, Any],
+    state: State,
+    after: After = 0,
+    limit: Limit = 1000,
+    trajectory_id: About = None,
+    channel: Within = None,
 ) -> Response[Page[Event]]:
     """Events in commit order. With `Accept: application/json` one page; otherwise a stream of server-sent events, which
     begins after the header Last-Event-ID, or after `after`.
     """
+    look = functools.partial(reach(state).events, trajectory_id=trajectory_id, channel=channel)
     accept = request.headers.get("accept", "")
     if "application/json" in accept and "text/event-stream" not in accept:
-        found = await sync_to_thread(reach(state).events, after, limit)
+        found = await sync_to_thread(look, after, limit)
         return Response(sequence_page(found, limit))
     start = _last_event_id(request.headers.get("last-event-id"), after)
+    await sync_to_thread(look, start, 1)  # What is asked wrongly is an error, and no stream that breaks off.
     stream: Any = Stream(
-        follow(reach(state), start, state.closing, key_holds(state)),
+        follow(reach(state), start, state.closing, key_holds(state), look),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
@@ -62,10 +72,14 @@ def _last_event_id(header: str | None, after: int) -> int:
 
 
 async def follow(
-    pool: Pool, after: int, closing: asyncio.Event, holds: Callable[[], bool] | None = None
+    pool: Pool,
+    after: int,
+    closing: asyncio.Event,
+    holds: Callable[[], bool] | None = None,
+    look: Callable[[int, int], list[Event]] | None = None,
 ) -> AsyncIterator[bytes]:
     """Frames of every event after `after`, as they are committed, until `closing` is set, or the caller's key does not
-    hold any more (`holds`).
+    hold any more (`holds`). `look`: gives those that are asked for, after a sequence; of all where it is left out.
 
     Woken by the pool as `Pool.follow` is; no thread waits meanwhile.
     """
@@ -82,7 +96,7 @@ async def follow(
                     return
                 checked_at = time.monotonic()
             woken.clear()  # Before the look: what is committed after it wakes anew.
-            found = await sync_to_thread(pool.events, after, PAGE)
+            found = await sync_to_thread(look or pool.events, after, PAGE)
             if found:
                 after = found[-1].sequence
                 pause, quiet_since = FIRST_PAUSE, time.monotonic()

@@ -232,9 +232,10 @@ def awaited(cursor: str | None, limit: int) -> Call[Page[Awaited]]:
     return Call("GET", _query(f"{API}/awaited", cursor=cursor, limit=limit), Page[Awaited])
 
 
-def events(after: int, limit: int) -> Call[Page[Event]]:
+def events(after: int, limit: int, trajectory_id: str | None, channel: str | None) -> Call[Page[Event]]:
     """Events after a sequence number."""
-    return Call("GET", _query(f"{API}/events", after=after, limit=limit), Page[Event])
+    asked = _query(f"{API}/events", after=after, limit=limit, trajectory_id=trajectory_id, channel=channel)
+    return Call("GET", asked, Page[Event])
 
 
 def explain(where: str, subject: Subject) -> Call[Explanation]:

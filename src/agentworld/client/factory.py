@@ -268,9 +268,11 @@ class Factory(KeyMethods):
         """See Pool."""
         return self._send(calls.list_groups(state=state, channel=channel, cursor=cursor, limit=limit))
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+    def events(
+        self, after: int = 0, limit: int = 1000, *, trajectory_id: str | None = None, channel: str | None = None
+    ) -> list[Event]:
         """See Pool."""
-        return self._send(calls.events(after, limit)).items
+        return self._send(calls.events(after, limit, trajectory_id, channel)).items
 
     def follow(
         self, after: int = 0, *, timeout: float | None = None, kinds: Sequence[str] | None = None

@@ -10,8 +10,16 @@ from typing import Protocol
 from agentworld.records import Event
 
 PAGE = 500
+TOLD_TO_ALL = frozenset(("policy.set", "gateway.paused", "gateway.resumed"))
+"""Kinds of events that are told also to who asks for one channel or trajectory alone."""
+TO_ALL = "*"
 FIRST_PAUSE = 0.02  # seconds between two looks, right after an event; they grow while nothing happens
 GROWTH = 1.5
+
+
+def stored_channel(channel: str) -> str:
+    """A channel as events hold it, which hold `TO_ALL` where everybody is told; a channel may have any name."""
+    return TO_ALL + channel if channel.startswith(TO_ALL) else channel
 
 
 class Watched(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.call_marks import CallMark, CallMarkMethods
-from agentworld.pool.curation_methods import DecisionMethods
+from agentworld.pool.curation_methods import CurationMethods
 from agentworld.pool.keeping.records import (
     Collection,
     Deletion,
@@ -80,7 +80,7 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, DecisionMethods, Protocol):
+class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, CurationMethods, Protocol):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
 
     url: str

@@ -100,7 +100,9 @@ class State:
         self.decided: dict[tuple[str, str, str], DecidedTarget] = {}  # by kind and id of the target, and who decides
         self.reviews: dict[int, Review] = {}
         self.last_review = 0
-        self.evaluations: dict[tuple[str, str, str], Evaluation] = {}  # by evaluator, and kind and id of the target
+        # By evaluator, and kind and id of the target; each with a number that grows.
+        self.evaluations: dict[tuple[str, str, str], tuple[int, Evaluation]] = {}
+        self.last_evaluation = 0
         self.followers: dict[str, Follower] = {}
         self.blocks: set[bytes] = set()
         self.nodes: set[bytes] = set()
@@ -117,7 +119,7 @@ class State:
         *,
         channel: str | None = None,
     ) -> None:
-        """Append to the events. `channel`: of the group that it is about, or of the trajectory that is not there now."""
+        """Append to the events. `channel`: of the group that it is about, or of the trajectory that is gone."""
         if channel is None and trajectory_id in self.trajectories:
             channel = self.trajectories[trajectory_id].channel
         told = TO_ALL if kind in TOLD_TO_ALL else None if channel is None else stored_channel(channel)

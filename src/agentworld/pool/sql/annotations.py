@@ -122,7 +122,7 @@ def apply_annotation(events: Events, target: Found, about: Annotation) -> None:
     """Put the name on its target, and tell of it."""
     target.add_annotation(about.name)
     data = {"name": about.name, "source": about.source, "dtype": about.dtype, "shape": list(about.shape)}
-    events.add("annotation.set", target.trajectory_id, target.step_id, data)
+    events.add("annotation.set", target.trajectory_id, target.step_id, data, channel=target.channel)
 
 
 def annotations_of(txn: Transaction, kind: str, ids: list[str]) -> list[Row]:

@@ -15,6 +15,7 @@ from agentworld.errors import AgentWorldError, ConflictError, GoneError, Invalid
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, rules
 from agentworld.pool.bounds import NOT_STORABLE, check_exchange, refusal
+from agentworld.pool.events import stored_channel
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, prepare
 from agentworld.pool.media import read_digest
@@ -117,7 +118,8 @@ class _Batch:
         self._deleted: dict[str, str] = {}
         self._deleted_of: set[str] = set()
         self._steps: list[list[Any]] = []  # as append_rows.step_row makes them
-        self._events: list[tuple[str, str, str | None, str | None]] = []  # kind, trajectory, step, data
+        # kind, trajectory, step, data, channel of the trajectory
+        self._events: list[tuple[str, str, str | None, str | None, str]] = []
         self._event_pks: list[int] = []  # of the first of them
         self._dead: list[dict[str, Any]] = []
         self._new_exchanges: list[dict[str, Any]] = []
@@ -195,7 +197,7 @@ class _Batch:
         if exchange.error is not None:
             txn.count(counters.EXCHANGES_FAILED)
             data = stored_json({"exchange_id": exchange.exchange_id}).decode()
-            self._event("exchange.failed", exchange.trajectory_id, None, data)
+            self._event("exchange.failed", exchange.trajectory_id, None, data, tally.channel)
 
     def add(self, taken: Intake) -> AppendResult:
         """Plan one step; a fault that is the step's own rejects it alone."""
@@ -255,7 +257,8 @@ class _Batch:
         if step.supersedes is not None:
             self._superseded.append(Superseded(step.supersedes, tally.pk, pk))
         outcome: Literal["late", "stored"] = "late" if late else "stored"
-        self._events.append((STEP_APPENDED, trajectory_id, step_id, '{"outcome":"late"}' if late else None))
+        told = '{"outcome":"late"}' if late else None
+        self._events.append((STEP_APPENDED, trajectory_id, step_id, told, stored_channel(tally.channel)))
         return AppendResult(step_id, outcome, index, excluded)
 
     def _keep_content(
@@ -288,11 +291,11 @@ class _Batch:
             self._number_events()
             row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
             known = self._tallies[trajectory_id] = new_tally(row, channel)
-            self._event(trajectories.CREATED, trajectory_id, None, None)
+            self._event(trajectories.CREATED, trajectory_id, None, None, channel)
         return known
 
-    def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str | None) -> None:
-        self._events.append((kind, trajectory_id, step_id, data))
+    def _event(self, kind: str, trajectory_id: str, step_id: str | None, data: str | None, channel: str) -> None:
+        self._events.append((kind, trajectory_id, step_id, data, stored_channel(channel)))
 
     def _number_events(self) -> None:
         """Those planned so far get their numbers, before what others write that comes after them."""
@@ -350,7 +353,10 @@ class _Batch:
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         set_marks(txn, self._new_marks)
         events = zip(self._event_pks, self._events, strict=True)
-        told = [(pk, kind, txn.now, trajectory, step, data, None) for pk, (kind, trajectory, step, data) in events]
+        told = [
+            (pk, kind, txn.now, trajectory, step, data, channel)
+            for pk, (kind, trajectory, step, data, channel) in events
+        ]
         txn.many_in_order(append_rows.INSERT_EVENT, told)
         txn.many(append_rows.INSERT_DEAD, self._dead)
         self._counting.save(txn, self._changed.values())

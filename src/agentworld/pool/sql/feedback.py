@@ -85,12 +85,12 @@ class FeedbackRows:
 def apply_feedback(events: Events, target: Found, sent: Feedback) -> bool:
     """Tell of feedback on a target that is there, and set its label; whether anything to serve by has changed."""
     data = {"feedback_id": sent.feedback_id, "kind": sent.kind}
-    events.add("feedback.added", target.trajectory_id, target.step_id, data)
+    events.add("feedback.added", target.trajectory_id, target.step_id, data, channel=target.channel)
     if sent.kind != "label" or sent.name is None:
         return False
     target.set_label(sent)
     data = {"name": sent.name, "source": sent.source}
-    events.add("label.set", target.trajectory_id, target.step_id, data)
+    events.add("label.set", target.trajectory_id, target.step_id, data, channel=target.channel)
     return True
 
 

@@ -204,7 +204,9 @@ def finish(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -
     if record.group_id is not None:
         _join(txn, record, group)
     if record.status != "open":
-        add_event(txn, "trajectory.completed", record.trajectory_id, data={"status": record.status}, channel=record.channel)
+        add_event(
+            txn, "trajectory.completed", record.trajectory_id, data={"status": record.status}, channel=record.channel
+        )
 
 
 def _join(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -> None:

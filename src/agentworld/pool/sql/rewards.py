@@ -108,7 +108,7 @@ def apply_reward(events: Events, target: Found, reward: Reward) -> None:
     value = float(reward.value)
     target.set_reward(reward.name, value)
     data = {"name": reward.name, "value": value, "source": reward.source}
-    events.add("reward.set", target.trajectory_id, target.step_id, data)
+    events.add("reward.set", target.trajectory_id, target.step_id, data, channel=target.channel)
 
 
 def rewards_of(txn: Transaction, kind: str, ids: list[str]) -> list[Row]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import select
 
 from agentworld.pool import schema
+from agentworld.pool.arguments import check_event_filters
 from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
+from agentworld.pool.events import TO_ALL, stored_channel
 from agentworld.pool.results import DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import (
     Signal,
@@ -21,13 +24,22 @@ from agentworld.pool.signal_rules import (
 )
 from agentworld.pool.sql import feedback, signals
 from agentworld.pool.sql.annotations import read_annotations
+from agentworld.pool.sql.backlog import text_of
+from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.rows import event_data
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_groups import GroupMethods
 from agentworld.records import Annotation, Event, Feedback, FeedbackKind
 
 _e, _d = schema.events.c, schema.dead_letters.c
-_EVENTS = sql(select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk).limit(parameter("limit")))
+_after = select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk).limit(parameter("limit"))
+_EVENTS = sql(_after)
+_in_channel = _after.where(_e.channel == parameter("channel"))
+_EVENTS_IN_CHANNEL = sql(_in_channel)
+_of_trajectory = _after.where(_e.trajectory_id == parameter("id"))
+# Not to be found by the channel, which may hold most events.
+_its_channel = _e.channel.concat(text_of("nothing"))
+_EVENTS_OF = {False: sql(_of_trajectory), True: sql(_of_trajectory.where(_its_channel == parameter("channel")))}
 _DEAD = sql(select(schema.dead_letters).where(_d.pk > parameter("after")).order_by(_d.pk).limit(parameter("limit")))
 
 
@@ -74,10 +86,23 @@ class SignalMethods(GroupMethods):
         with self._database.reading() as connection:
             return read_annotations(connection, steps, trajectory_id, wanted)
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+    def events(
+        self, after: int = 0, limit: int = 1000, *, trajectory_id: str | None = None, channel: str | None = None
+    ) -> list[Event]:
         """See Pool."""
+        bound: dict[str, Any] = {"after": check_after(after), "limit": check_limit(limit)}
+        check_event_filters(trajectory_id, channel)
         with self._database.reading() as connection:
-            found = connection.execute(_EVENTS, {"after": check_after(after), "limit": check_limit(limit)})
+            if trajectory_id is None and channel is None:
+                found = connection.execute(_EVENTS, bound)
+            else:
+                found = connection.execute(_EVENTS_IN_CHANNEL, bound | {"channel": TO_ALL})
+                within = {} if channel is None else {"channel": stored_channel(channel), "nothing": ""}
+                if trajectory_id is None:
+                    found += connection.execute(_EVENTS_IN_CHANNEL, bound | {"channel": within["channel"]})
+                else:
+                    found += connection.execute(_EVENTS_OF[channel is not None], bound | within | {"id": trajectory_id})
+                found = sorted(found, key=_number)[:limit]
         return [
             Event(
                 sequence=row["pk"],
@@ -95,3 +120,8 @@ class SignalMethods(GroupMethods):
         with self._database.reading() as connection:
             found = connection.execute(_DEAD, {"after": check_after(after), "limit": check_limit(limit)})
         return [DeadLetter(row["pk"], *(row[name] for name in DeadLetter.__struct_fields__[1:])) for row in found]
+
+
+def _number(row: Row) -> int:
+    number: int = row["pk"]
+    return number

@@ -27,7 +27,13 @@ _TABLES = {"step": _s, "trajectory": _t}
 
 def _found(table: Any, target_id: Any, length: Any) -> Select[Any]:
     columns = [table.c.pk.label("pk"), target_id.label("id"), *(table.c[name].label(name) for name in _SIGNALS)]
-    found = select(*columns, _t.c.pk.label("trajectory"), _t.c.trajectory_id.label("trajectory_id"), length)
+    found = select(
+        *columns,
+        _t.c.pk.label("trajectory"),
+        _t.c.trajectory_id.label("trajectory_id"),
+        _t.c.channel.label("channel"),
+        length,
+    )
     if table is _s:
         found = found.join_from(_s, _t, _s.c.trajectory == _t.c.pk)
     return found.where(among_texts(target_id, "ids"))
@@ -56,7 +62,7 @@ _WRITE = {
 class Found:
     """One step or trajectory: its row, its trajectory's row, and what signals have set on it."""
 
-    __slots__ = ("_row", "changed", "id", "kind", "length", "pk", "said", "trajectory", "trajectory_id")
+    __slots__ = ("_row", "changed", "channel", "id", "kind", "length", "pk", "said", "trajectory", "trajectory_id")
 
     def __init__(self, kind: Target, row: Row) -> None:
         self.kind = kind
@@ -64,6 +70,7 @@ class Found:
         self.pk: int = row["pk"]
         self.trajectory: int = row["trajectory"]
         self.trajectory_id: str = row["trajectory_id"]
+        self.channel: str = row["channel"]  # of its trajectory
         self.length: int | None = row["length"]  # of a step's reply, in tokens
         self._row = row
         self.said: dict[str, Any] = {}  # what has been read of its signals, by column

@@ -14,7 +14,7 @@ from agentworld.pool.group_rules import LATE
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.events import Events, add_event
+from agentworld.pool.sql.events import Events, add_event, move_events
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rewards import RewardRows
 from agentworld.pool.sql.rows import CREATION_COLUMNS, creation_columns, select_trajectories, trajectory_from
@@ -117,7 +117,7 @@ def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Row:
     """Insert an open trajectory that is not there; returns its row. Errors as those of Implied."""
     implied = Implied(txn)
     implied.plan(trajectory_id, new)
-    add_event(txn, CREATED, trajectory_id)
+    add_event(txn, CREATED, trajectory_id, channel=new.channel)
     implied.write()
     [row] = _rows(txn, [trajectory_id]).values()
     return row
@@ -185,7 +185,7 @@ def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes) -> None:
     close_due_of(txn, known, dict.fromkeys(name for name in joined if name is not None))
     events = Events(txn)
     for _, one in begun:
-        events.add(CREATED, one.trajectory_id)
+        events.add(CREATED, one.trajectory_id, channel=one.new.channel)
     events.write()
     _begin(txn, begun, known, declared=True)
     _redefine(txn, redefined, known)
@@ -233,6 +233,7 @@ def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known
         if new.channel != row["channel"]:
             txn.count(CHANNEL_TRAJECTORIES + row["channel"], -1)
             txn.count(CHANNEL_TRAJECTORIES + new.channel)
+            move_events(txn, row["trajectory_id"], new.channel)
         moves.append(Move(groups.member_from(row), {**_standing_of(row), **columns}, True))
     if moves:
         settle_all(txn, moves, known)
@@ -268,13 +269,13 @@ def _complete(txn: Transaction, wave: _Wave[Completion], faults: _Outcomes) -> N
             now["status"] = one.status
             txn.count(TRAJECTORIES + "open", -1)
             txn.count(TRAJECTORIES + one.status)
-            events.add("trajectory.completed", one.trajectory_id, data={"status": one.status})
+            events.add("trajectory.completed", one.trajectory_id, data={"status": one.status}, channel=row["channel"])
         rewarded = signal is not None and rewards.keep("trajectory", one.trajectory_id, signal)
         if signal is not None and rewarded:
             now["reward"] = value = float(signal.value)
             values.append(effective(row, value))
             data = {"name": signal.name, "value": value, "source": signal.source}
-            events.add("reward.set", one.trajectory_id, data=data)
+            events.add("reward.set", one.trajectory_id, data=data, channel=row["channel"])
         if ends or rewarded:
             moves.append(Move(groups.member_from(row), now, rewarded))
     rewards.write()

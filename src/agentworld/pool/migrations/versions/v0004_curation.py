@@ -112,12 +112,15 @@ def upgrade() -> None:
 def _tell_channels() -> None:
     op.execute(
         "UPDATE events SET channel = "
-        "(SELECT t.channel FROM trajectories t WHERE t.trajectory_id = events.trajectory_id) "
+        # As pool.events.stored_channel: a channel may be called as what everybody is told is marked.
+        "(SELECT CASE WHEN t.channel LIKE '*%' THEN '*' || t.channel ELSE t.channel END "
+        "FROM trajectories t WHERE t.trajectory_id = events.trajectory_id) "
         "WHERE trajectory_id IS NOT NULL"
     )
     op.execute("UPDATE events SET channel = '*' WHERE kind IN ('policy.set', 'gateway.paused', 'gateway.resumed')")
     connection = op.get_bind()
     channels = {row[0]: row[1] for row in connection.execute(sa.text("SELECT group_id, channel FROM groups"))}
+    channels = {name: f"*{channel}" if channel.startswith("*") else channel for name, channel in channels.items()}
     closed = connection.execute(sa.text("SELECT pk, data FROM events WHERE kind = 'group.closed' AND data IS NOT NULL"))
     rows = [{"row": row[0], "channel": channels.get(json.loads(row[1]).get("group_id"))} for row in closed]
     if rows:
