@@ -70,7 +70,7 @@ def test_a_batch_of_paths_weighs_what_a_batch_of_chains_does(trajectories, aggre
         assert found.sum() == pytest.approx(1.0)
     if aggregation == "trajectory_mean":
         taught = [weight for weight, count in zip(of_trajectory, flat_counts, strict=True) if count]
-        assert taught == pytest.approx([1 / len(taught)] * len(taught))
+        assert taught == pytest.approx([1 / max(1, len(taught))] * len(taught))
 
 
 def test_what_does_not_fit_is_refused():

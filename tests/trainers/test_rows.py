@@ -128,6 +128,15 @@ def test_who_is_not_trained_counts_in_the_group_alone():
     assert [row.step_ids for row in imitation_rows(batch({"g": [good, bad]}))] == [["a"]]
 
 
+def test_credit_may_tell_steps_and_tokens_apart():
+    steps = [step("a", [1], [2, 3], response_mask=[0, 1]), step("b", [1, 2, 3], [4])]
+    runs = batch({"g": [member(steps, 1.0)]})
+    rows, _ = policy_gradient_rows(runs, CreditSpec(method="discounted", parameters={"gamma": 0.5}))
+    assert [row.advantages.tolist() for row in rows] == [[0.0, 0.0, 0.5, 1.0]]
+    rows, _ = policy_gradient_rows(runs, CreditSpec(method="discounted", parameters={"gamma": 0.25, "per": "token"}))
+    assert [row.advantages.tolist() for row in rows] == [[0.0, 0.0, 0.25, 1.0]]
+
+
 def test_padding_is_neither_trained_on_nor_counted():
     whole = batch({"g": [member([step("a", [1], [2])], 1.0), member([step("b", [1], [3])], 0.0)]})
     padded = batch({"g": whole.items[0].trajectories})

@@ -14,10 +14,10 @@ from agentworld.credit.rollouts import Rollout
 from agentworld.credit.trees import FloatArray, IntArray, StepTree
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.forest.messages import canonical_arguments
-from agentworld.records import BatchItem, BatchTrajectory, Message, Step
+from agentworld.records import BatchItem, BatchTrajectory, Message, Step, digest
 
-# continued: as recorded, but a conversation that was rewritten continues the latest step before it. recorded: each root
-# begins a branch. order: each step continues the one before it.
+# continued: as recorded, and what has no parent continues the step that its prompt extends, or else the latest before
+# it. recorded: each root begins a branch. order: each step continues the one before it.
 Tree = Literal["continued", "recorded", "order"]
 State = Callable[[Step], Hashable]
 PRIMARY = "reward"
@@ -89,21 +89,44 @@ def step_tree(steps: list[Step], tree: Tree = "continued") -> StepTree:
     """The tree of a trajectory's steps in order, from `parent_step_id` and `fork_reason`.
 
     A step whose parent is not among them is a root. With `continued`, a root after the first that is no sub-agent,
-    parallel choice or retry of its own continues the latest step of its agent before it, as after a compaction; where
-    that agent has none, the step just before.
+    parallel choice or retry of its own continues an earlier step after all: the one whose prompt and reply are the
+    longest beginning of its prompt's ids, as of submitted steps; else, as after a compaction, the latest step of its
+    agent; where that agent has none, the step just before.
     """
     if tree == "order":
         return StepTree(np.arange(-1, len(steps) - 1, dtype=np.int64))
     place = {step.step_id: index for index, step in enumerate(steps)}
     parents: list[int] = []
     latest: dict[str | None, int] = {}
+    whole: dict[int, npt.NDArray[np.int64]] = {}
     for index, step in enumerate(steps):
         parent = place.get(step.parent_step_id or "", -1)
         if parent < 0 and index and tree == "continued" and step.fork_reason not in _OWN_BRANCH:
-            parent = latest.get(step.agent, index - 1)
+            parent = _extended(steps, index, whole)
+            parent = latest.get(step.agent, index - 1) if parent < 0 else parent
         parents.append(parent)
         latest[step.agent] = index
     return StepTree(parents)
+
+
+def _extended(steps: list[Step], index: int, whole: dict[int, npt.NDArray[np.int64]]) -> int:
+    """The latest of the earlier steps whose ids are the longest beginning of the step's prompt; -1 where none are.
+
+    `whole`: prompt and reply of the steps that were looked at before.
+    """
+    prompt = np.asarray(steps[index].prompt_ids or [], dtype=np.int64)
+    found, longest = -1, 0
+    for earlier in range(index - 1, -1, -1):
+        if earlier not in whole:
+            ids = [*(steps[earlier].prompt_ids or []), *(steps[earlier].response_ids or [])]
+            whole[earlier] = np.asarray(ids, dtype=np.int64)
+        ids_before = whole[earlier]
+        size = len(ids_before)
+        if not longest < size <= len(prompt) or ids_before[-1] != prompt[size - 1]:
+            continue
+        if np.array_equal(ids_before, prompt[:size]):
+            found, longest = earlier, size
+    return found
 
 
 def state_by_name(name: str) -> State:
@@ -132,7 +155,7 @@ def sampled(step: Step) -> npt.NDArray[np.bool_]:
 
 def _prompt(step: Step) -> Hashable:
     if step.prompt_ids is not None:
-        return (step.vocabulary, np.asarray(step.prompt_ids, dtype=np.int64).tobytes())
+        return digest((step.vocabulary or "").encode(), np.asarray(step.prompt_ids, dtype=np.int64).tobytes())
     if step.prompt_messages is not None:
         return tuple(_said(message) for message in step.prompt_messages)
     raise InvalidRequestError(f"step {step.step_id} has no prompt to tell its state by", path="state")
