@@ -105,8 +105,10 @@ class ReviewMethods(Protocol):
 class EvaluationMethods(Protocol):
     """See Pool."""
 
-    def put_evaluations(self, evaluations: Sequence[Evaluation]) -> None:
-        """Keep the latest of each evaluator and target. The rewards are set apart, by `add_signals`."""
+    def put_evaluations(self, evaluations: Sequence[Evaluation]) -> int:
+        """Keep the latest of each evaluator and target; returns how many are kept: those whose target is there. The
+        rewards are set apart, by `add_signals`.
+        """
 
     def list_evaluations(
         self,

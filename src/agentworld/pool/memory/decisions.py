@@ -104,7 +104,7 @@ def standing(state: State, target: Target, target_id: str) -> Standing:
         held += outcomes(policy, "trajectory", holding(state, "trajectory", owner))
     failures = {
         one.evaluator: one.error or "failed"
-        for one in state.evaluations.values()
+        for _, one in state.evaluations.values()
         if one.state == "failed"
         and (one.target, one.target_id) in {("trajectory", owner.trajectory_id), (target, target_id)}
     }
@@ -130,7 +130,7 @@ def forget(state: State, trajectory_id: str, steps: set[str], group_id: str | No
     for number in [number for number, one in state.reviews.items() if one.trajectory_id == trajectory_id]:
         del state.reviews[number]
     gone = {("trajectory", trajectory_id), ("group", group_id), *(("step", step_id) for step_id in steps)}
-    for name in [name for name, one in state.evaluations.items() if (one.target, one.target_id) in gone]:
+    for name in [name for name, (_, one) in state.evaluations.items() if (one.target, one.target_id) in gone]:
         del state.evaluations[name]
 
 

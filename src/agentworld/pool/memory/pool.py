@@ -16,8 +16,10 @@ from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied, shown
 from agentworld.pool.memory.store_call_marks import CallMarkMethods
 from agentworld.pool.memory.store_curation import CurationMethods
+from agentworld.pool.memory.store_evaluations import EvaluationMethods
 from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
+from agentworld.pool.memory.store_reviews import ReviewMethods
 from agentworld.pool.memory.store_signals import SignalMethods
 from agentworld.pool.plain_values import as_number
 from agentworld.pool.protocol import AppendResult, Page, Rejected
@@ -34,7 +36,15 @@ from agentworld.records import (
 R = TypeVar("R")
 
 
-class MemoryPool(SignalMethods, CallMarkMethods, KeepingMethods, ReadMethods, CurationMethods):
+class MemoryPool(
+    SignalMethods,
+    CallMarkMethods,
+    KeepingMethods,
+    ReadMethods,
+    CurationMethods,
+    ReviewMethods,
+    EvaluationMethods,
+):
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 
     # --- trajectories -----------------------------------------------------------------------------------------

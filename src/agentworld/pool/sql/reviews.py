@@ -1,18 +1,26 @@
-"""The rows of reviews: asked for, and withdrawn, by what decides."""
+"""The rows of reviews: asked for by people and by what decides, handed out, resolved."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, null, select, update
+from sqlalchemy import and_, insert, null, or_, select, update
 
+from agentworld.errors import NotFoundError
 from agentworld.pool import schema
-from agentworld.pool.sql.connections import Row
+from agentworld.pool.decision_rules import Target
+from agentworld.pool.exact_text import stored_json
+from agentworld.pool.review_rules import check_mine, check_undo, is_resolved_so, shown
+from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.lookups import among_texts
-from agentworld.pool.sql.statements import json_list, parameter, sql
+from agentworld.pool.sql.rows import from_json, json_or_none
+from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.records import NewReview, Review, ReviewState, ReviewVerdict
 
-_r = schema.reviews
+_MOST = 1e300  # above every worth
+_r, _s, _t = schema.reviews, schema.steps, schema.trajectories
 _FIND = sql(select(_r).where(_r.c.target == parameter("kind"), among_texts(_r.c.target_id, "ids")))
 _INSERT = sql(insert(_r).values({column.name: parameter(column.name) for column in _r.c}))
 _ASKED = ("origin", "reason", "worth", "state", "created_at")
@@ -89,3 +97,227 @@ class Asking:
             "created_at": self._txn.now,
             **asked,
         }
+
+
+_ONE = sql(select(_r).where(_r.c.pk == parameter("row")))
+_TRAJECTORIES_OF = sql(
+    select(_s.c.step_id, _t.c.trajectory_id)
+    .join_from(_s, _t, _t.c.pk == _s.c.trajectory)
+    .where(among_texts(_s.c.step_id, "ids"))
+)
+_CHANNELS = {
+    "trajectory": sql(
+        select(_t.c.trajectory_id.label("id"), _t.c.channel).where(among_texts(_t.c.trajectory_id, "ids"))
+    ),
+    "step": sql(
+        select(_s.c.step_id.label("id"), _t.c.channel)
+        .join_from(_s, _t, _t.c.pk == _s.c.trajectory)
+        .where(among_texts(_s.c.step_id, "ids"))
+    ),
+}
+_SET = sql(update(_r).where(_r.c.pk == parameter("row")).values({name: parameter(name) for name in ("state", *_FRESH)}))
+_CANDIDATES_AT_ONCE = 100
+
+
+def _free(by_channel: bool) -> Statement:
+    found = (
+        select(_r)
+        .where(
+            _r.c.state == "open",
+            or_(_r.c.claimed_until.is_(None), _r.c.claimed_until <= parameter("now")),
+            or_(
+                _r.c.worth < parameter("below"),
+                and_(_r.c.worth == parameter("below"), _r.c.pk > parameter("above")),
+            ),
+        )
+        .order_by(_r.c.worth.desc(), _r.c.pk)
+        .limit(_CANDIDATES_AT_ONCE)
+    )
+    return sql(found.where(_r.c.channel == parameter("name")) if by_channel else found)
+
+
+_FREE = {by_channel: _free(by_channel) for by_channel in (False, True)}
+_MINE = sql(
+    select(_r)
+    .where(_r.c.state == "open", _r.c.claimed_by == parameter("who"), _r.c.claimed_until > parameter("now"))
+    .order_by(_r.c.worth.desc(), _r.c.pk)
+    .limit(_CANDIDATES_AT_ONCE)
+)
+
+
+def add(txn: Transaction, sent: Sequence[tuple[Target, str, NewReview]]) -> int:
+    """Ask for reviews; returns how many changed something. NotFoundError where a target is not there."""
+    channels: dict[tuple[str, str], str] = {}
+    for target, statement in _CHANNELS.items():
+        ids = [target_id for kind, target_id, _ in sent if kind == target]
+        if ids:
+            rows = txn.execute(statement, {"ids": json_list(ids)})
+            channels.update(((target, row["id"]), row["channel"]) for row in rows)
+    asked = Asking(txn)
+    for number, (target, target_id, one) in enumerate(sent):
+        channel = channels.get((target, target_id))
+        if channel is None:
+            raise NotFoundError(f"no {target} {target_id!r}", path=f"reviews[{number}]")
+        asked.ask(target, target_id, channel, one.origin, one.reason, float(one.worth))
+    return asked.write()
+
+
+def find(reader: Reader, review_id: int, now: float) -> Review:
+    """NotFoundError where there is none."""
+    rows = reader.execute(_ONE, {"row": review_id})
+    if not rows:
+        raise NotFoundError(f"no review {review_id}", path="review_id")
+    return records(reader, rows, now)[0]
+
+
+def claim(txn: Transaction, by: str, channel: str | None, seconds: float) -> Review | None:
+    """The one that `by` has, or else the open one of the highest worth that they have not skipped."""
+    until = txn.now + seconds
+    mine = [row for row in txn.execute(_MINE, {"who": by, "now": txn.now}) if channel in (None, row["channel"])]
+    row = mine[0] if mine else _next(txn, by, channel)
+    if row is None:
+        return None
+    _set(txn, row, claimed_by=by, claimed_until=until)
+    return find(txn.connection, row["pk"], txn.now)
+
+
+def _next(txn: Transaction, by: str, channel: str | None) -> Row | None:
+    bound: dict[str, Any] = {"now": txn.now, "below": _MOST, "above": 0}
+    if channel is not None:
+        bound["name"] = channel
+    while True:
+        rows = txn.execute(_FREE[channel is not None], bound)
+        for row in rows:
+            if by not in from_json(row["skipped_by"], []):
+                return row
+        if len(rows) < _CANDIDATES_AT_ONCE:
+            return None
+        bound["below"], bound["above"] = rows[-1]["worth"], rows[-1]["pk"]
+
+
+def skip(txn: Transaction, review_id: int, by: str) -> Review:
+    """Give it back; it is not handed to `by` again."""
+    review = find(txn.connection, review_id, txn.now)
+    check_mine(review, by)
+    skipped = json_or_none(sorted({*review.skipped_by, by}))
+    _set(txn, _row(txn, review_id), claimed_by=None, claimed_until=None, skipped_by=skipped)
+    return find(txn.connection, review_id, txn.now)
+
+
+def resolve(
+    txn: Transaction, review_id: int, by: str, verdict: ReviewVerdict, comment: str | None
+) -> tuple[Review, bool]:
+    """Set the verdict; returns the review, and whether anything changed."""
+    review = find(txn.connection, review_id, txn.now)
+    if is_resolved_so(review, verdict, comment):
+        return review, False
+    check_mine(review, by)
+    said = None if comment is None else stored_json(comment).decode()
+    _set(
+        txn,
+        _row(txn, review_id),
+        state="done",
+        claimed_by=None,
+        claimed_until=None,
+        verdict=verdict,
+        resolved_by=by,
+        comment=said,
+        resolved_at=txn.now,
+    )
+    return find(txn.connection, review_id, txn.now), True
+
+
+def undo(txn: Transaction, review_id: int) -> Review:
+    """Take the verdict back; the review is open again."""
+    check_undo(find(txn.connection, review_id, txn.now))
+    nothing = dict.fromkeys(("verdict", "resolved_by", "comment", "resolved_at"))
+    _set(txn, _row(txn, review_id), state="open", **nothing)
+    return find(txn.connection, review_id, txn.now)
+
+
+def reopen(txn: Transaction, review_id: int) -> Review:
+    """Open, whatever asked for it."""
+    _set(txn, _row(txn, review_id), state="open")
+    return find(txn.connection, review_id, txn.now)
+
+
+def _row(txn: Transaction, review_id: int) -> Row:
+    [row] = txn.execute(_ONE, {"row": review_id})
+    return row
+
+
+def _set(txn: Transaction, row: Row, **changes: Any) -> None:
+    values = {name: row[name] for name in ("state", *_FRESH)}
+    txn.execute(_SET, {"row": row["pk"], **values, **changes})
+
+
+_STATES = {
+    None: None,
+    "open": and_(_r.c.state == "open", or_(_r.c.claimed_until.is_(None), _r.c.claimed_until <= parameter("now"))),
+    "claimed": and_(_r.c.state == "open", _r.c.claimed_until > parameter("now")),
+    "done": _r.c.state == "done",
+    "withdrawn": _r.c.state == "withdrawn",
+}
+
+
+def _listing(state: str | None, by_channel: bool) -> Statement:
+    found = select(_r).where(
+        or_(_r.c.worth < parameter("below"), and_(_r.c.worth == parameter("below"), _r.c.pk > parameter("above")))
+    )
+    if (wanted := _STATES[state]) is not None:
+        found = found.where(wanted)
+    if by_channel:
+        found = found.where(_r.c.channel == parameter("name"))
+    return sql(found.order_by(_r.c.worth.desc(), _r.c.pk).limit(parameter("limit")))
+
+
+_LISTS = {(state, channel): _listing(state, channel) for state in _STATES for channel in (False, True)}
+
+
+def listed(
+    reader: Reader,
+    state: ReviewState | None,
+    channel: str | None,
+    after: tuple[float, int] | None,
+    limit: int,
+    now: float,
+) -> list[Review]:
+    """Reviews after a place in their order: the highest worth first, then the oldest."""
+    below, above = after if after is not None else (_MOST, 0)
+    bound: dict[str, Any] = {"below": below, "above": above, "limit": limit, "now": now}
+    if channel is not None:
+        bound["name"] = channel
+    statement = _LISTS[state, channel is not None]
+    return records(reader, reader.execute(statement, {name: bound[name] for name in statement.names}), now)
+
+
+def records(reader: Reader, rows: Sequence[Row], now: float) -> list[Review]:
+    """Rows as records, as they are shown."""
+    steps = [row["target_id"] for row in rows if row["target"] == "step"]
+    owners = {}
+    if steps:
+        found = reader.execute(_TRAJECTORIES_OF, {"ids": json_list(steps)})
+        owners = {row["step_id"]: row["trajectory_id"] for row in found}
+    return [shown(_record(row, owners), now) for row in rows]
+
+
+def _record(row: Row, owners: Mapping[str, str]) -> Review:
+    on_step = row["target"] == "step"
+    return Review(
+        review_id=row["pk"],
+        channel=row["channel"],
+        origin=row["origin"],
+        reason=row["reason"],
+        worth=row["worth"],
+        state=row["state"],
+        created_at=row["created_at"],
+        trajectory_id=owners.get(row["target_id"]) if on_step else row["target_id"],
+        step_id=row["target_id"] if on_step else None,
+        claimed_by=row["claimed_by"],
+        claimed_until=row["claimed_until"],
+        skipped_by=tuple(from_json(row["skipped_by"], [])),
+        verdict=row["verdict"],
+        resolved_by=row["resolved_by"],
+        comment=from_json(row["comment"], None),
+        resolved_at=row["resolved_at"],
+    )

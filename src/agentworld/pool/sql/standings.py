@@ -16,6 +16,7 @@ from agentworld.pool.decision_rules import (
     outcomes,
     said,
 )
+from agentworld.pool.exact_text import read_json
 from agentworld.pool.group_rules import is_admitted
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.decisions import holding, looking, made_by, policies_in_force, read_decisions
@@ -163,4 +164,4 @@ def _outcomes(reader: Reader, policy: Compiled, target: Target, row: Row) -> Ite
 
 def _failures(reader: Reader, kind: str, target_id: str) -> Iterator[tuple[str, str]]:
     for row in reader.execute(_FAILURES, {"kind": kind, "id": target_id}):
-        yield row["evaluator"], row["error"] or "failed"
+        yield row["evaluator"], read_json(row["error"] or '"failed"', str)

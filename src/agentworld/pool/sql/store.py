@@ -28,8 +28,10 @@ from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
 from agentworld.pool.sql.store_call_marks import CallMarkMethods
 from agentworld.pool.sql.store_curation import CurationMethods
+from agentworld.pool.sql.store_evaluations import EvaluationMethods
 from agentworld.pool.sql.store_parquet import ParquetMethods
 from agentworld.pool.sql.store_reads import ReadMethods
+from agentworld.pool.sql.store_reviews import ReviewMethods
 from agentworld.pool.sql.store_signals import SignalMethods
 from agentworld.pool.sql.store_slices import SliceMethods
 from agentworld.pool.sql.store_state import StateMethods
@@ -63,6 +65,8 @@ class SqlPool(
     ReadMethods,
     SliceMethods,
     CurationMethods,
+    ReviewMethods,
+    EvaluationMethods,
 ):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 
