@@ -49,13 +49,11 @@ class Steps(EvaluatorKind, frozen=True, kw_only=True):
         if not steps:
             raise EvaluationError(f"{self.name}: trajectory {subject.trajectory.trajectory_id} holds no messages")
         by_id = {step.step_id: step for step in subject.steps}
-        return {step.step_id: self._judge(subject, _path(step, by_id)) for step in steps}
-
-    def _judge(self, run: BatchTrajectory, path: list[Step]) -> Verdict:
-        verdict = self.inner.evaluate(msgspec.structs.replace(run, steps=path))
-        if not isinstance(verdict, Verdict):
-            raise EvaluationError(f"{self.name}: step {path[-1].step_id} got a {type(verdict).__name__}")
-        return verdict
+        runs = [msgspec.structs.replace(subject, steps=_path(step, by_id)) for step in steps]
+        # A model behind a network takes several conversations a call.
+        many = getattr(self.inner, "evaluate_many", None)
+        said = many(runs) if many is not None else [self.inner.evaluate(run) for run in runs]
+        return {step.step_id: verdict for step, verdict in zip(steps, said, strict=True)}
 
 
 def _path(step: Step, by_id: dict[str, Step]) -> list[Step]:

@@ -1,0 +1,1 @@
+"""Generative judges: models that are asked in words, and whose answers are read strictly."""

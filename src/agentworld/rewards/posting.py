@@ -1,0 +1,124 @@
+"""JSON over HTTP to addresses of the configuration: bounded in time and size, tried again where that can help.
+
+Redirects are errors, as one would send what is judged, and the key, to an address that nobody configured.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from agentworld.records import exact_json
+from agentworld.rewards.protocol import EvaluationError
+
+TRY_AGAIN = frozenset({429, 502, 503, 504})
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+_CHUNK = 65536
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to post, and within which bounds. `seconds`: of one try, from connecting to the last byte."""
+
+    url: str
+    api_key_env: str | None = None
+    seconds: float = 60.0
+    retries: int = 2
+    max_bytes: int = 8 << 20
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"url {self.url!r} is no address like http://127.0.0.1:8000")
+
+    @property
+    def api_key(self) -> str | None:
+        """The key in the environment variable that is named, which has to be there."""
+        if self.api_key_env is None:
+            return None
+        key = os.environ.get(self.api_key_env)
+        if not key:
+            raise EvaluationError(
+                f"the environment variable {self.api_key_env} is not set", path="api_key_env", hint="Put the key in it"
+            )
+        return key
+
+
+def post(
+    address: Address,
+    path: str,
+    body: Any,
+    *,
+    headers: Mapping[str, str] | None = None,
+    api_key: str | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> Any:
+    """The JSON that a POST of `body` to the address and `path` answers.
+
+    Connections that fail and answers of 429, 502, 503 and 504 are tried again, after 0.5 s, 1 s, 2 s and so on or what
+    `Retry-After` says, up to 30 s. EvaluationError after the last try, and at once for every other answer.
+    """
+    data = exact_json.encode(body)
+    key = api_key or address.api_key
+    sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
+    if key:
+        sent["Authorization"] = f"Bearer {key}"
+    trouble, asked = "", 0.0
+    for attempt in range(address.retries + 1):
+        if attempt:
+            pause(min(max(FIRST_PAUSE * 2 ** (attempt - 1), asked), LONGEST_PAUSE))
+        try:
+            status, answer, asked = _once(address, path, data, sent)
+        except (OSError, http.client.HTTPException) as error:
+            trouble, asked = str(error) or type(error).__name__, 0.0
+            continue
+        if status in (200, 201):
+            return _decoded(address, answer)
+        said = answer[:300].decode("utf-8", "replace")
+        trouble = f"status {status}: {said.replace(key, '[key]') if key else said}"
+        if status not in TRY_AGAIN:
+            break
+    raise EvaluationError(f"{address.url}{path} gave no answer: {trouble}", hint="Check the address and its server")
+
+
+def _once(address: Address, path: str, data: bytes, headers: Mapping[str, str]) -> tuple[int, bytes, float]:
+    """Status, body and the seconds of `Retry-After` of one try."""
+    deadline = time.monotonic() + address.seconds
+    parts = urlsplit(address.url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=address.seconds)
+    try:
+        connection.request("POST", parts.path.rstrip("/") + path, data, dict(headers))
+        connection.sock.settimeout(_left(deadline))
+        response = connection.getresponse()
+        body = bytearray()
+        while piece := response.read1(_CHUNK):
+            body += piece
+            if len(body) > address.max_bytes:
+                raise EvaluationError(f"{address.url}{path} answers with over {address.max_bytes} bytes")
+            if connection.sock is not None:
+                connection.sock.settimeout(_left(deadline))
+        after = response.headers.get("Retry-After", "")
+        return response.status, bytes(body), float(after) if after.isdecimal() else 0.0
+    finally:
+        connection.close()
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it did not answer in time")
+    return left
+
+
+def _decoded(address: Address, answer: bytes) -> Any:
+    try:
+        return exact_json.decode(answer)
+    except msgspec.DecodeError as error:
+        raise EvaluationError(f"{address.url} answers with what is no JSON: {error}") from None
