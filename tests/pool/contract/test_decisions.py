@@ -375,3 +375,28 @@ def test_what_keeps_a_step_back_is_explained(pool):
         (name, "review", 2),
         (None, "exclude", 1),
     }
+
+
+def test_a_change_that_was_broken_off_is_gone_on_with(pool, monkeypatch):
+    for number in range(130):
+        finished(pool, f"t{number}", reward=number % 2)
+
+    class Killed(Exception):
+        pass
+
+    def kill(stage, done, total):
+        raise Killed
+
+    with pytest.raises(Killed):
+        pool.set_curation(policy("when reward == 0 then exclude 'low'"), progress=kill)
+    [active] = pool.curation()
+    # In memory there is nothing to break off; elsewhere leases go on with it bit by bit, and the same call at once.
+    spec = BatchSpec(unit="trajectory", size=65, order="fifo")
+    found = set()
+    while (batch := pool.lease(spec, "one")) is not None:
+        found |= {entry.trajectory.trajectory_id for item in batch.items for entry in item.trajectories}
+    assert found >= {f"t{number}" for number in range(1, 130, 2)}
+    pool.set_curation(active.policy)
+    assert [one.pending for one in pool.curation()] == [0]
+    assert pool.stats().readiness["excluded"] == 65
+    assert pool.check() == []

@@ -34,7 +34,7 @@ class CurationMethods(MemoryStore):
             active = ActivePolicy(policy=policy, version=version, source=source, created_at=self._state.clock())
             self._state.curations.append(active)
             data = {"channel": policy.channel, "version": version, "name": policy.name}
-            self._state.add_event("curation.set", data=data)
+            self._state.add_event("curation.set", data=data, channel=policy.channel)
             self._decide_all(policy.channel, progress)
             return active
 
@@ -45,7 +45,8 @@ class CurationMethods(MemoryStore):
             ended = self._end(channel)
             if ended is None:
                 return False
-            self._state.add_event("curation.cleared", data={"channel": channel, "version": ended.version})
+            data = {"channel": channel, "version": ended.version}
+            self._state.add_event("curation.cleared", data=data, channel=channel)
             self._decide_all(channel, progress)
             return True
 
@@ -122,6 +123,7 @@ class CurationMethods(MemoryStore):
 
     def _decide_all(self, channel: str, progress: Progress) -> None:
         ended = [t for t in self._state.trajectories.values() if t.channel == channel and t.status != "open"]
-        for number, there in enumerate(ended, 1):
+        for there in ended:
             groups.settle(self._state, there)
-            progress("decide", number, len(ended))
+        # Told at the end, so that nothing is broken off in the middle.
+        progress("decide", len(ended), len(ended))

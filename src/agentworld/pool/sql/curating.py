@@ -72,7 +72,7 @@ def install(txn: Transaction, policy: CurationPolicy, source: str) -> bool:
     # One of the channel counts: the one in force, or else one whose decisions are taken away.
     txn.count(ACTIVE, 1 - (1 if now is not None else waiting))
     data = {"channel": policy.channel, "version": compiled.version, "name": policy.name}
-    add_event(txn, "curation.set", data=data)
+    add_event(txn, "curation.set", data=data, channel=policy.channel)
     return True
 
 
@@ -82,7 +82,7 @@ def end(txn: Transaction, channel: str) -> bool:
     if now is None:
         return False
     txn.execute(_END, {"row": now["pk"], "at": txn.now, "upto": 0})
-    add_event(txn, "curation.cleared", data={"channel": channel, "version": now["version"]})
+    add_event(txn, "curation.cleared", data={"channel": channel, "version": now["version"]}, channel=channel)
     return True
 
 

@@ -310,7 +310,7 @@ class _Kept:
             return
         step_id = target.id if target.key.subject == "step" else None
         data = {"verdict": verdict, "reason": reason, "by": by}
-        self._events.add("decision.set", target.trajectory_id, step_id, data)
+        self._events.add("decision.set", target.trajectory_id, step_id, data, channel=target.channel)
 
     def _ask(self, target: _Target, made: Made, origin: str = "rule") -> None:
         if made.verdict == "review":

@@ -26,7 +26,7 @@ from agentworld.pool.lease_rules import (
     check_spec,
     empty_resumption,
 )
-from agentworld.pool.sql import backlog, batch_rows, events, groups, items, pulling, resuming, standing, units
+from agentworld.pool.sql import backlog, batch_rows, curating, events, groups, items, pulling, resuming, standing, units
 from agentworld.pool.sql.backlog import READY
 from agentworld.pool.sql.batch_rows import end_batch, lease_state
 from agentworld.pool.sql.connections import Database, Reader, Row
@@ -231,6 +231,7 @@ class Leases:
         self._foresee(txn, wanted, knowledge, turn)
         if _expire(txn) or standing.close_due(txn):
             return "again"
+        curating.sweep(txn, TAKE_SECONDS / 2)
         at = backlog.position(txn, scope)
         knowledge.pulled = at.ready_seq
         is_new = at == backlog.START
