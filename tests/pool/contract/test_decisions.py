@@ -391,7 +391,7 @@ def test_a_change_that_was_broken_off_is_gone_on_with(pool, monkeypatch):
         pool.set_curation(policy("when reward == 0 then exclude 'low'"), progress=kill)
     [active] = pool.curation()
     # In memory there is nothing to break off; elsewhere leases go on with it bit by bit, and the same call at once.
-    spec = BatchSpec(unit="trajectory", size=65, order="fifo")
+    spec = BatchSpec(unit="trajectory", size=65, min_size=1, order="fifo")
     found = set()
     while (batch := pool.lease(spec, "one")) is not None:
         found |= {entry.trajectory.trajectory_id for item in batch.items for entry in item.trajectories}
