@@ -205,3 +205,12 @@ def test_a_rollout_without_steps_counts_in_its_group():
     for method in ("group_relative", "gigpo"):
         found = credit_by_name(method, divide_by_std=False)(rollouts)
         assert [each.tolist() for each in found] == [[0.5], []]
+
+
+def test_a_role_that_does_not_end_the_trajectory_has_its_own_last_step():
+    def run(reward):
+        return rollout(reward, 4, roles=["a", "b", "b", "a"])
+
+    more = {"divide_by_std": False, "per_role": True, "spread": "last", "ends": "last_step"}
+    found = credit_by_name("group_relative", **more)([run(1.0), run(0.0)])
+    assert [each.tolist() for each in found] == [[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, -0.5, -0.5]]
