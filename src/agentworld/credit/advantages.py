@@ -2,8 +2,8 @@
 
 Sources: group-relative advantages, Shao et al. 2024 (arXiv:2402.03300), section 4.1; without the division by the
 standard deviation, which weighs easy and hard tasks up, Liu et al. 2025 (arXiv:2503.20783), section 3; leave-one-out
-(RLOO), Ahmadian et al. 2024 (arXiv:2402.14740), section 3.3; the greedy rollout's reward as the baseline (ReMax), Li et
-al. 2023 (arXiv:2310.10505), section 4; normalised over the batch (REINFORCE++), Hu et al. 2025 (arXiv:2501.03262).
+(RLOO), Ahmadian et al. 2024 (arXiv:2402.14740); the greedy rollout's reward as the baseline (ReMax), Li et
+al. 2023 (arXiv:2310.10505); normalised over the batch (REINFORCE++), Hu et al. 2025 (arXiv:2501.03262).
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def progress(rollouts: Sequence[Rollout], parameters: Progress) -> Credits:
 
 @credit_method("gigpo", Gigpo, needs=lambda parameters: ("states", *_roles(parameters)))
 def gigpo(rollouts: Sequence[Rollout], parameters: Gigpo) -> Credits:
-    """A_s = A_episode + omega * A_step, of Feng et al. 2025 (arXiv:2505.10978), section 4.
+    """A_s = A_episode + omega * A_step, of Feng et al. 2025 (arXiv:2505.10978).
 
     A_episode is group-relative over the rollouts' total rewards, A_step over the discounted returns-to-go of all steps
     of the group that were sampled in the same state, whichever rollout they belong to. With `per_role` the episode's
