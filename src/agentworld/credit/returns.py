@@ -6,7 +6,7 @@ gives on each path from the step to a leaf; on a chain all conventions are the u
 
 Sources: generalised advantage estimation, Schulman et al. 2015 (arXiv:1506.02438), equation 16; ends that were cut off
 are not terminal, Pardo et al. 2017 (arXiv:1712.00378); progress as a dense reward, Setlur et al. 2024
-2024 (arXiv:2410.08146), whose differences leave the total unchanged, Ng et al. 1999, "Policy invariance under
+(arXiv:2410.08146), whose differences leave the total unchanged, Ng et al. 1999, "Policy invariance under
 reward transformations", theorem 1.
 """
 
