@@ -21,7 +21,8 @@ class Call(msgspec.Struct, kw_only=True):
     `renderer`: digest of the renderer of `prompt_ids`. `after_failure`: set where the call is the retry of one that
     failed or was left, and so repeats no other: the steps that were left half done, by choice. `anonymous`: digest of
     the API key of a call that names no trajectory. `created_at`: seconds since the epoch; `started`: on the monotonic
-    clock. `sequences`: step id -> prompt and reply in one array, once they are planned.
+    clock. `size`: about how many bytes the request is. `sequences`: step id -> prompt and reply in one array, once they
+    are planned.
     """
 
     trajectory_id: str
@@ -44,6 +45,7 @@ class Call(msgspec.Struct, kw_only=True):
     renderer: str | None = None
     metadata: dict[str, Any] = {}
     body_digest: str = ""
+    size: int = 0
     retry_count: int = 0
     after_failure: dict[int, str] | None = None
     anonymous: bytes | None = None

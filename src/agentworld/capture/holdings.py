@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from sys import getsizeof
 
 import numpy as np
 
@@ -26,8 +26,13 @@ class Holdings:
     def take(self, tip: Tip) -> None:
         """Count a tip in."""
         self.bytes += _PER_TIP + _PER_POINTER * len(tip.messages)
+        # Conversations share all but their last messages, which were weighed when they came.
+        counts = self._counts
         for message in tip.messages:
-            self._hold(message, message_bytes(message))
+            count = counts.get(id(message), 0)
+            counts[id(message)] = count + 1
+            if not count:
+                self.bytes += message_bytes(message)
         self.take_ids(tip.ids)
 
     def drop(self, tip: Tip) -> None:
@@ -71,11 +76,14 @@ def owner(ids: TokenArray) -> TokenArray:
 
 def message_bytes(message: Message) -> int:
     """About how many bytes a message takes."""
-    texts = [message.reasoning, message.tool_call_id, message.name]
-    if isinstance(message.content, tuple):
-        texts += [part.text for part in message.content if isinstance(part, TextPart)]
-    else:
-        texts.append(message.content)
+    size, content = _PER_MESSAGE, message.content
+    if content.__class__ is str:
+        size += getsizeof(content)
+    elif content is not None:
+        size += sum(getsizeof(part.text) for part in content if isinstance(part, TextPart))
+    for text in (message.reasoning, message.tool_call_id, message.name):
+        if text is not None:
+            size += getsizeof(text)
     for call in message.tool_calls:
-        texts += [call.id, call.function.name, call.function.arguments]
-    return _PER_MESSAGE + sum(sys.getsizeof(text) for text in texts if text is not None)
+        size += getsizeof(call.id) + getsizeof(call.function.name) + getsizeof(call.function.arguments)
+    return size

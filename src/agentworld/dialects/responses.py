@@ -59,7 +59,7 @@ class PreviousResponseNotFoundError(InvalidRequestError):
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
     """A stored reply. `messages`: its prompt; `instructions`: how many of them were the call's own instructions;
-    `runs`: of the reply, as in Choice.
+    `runs`: of the reply, as in Choice; `size`: about how many bytes all of it is.
     """
 
     exchange_id: str
@@ -69,6 +69,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     named: Named = {}
     trajectory_id: str = ""
     runs: tuple[Run, ...] = ()
+    size: int = 0
 
 
 def response_exchange(response_id: str) -> str | None:

@@ -9,6 +9,7 @@ has none. The samplers are penalties, temperature, top_k, top_p and min_p in thi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -23,6 +24,8 @@ from agentworld.engines.llamacpp_wire import CompletionReader, read_chat, split_
 from agentworld.errors import EngineError, InvalidRequestError
 from agentworld.records import Sampling
 
+_MANY = 1000
+"""More messages are written in a thread, as that takes milliseconds."""
 SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 
 
@@ -39,7 +42,10 @@ class LlamaCppEngine:
     async def chat(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
         """Chat with ids and log-probabilities back, unless the model's tokens are `none` or the prompt has media."""
         sampling = explicit(request.sampling)
-        said = self._conversation(request)
+        if len(request.messages) > _MANY:
+            said = await asyncio.to_thread(self._conversation, request)
+        else:
+            said = self._conversation(request)
         if self.settings.tokens == "none" or any(message.media for message in request.messages):
             async with self._chat_route(said, request, sampling, None) as deltas:
                 yield deltas

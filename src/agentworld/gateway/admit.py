@@ -18,7 +18,7 @@ from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
 from agentworld.gateway.conversations import Conversations
 from agentworld.gateway.identity import Identity
-from agentworld.gateway.large import apart
+from agentworld.gateway.large import PER_MESSAGE, apart
 from agentworld.gateway.mixing import turn_of
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.overrides import Overrides
@@ -59,8 +59,10 @@ class Admission:
         self._overrides = overrides
         self._pool = pool
 
-    async def admit(self, request: Request, identity: Identity, body: bytes) -> Admitted:
-        """The call; raises what the caller has to be told."""
+    async def admit(self, request: Request, identity: Identity, body: bytes, size: int) -> Admitted:
+        """The call; raises what the caller has to be told. `size`: about how many bytes the request is, be it that its
+        body only refers to them.
+        """
         if request.model:
             check_name(request.model, "model")
         model = self._models.find(request.model)
@@ -73,13 +75,14 @@ class Admission:
         if isinstance(prompt, str):
             said = await completion.placed(prompt, session, self._sessions)
             request = msgspec.structs.replace(request, messages=said)
-        sent, rewritten = await self._as_sampled(session, request, identity)
-        messages, known_keys = await apart(len(body), session.recall, sent)
+        size = max(size, PER_MESSAGE * len(request.messages))
+        sent, rewritten = await self._as_sampled(session, request, identity, size)
+        messages, known_keys = await apart(size, session.recall, sent)
         request = msgspec.structs.replace(request, messages=tuple(messages))
         if isinstance(prompt, tuple):
-            keys = [await apart(len(body), ids_key, prompt)]
+            keys = [await apart(size, ids_key, prompt)]
         else:
-            keys = await apart(len(body), message_keys, messages, known_keys)
+            keys = await apart(size, message_keys, messages, known_keys)
         _check_group(session, identity)
         there = session.trajectory
         mix, drawn = self._models.mix(request.model), {}
@@ -118,9 +121,9 @@ class Admission:
         tools_key = tools_digest(tools)
         agent = identity.agent or (there.agent if there else None)
         if isinstance(prompt, tuple):
-            known = await apart(len(body), completion.match_ids, list(session.tips), prompt)
+            known = await apart(size, completion.match_ids, list(session.tips), prompt)
         else:
-            known = await self._match(session, request, keys, tools_key, agent)
+            known = await self._match(session, request, keys, tools_key, agent, size)
         call = Call(
             trajectory_id=session.trajectory_id,
             request=request,
@@ -140,6 +143,7 @@ class Admission:
             space=engine_space(model.engine, request.sampling),
             metadata={**request.notes, **facts},
             body_digest=body_digest,
+            size=size,
             retry_count=identity.retry_count,
             anonymous=identity.key if identity.trajectory_id is None else None,
         )
@@ -176,25 +180,25 @@ class Admission:
         return self._sessions.fresh(new_id("trj"))
 
     async def _as_sampled(
-        self, session: Session, request: Request, identity: Identity
+        self, session: Session, request: Request, identity: Identity, size: int
     ) -> tuple[Sequence[Message], int]:
         """The request's messages, with our replies' calls as they were sampled where the client rewrites them."""
         messages = request.messages
         if not identity.rewrites_calls:
             return messages, 0
-        if not knows_all(session.tips, messages):
+        if not await apart(size, knows_all, list(session.tips), messages):
             await self._sessions.refresh(session)
-        return restored(session.tips, messages)
+        return await apart(size, restored, list(session.tips), messages)
 
     async def _match(
-        self, session: Session, request: Request, keys: list[bytes], tools_key: bytes, agent: str | None
+        self, session: Session, request: Request, keys: list[bytes], tools_key: bytes, agent: str | None, size: int
     ) -> Match | None:
         """The step that is continued. Another worker may have served it: a reply not known here is looked up."""
         messages = request.messages
-        found = match(session.tips, messages, keys, tools_key, agent)
+        found = await apart(size, match, list(session.tips), messages, keys, tools_key, agent)
         replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
         if replies and (found is None or replies[-1] >= found.depth) and await self._sessions.refresh(session):
-            found = match(session.tips, messages, keys, tools_key, agent)
+            found = await apart(size, match, list(session.tips), messages, keys, tools_key, agent)
         return found
 
 

@@ -21,6 +21,7 @@ from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
 from agentworld.gateway.first_token import begins_early, begun_within
 from agentworld.gateway.http import ClientGoneError, Http
+from agentworld.gateway.large import apart
 from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
@@ -191,7 +192,9 @@ class Answer:
         first = self._model.settings.first_token_seconds if begins_early(call, engine.capabilities) else None
         asked: AbstractAsyncContextManager[AsyncIterator[Delta]]
         if call.prompt_ids is None:
-            asked = begun_within(first, engine.chat(call.request) if is_chat else engine.complete(call.request))
+            # Drivers write the whole conversation as their engine wants it.
+            ask = await apart(call.size, engine.chat if is_chat else engine.complete, call.request)
+            asked = begun_within(first, ask)
         elif is_chat and can_go_on(call):
             asked = aclosing(Resubmission(call, self._attempts.aborts_left, first).deltas(engine, self._updated))
         else:

@@ -33,7 +33,7 @@ from agentworld.gateway.idle import IdleTrajectories
 from agentworld.gateway.large import apart
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
-from agentworld.gateway.past import joined, load_past
+from agentworld.gateway.past import joined, load_past, size_of
 from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
@@ -219,7 +219,7 @@ class Gateway:
         body = await self._body(http)
         decoded = await apart(len(body), decode_object, body)
         past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
-        request = await apart(len(body), responses.parse, decoded, past)
+        request = await apart(len(body) + size_of(past), responses.parse, decoded, past)
         count = await self.models.find(request.model).count(request)
         await http.reply(200, {"object": "response.input_tokens", "input_tokens": count})
 
@@ -228,16 +228,18 @@ class Gateway:
         body = await self._body(http)
         decoded = await apart(len(body), decode_object, body)
         identity = read_identity(http, route, decoded)
+        size = len(body)
         if dialect is RESPONSES:
             past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
-            request = await apart(len(body), responses.parse, decoded, past)
+            size += size_of(past)
+            request = await apart(size, responses.parse, decoded, past)
             identity = await joined(self.pool, identity, decoded, past)
         else:
             request = with_raw(await apart(len(body), dialect.parse, decoded), decoded, http)
         await check_group(self.pool, http.grant, identity.group_id)
         if identity.trajectory_id is not None:
             structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
-        admitted = await self.admission.admit(request, identity, body)
+        admitted = await self.admission.admit(request, identity, body, size)
         structlog.contextvars.bind_contextvars(
             trajectory=admitted.call.trajectory_id, exchange=admitted.call.exchange_id
         )

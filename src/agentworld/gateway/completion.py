@@ -22,11 +22,14 @@ from agentworld.engines.base import Engine
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import ContextLengthError, InvalidRequestError
 from agentworld.forest import Match, Tip, token_array
+from agentworld.gateway.large import apart
 from agentworld.gateway.token_in import TokenIn
 from agentworld.records import Message
 
 INLINE_CHARACTERS = 8_000
 """Longer prompts are encoded in a thread, as that takes milliseconds."""
+_COMPARED_AT_ONCE = 16
+"""Texts are compared so much faster than bodies are read."""
 
 
 async def placed(prompt: str, session: Session, sessions: Sessions) -> tuple[Message, ...]:
@@ -34,11 +37,14 @@ async def placed(prompt: str, session: Session, sessions: Sessions) -> tuple[Mes
     there = session.trajectory
     if there is not None and session.missing(there.step_count):
         await sessions.refresh(session)  # Another worker may have served the last completion.
+    tips = [tip for tip in session.tips if tip.step_id in session.completions and tip.messages[:-1]]
+    return await apart(len(prompt) * len(tips) // _COMPARED_AT_ONCE, _split, tips, prompt)
+
+
+def _split(tips: list[Tip], prompt: str) -> tuple[Message, ...]:
     best: Tip | None = None
     length = 0
-    for tip in session.tips:
-        if tip.step_id not in session.completions or not tip.messages[:-1]:
-            continue
+    for tip in tips:
         said = "".join(message.text for message in tip.messages)
         if len(said) >= length and prompt.startswith(said):
             best, length = tip, len(said)

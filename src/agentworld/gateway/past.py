@@ -15,6 +15,7 @@ from agentworld.dialects.responses_stored import stored_runs
 from agentworld.errors import NotFoundError
 from agentworld.gateway.access import Grant
 from agentworld.gateway.identity import Identity
+from agentworld.gateway.large import weight
 from agentworld.pool.protocol import Pool
 
 
@@ -41,8 +42,14 @@ def _load(pool: Pool, exchange_ids: Sequence[str], grant: Grant) -> dict[str, Pa
             named=notes.get("named") or {},
             trajectory_id=step.trajectory_id,
             runs=stored_runs(step),
+            size=weight([*(step.prompt_messages or ()), step.response_message]),
         )
     return found
+
+
+def size_of(past: dict[str, Past]) -> int:
+    """About how many bytes there are to look at because of what a call refers to."""
+    return sum(known.size for known in past.values())
 
 
 async def joined(pool: Pool, identity: Identity, body: dict[str, Any], past: dict[str, Past]) -> Identity:

@@ -29,6 +29,7 @@ from agentworld.forest import Tip
 from agentworld.gateway.bridging import Prompt, begun, bridge, written_on
 from agentworld.gateway.context import cap_limit
 from agentworld.gateway.escape import Escaper, EscapingTokenizer
+from agentworld.gateway.large import weight
 from agentworld.gateway.rendering import RENDERING_FAULTS, Rendering, Renderings, render_messages
 from agentworld.gateway.reply_parser import ReplyParser, open_parser
 from agentworld.records import Message, Tool, new_id
@@ -63,8 +64,7 @@ class TokenIn:
         """Put the prompt's ids and the full sampling parameters on the call."""
         rendering = await self._rendering(call.request.template)
         known = call.match.depth if call.match is not None and self._base(call, session, rendering) is not None else 0
-        size = sum(len(message.text) for message in call.request.messages[known:])
-        if size > INLINE_CHARACTERS:
+        if weight(call.request.messages[known:], INLINE_CHARACTERS) > INLINE_CHARACTERS:
             await asyncio.to_thread(self._render, call, session, rendering)
         else:
             self._render(call, session, rendering)
