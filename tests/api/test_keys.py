@@ -61,6 +61,16 @@ def with_key(secret):
     return {"Authorization": f"Bearer {secret}"} if secret else {}
 
 
+def test_a_key_that_is_made_here_works_at_once(server, secrets, monkeypatch):
+    asked = ("GET", "/api/v1/stats", None)
+    made = with_key("aw-k-that-was-not-known")
+    assert server.send(*asked, made)[0] == 401
+    monkeypatch.setattr("agentworld.pool.keys.secrets.token_urlsafe", lambda size: "that-was-not-known")
+    body = {"name": "new", "scopes": ["read"]}
+    assert server.send("POST", "/api/v1/keys", body, with_key(secrets["admin"]))[0] == 201
+    assert server.send(*asked, made)[0] == 200
+
+
 def test_no_route_but_the_open_ones_answers_without_a_key(server):
     for method, path in CONTROL:
         status, headers, reply = server.send(method, path, b"{}" if method != "GET" else None)
@@ -262,6 +272,37 @@ def test_what_a_pool_comes_to_offer_is_not_open_to_a_bound_key_by_oversight():
             refused.add(name)
     assert refused == offered - set(vars(BoundPool)) - {"poll_seconds"}
     assert {"stats", "delete_trajectories", "create_key", "set_paused", "sequences", "check"} <= refused
+
+
+@pytest.mark.parametrize("write", ["create_trajectory", "complete_trajectory", "append_steps", "add_signals"])
+def test_a_channel_that_a_trajectory_gets_just_before_the_write_counts(write):
+    class Raced(MemoryPool):
+        """Another writer is faster than who has looked already."""
+
+        def _settle(self):
+            super().create_trajectory(NewTrajectory(trajectory_id="t", channel="train"))
+
+    def faster(self, *sent, **more):
+        self._settle()
+        return getattr(MemoryPool, write)(self, *sent, **more)
+
+    setattr(Raced, write, faster)
+    pool = Raced()
+    pool.append_steps([Step(step_id="implied", trajectory_id="t", channel="val", prompt_ids=[1])])
+    if write == "append_steps":
+        assert pool.get_trajectory("t").channel == "train"
+    before = pool.stats().last_event
+    bound = BoundPool(pool, Grant(frozenset(("write",)), channel="val"))
+    sent = {
+        "create_trajectory": (NewTrajectory(trajectory_id="t", channel="val"),),
+        "complete_trajectory": ("t", "failed"),
+        "append_steps": ([Step(step_id="s", trajectory_id="t", prompt_ids=[1])],),
+        "add_signals": ([Reward(trajectory_id="t", value=1.0)],),
+    }
+    with pytest.raises(ForbiddenError, match="is in 'train'"):
+        getattr(bound, write)(*sent[write])
+    assert {event.kind for event in pool.events(before)} <= {"trajectory.created"}
+    assert pool.get_trajectory("t").status == "open"
 
 
 def test_its_calls_of_models_stay_in_it_too(server, secrets):

@@ -24,9 +24,9 @@ def test_the_control_api_takes_no_threads_from_the_gateway(separated):
             threads.add(threading.current_thread().name.split("_")[0])
             return super().list_steps(**options)
 
-        def events(self, after=0, limit=1000):
+        def events(self, after=0, limit=1000, **about):
             threads.add(threading.current_thread().name.split("_")[0])
-            return super().events(after, limit)
+            return super().events(after, limit, **about)
 
     with Serving(Watched()) as server:
         assert server.get("/api/v1/steps?where=reward>0")[0] == 200

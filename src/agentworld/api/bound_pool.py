@@ -63,22 +63,25 @@ class BoundPool(_Base):
         )
 
     # --- trajectories -----------------------------------------------------------------------------------------
-    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+    def create_trajectory(self, new: NewTrajectory, *, own_channel: str | None = None) -> Trajectory:
         """See Pool."""
         channel = self._channel(new.channel)
-        if self._grant.trajectory_id is not None:
-            self._grant.check_trajectory(new.trajectory_id)
-        self._check_group(new.group_id)
-        if new.trajectory_id is not None:
-            self._check_writable(new.trajectory_id)
-        return self._pool.create_trajectory(msgspec.structs.replace(new, channel=channel))
+        self._grant.check_trajectory(new.trajectory_id)
+        sent = msgspec.structs.replace(new, channel=channel)
+        return self._pool.create_trajectory(sent, own_channel=self._own(own_channel))
 
     def complete_trajectory(
-        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+        self,
+        trajectory_id: str,
+        status: TerminalStatus,
+        reward: float | None = None,
+        *,
+        own_channel: str | None = None,
     ) -> Trajectory:
         """See Pool."""
-        self._check_writable(trajectory_id)
-        return self._pool.complete_trajectory(trajectory_id, status, reward)
+        self._grant.check_trajectory(trajectory_id)
+        own = self._own(own_channel)
+        return self._pool.complete_trajectory(trajectory_id, status, reward, own_channel=own)
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""
@@ -106,16 +109,15 @@ class BoundPool(_Base):
         ]
 
     # --- steps ------------------------------------------------------------------------------------------------
-    def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
+    def append_steps(self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None) -> list[AppendResult]:
         """See Pool."""
         sent: list[Step | Rejected] = []
         for step in steps:
             if isinstance(step, Step):
-                self._check_writable(step.trajectory_id)
-                self._check_group(step.group_id)
+                self._grant.check_trajectory(step.trajectory_id)
                 step = msgspec.structs.replace(step, channel=self._channel(step.channel))
             sent.append(step)
-        return self._pool.append_steps(sent)
+        return self._pool.append_steps(sent, own_channel=self._own(own_channel))
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
         """See Pool."""
@@ -134,21 +136,23 @@ class BoundPool(_Base):
         return self._pool.explain(where, subject)
 
     # --- signals ----------------------------------------------------------------------------------------------
-    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+    def add_signals(
+        self, sent: Sequence[Reward | Feedback | Annotation], *, own_channel: str | None = None
+    ) -> SignalsResult:
         """See Pool. A signal for a step, or in another's channel, that is not there yet is refused: nobody can say
         whose it will be.
         """
         for signal in sent:
+            other = signal.other_id if isinstance(signal, Feedback) else None
             if signal.step_id is not None:
                 self._check_step(signal.step_id)
+            elif other is not None:
+                self._grant.check_trajectory(other)
             if signal.trajectory_id is not None:
-                self._check_writable(signal.trajectory_id, signalled=True)
-            if isinstance(signal, Feedback) and signal.other_id is not None:
-                if signal.step_id is not None:
-                    self._check_step(signal.other_id)
-                else:
-                    self._check_writable(signal.other_id, signalled=True)
-        return self._pool.add_signals(sent)
+                self._grant.check_trajectory(signal.trajectory_id)
+            if signal.step_id is not None and other is not None:
+                self._check_step(other)
+        return self._pool.add_signals(sent, own_channel=self._own(own_channel))
 
     def list_feedback(
         self,
@@ -299,35 +303,20 @@ class BoundPool(_Base):
             self._grant.check_trajectory(trajectory_id)
         return trajectory_id or self._grant.trajectory_id, channel or self._grant.channel
 
-    def _check_writable(self, trajectory_id: str, *, signalled: bool = False) -> None:
-        """ForbiddenError where the trajectory is another's; `signalled`: also where nobody knows whose it will be."""
-        self._grant.check_trajectory(trajectory_id)
-        if self._grant.channel is None:
-            return
-        try:
-            channel = self._pool.get_trajectory(trajectory_id).channel
-        except NotFoundError:
-            if signalled and self._grant.trajectory_id is None:
-                raise _unknown(f"the trajectory {trajectory_id!r}") from None
-            return
-        self._grant.check_channel(channel, f"the trajectory {trajectory_id!r}")
+    def _own(self, channel: str | None) -> str | None:
+        """The only channel that may be written to; the pool looks at it in the transaction that writes."""
+        if channel is not None:
+            self._grant.check_channel(channel, "what is written")
+        return self._grant.channel or channel
 
     def _check_step(self, step_id: str) -> None:
+        # A step stays what it is, so this holds until the signal is written.
         try:
             step = self._pool.get_step(step_id, include=())
         except NotFoundError:
             raise _unknown(f"the step {step_id[:128]!r}") from None
         self._grant.check_trajectory(step.trajectory_id)
         self._grant.check_channel(step.channel, f"the step {step_id!r}")
-
-    def _check_group(self, group_id: str | None) -> None:
-        if group_id is None or self._grant.channel is None:
-            return
-        try:
-            channel = self._pool.get_group(group_id).channel
-        except NotFoundError:
-            return
-        self._grant.check_channel(channel, f"the group {group_id!r}")
 
     def _check_read(self, trajectory_id: str | None, step_ids: Iterable[str]) -> None:
         """NotFoundError where one of what is asked for is not the caller's."""

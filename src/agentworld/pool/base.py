@@ -29,9 +29,9 @@ class Store(Pool, abc.ABC):
         """See Pool."""
         return self.submit_exchange(exchange).result()
 
-    def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
+    def append_steps(self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None) -> list[AppendResult]:
         """See Pool."""
-        return self.submit_steps(steps).result()
+        return self.submit_steps(steps, own_channel=own_channel).result()
 
     def add_rewards(self, rewards: Sequence[Reward]) -> int:
         """See Pool."""
@@ -54,7 +54,9 @@ class Store(Pool, abc.ABC):
         return draining.wait(lambda: draining.judge(self.gateway_state(), self.gateway_workers()), timeout)
 
     @abc.abstractmethod
-    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+    def add_signals(
+        self, sent: Sequence[Reward | Feedback | Annotation], *, own_channel: str | None = None
+    ) -> SignalsResult:
         """See Pool."""
 
     def follow(
@@ -72,7 +74,9 @@ class Store(Pool, abc.ABC):
         """See Pool."""
 
     @abc.abstractmethod
-    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
+    def submit_steps(
+        self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None
+    ) -> Future[list[AppendResult]]:
         """See Pool."""
 
 

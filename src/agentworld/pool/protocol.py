@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.call_marks import CallMark, CallMarkMethods
 from agentworld.pool.curation_methods import CurationMethods
-from agentworld.pool.keeping.records import (
-    Collection,
-    Deletion,
-    Pin,
-    Problem,
-    Progress,
-    Retention,
-    Tombstone,
-    no_progress,
-)
+from agentworld.pool.keeping_methods import KeepingMethods
 from agentworld.pool.keys import KeyMethods
 from agentworld.pool.media.blob import Medium
-from agentworld.pool.parquet.manifest import Imported, Manifest
 from agentworld.pool.results import (
     AppendResult,
     Awaited,
@@ -80,18 +69,27 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, CurationMethods, Protocol):
-    """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing."""
+class Pool(SharedStateMethods, KeyMethods, KeepingMethods, CallMarkMethods, CurationMethods, Protocol):
+    """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing.
+
+    `own_channel` of methods that write: ForbiddenError where something named is of another channel, or a signal is on
+    what is not there yet, as nobody can say whose that will be.
+    """
 
     url: str
     poll_seconds: float  # the longest time between two looks for events, where nothing wakes who waits for them
 
     # --- trajectories -----------------------------------------------------------------------------------------
-    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+    def create_trajectory(self, new: NewTrajectory, *, own_channel: str | None = None) -> Trajectory:
         """Create, or return the one that is there; ConflictError where it was created with other settings."""
 
     def complete_trajectory(
-        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+        self,
+        trajectory_id: str,
+        status: TerminalStatus,
+        reward: float | None = None,
+        *,
+        own_channel: str | None = None,
     ) -> Trajectory:
         """End a trajectory; the same status again changes nothing, another is a ConflictError."""
 
@@ -121,13 +119,15 @@ class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, CurationMethods, Pro
         an empty list.
         """
 
-    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
+    def submit_steps(
+        self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None
+    ) -> Future[list[AppendResult]]:
         """Append steps, done once durable; a trajectory that is not there is created. What is bad is rejected alone."""
 
     def append_exchange(self, exchange: Exchange) -> list[AppendResult]:
         """`submit_exchange` and wait."""
 
-    def append_steps(self, steps: Sequence[Step | Rejected]) -> list[AppendResult]:
+    def append_steps(self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None) -> list[AppendResult]:
         """`submit_steps` and wait."""
 
     def list_exchanges(
@@ -185,7 +185,9 @@ class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, CurationMethods, Pro
     def add_annotations(self, annotations: Sequence[Annotation]) -> int:
         """`add_signals` of annotations."""
 
-    def add_signals(self, sent: Sequence[Reward | Feedback | Annotation]) -> SignalsResult:
+    def add_signals(
+        self, sent: Sequence[Reward | Feedback | Annotation], *, own_channel: str | None = None
+    ) -> SignalsResult:
         """Store signals, all or none; a malformed one, or one that contradicts its target, is named and refuses all.
 
         Signals may come before their step or trajectory, and then wait for it: it makes no trajectory. What turns out
@@ -295,89 +297,7 @@ class Pool(SharedStateMethods, KeyMethods, CallMarkMethods, CurationMethods, Pro
     def consumer(self, name: str) -> Consumer:
         """A named consumer of this pool."""
 
-    # --- keeping ----------------------------------------------------------------------------------------------
-    def pin(self, owner_kind: str, owner: str, trajectory_ids: Sequence[str]) -> int:
-        """Hold trajectories against retention, for an owner such as dataset `math-v3`; returns how many pins are new.
-
-        All or none: NotFoundError where one is not there. Deletion on request beats pins.
-        """
-
-    def unpin(self, owner_kind: str, owner: str) -> int:
-        """Take all pins of an owner away; returns how many there were."""
-
-    def pins(
-        self,
-        *,
-        owner_kind: str | None = None,
-        owner: str | None = None,
-        trajectory_id: str | None = None,
-        limit: int = 1000,
-    ) -> list[Pin]:
-        """Pins by owner and trajectory."""
-
-    def collect(
-        self,
-        retention: Retention | None = None,
-        *,
-        dry_run: bool = False,
-        include_waiting: bool = False,
-        progress: Progress = no_progress,
-    ) -> Collection:
-        """Take out what retention names, then garbage: content that nothing points at any more. In bounded
-        transactions beside writers; what was broken off is gone on with by the next call.
-
-        Never: trajectories that are open or pinned, and what a running lease holds. What a consumer has not had yet
-        stays unless `include_waiting`. Without `retention` only garbage goes; media wait a day for their message.
-        """
-
-    def delete_trajectories(
-        self, trajectory_ids: Sequence[str], reason: str | None = None, *, progress: Progress = no_progress
-    ) -> Deletion:
-        """Delete trajectories for good, whatever pins or leases hold them: steps, calls, signals, dead letters, and the
-        content that nobody else references. A tombstone stays of each (id, reason, time), an event
-        `trajectory.deleted`, and the trajectory's earlier events with their ids but without what they told. What comes
-        later for it is refused. A batch that holds it loses it, and can still be acknowledged.
-
-        Idempotent. Nothing of it can be read afterwards; `purge` takes its bytes from the disk too.
-        """
-
-    def delete_user(self, user: str, reason: str | None = None, *, progress: Progress = no_progress) -> Deletion:
-        """`delete_trajectories` for everything of one user (`NewTrajectory.user`)."""
-
-    def tombstones(self, after: int = 0, limit: int = 100) -> list[Tombstone]:
-        """What was deleted on request, with a sequence over `after`, in order."""
-
-    def purge(self, *, progress: Progress = no_progress) -> None:
-        """Rewrite the pool so that no file of it holds what was deleted. Writers wait meanwhile."""
-
-    def check(self, *, progress: Progress = no_progress, deep: bool = True) -> list[Problem]:
-        """Every problem of the pool, empty where it is sound: counts, references, sequences, leases and, with `deep`,
-        the digest of all content computed again. Changes nothing, and runs beside writers.
-        """
-
-    def backup(self, path: Path, *, progress: Progress = no_progress) -> None:
-        """Write the whole pool, media included, into one archive at `path` while it is in use; ConfigError where
-        something is there. The archive is an SQLite pool itself; `agentworld.pool.restore` makes a pool of it.
-        """
-
-    def export_parquet(
-        self,
-        folder: Path,
-        *,
-        where: str | None = None,
-        channel: str | None = None,
-        progress: Progress = no_progress,
-    ) -> Manifest:
-        """Write the trajectories that match, with all that belongs to them, as Parquet files into a new folder.
-
-        Each trajectory is as it was at one moment; one that comes meanwhile may be in it or not.
-        """
-
-    def import_parquet(self, folder: Path, *, progress: Progress = no_progress) -> Imported:
-        """Read an export. Trajectories that are there already stay as they are, so that it can be done again; a step
-        that cannot be stored becomes a dead letter.
-        """
-
+    # --- media and the end ------------------------------------------------------------------------------------
     def put_media(self, data: bytes, media_type: str) -> str:
         """Store a blob once; returns its digest, the hex BLAKE2b-128 of its bytes, which messages name it by."""
 

@@ -21,6 +21,7 @@ from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
 from agentworld.pool.memory.store_reviews import ReviewMethods
 from agentworld.pool.memory.store_signals import SignalMethods
+from agentworld.pool.own_channel import Named, named_by_steps
 from agentworld.pool.plain_values import as_number
 from agentworld.pool.protocol import AppendResult, Page, Rejected
 from agentworld.records import (
@@ -48,20 +49,28 @@ class MemoryPool(
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 
     # --- trajectories -----------------------------------------------------------------------------------------
-    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+    def create_trajectory(self, new: NewTrajectory, *, own_channel: str | None = None) -> Trajectory:
         """See Pool."""
         trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
         new = checked_trajectory(new)
+        groups = frozenset(() if new.group_id is None else (new.group_id,))
         with self._open():
+            self._state.check_own(own_channel, Named(frozenset((trajectory_id,)), groups))
             return shown(trajectories.create(self._state, trajectory_id, new))
 
     def complete_trajectory(
-        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+        self,
+        trajectory_id: str,
+        status: TerminalStatus,
+        reward: float | None = None,
+        *,
+        own_channel: str | None = None,
     ) -> Trajectory:
         """See Pool."""
         with self._open():
+            self._state.check_own(own_channel, Named(frozenset((trajectory_id,))))
             return shown(trajectories.complete(self._state, trajectory_id, status, as_number(reward)))
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
@@ -99,10 +108,17 @@ class MemoryPool(
         """See Pool."""
         return self._done(lambda: append_exchange(self._state, exchange))
 
-    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
+    def submit_steps(
+        self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None
+    ) -> Future[list[AppendResult]]:
         """See Pool."""
         sent = listed(steps, "Step", "steps")
-        return self._done(lambda: append_steps(self._state, sent))
+
+        def write() -> list[AppendResult]:
+            self._state.check_own(own_channel, named_by_steps(sent))
+            return append_steps(self._state, sent)
+
+        return self._done(write)
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
         """See Pool."""

@@ -19,6 +19,7 @@ from agentworld.pool.intake import Prepared
 from agentworld.pool.keeping.records import Tombstone
 from agentworld.pool.keys import StoredKey
 from agentworld.pool.media.blob import Medium
+from agentworld.pool.own_channel import Named, check_own
 from agentworld.pool.protocol import DeadLetter, GatewayWorker
 from agentworld.pool.step_arrays import restore_arrays
 from agentworld.pool.values import step_value, trajectory_value
@@ -109,6 +110,17 @@ class State:
         self.tool_sets: set[bytes] = set()
         self.tokens_in_tails = 0
         self.tokens_flat = 0
+
+    def check_own(self, channel: str | None, named: Named) -> None:
+        """ForbiddenError where something named is of another channel than the one that is given."""
+        if channel is None:
+            return
+        found = {
+            ("trajectory", one): self.trajectories[one].channel for one in named.trajectories & self.trajectories.keys()
+        }
+        found |= {("group", one): self.groups[one].channel for one in named.groups & self.groups.keys()}
+        found |= {("step", one): self.steps[one].step.channel for one in named.steps & self.steps.keys()}
+        check_own(channel, named, found)
 
     def add_event(
         self,

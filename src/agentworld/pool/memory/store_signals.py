@@ -17,6 +17,7 @@ from agentworld.pool.memory import groups
 from agentworld.pool.memory.signals import add_signals
 from agentworld.pool.memory.state import copied
 from agentworld.pool.memory.store_base import MemoryStore
+from agentworld.pool.own_channel import named_by_signals
 from agentworld.pool.results import Awaited, DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import Signal, check_kind, check_one_target, check_signals, check_step_ids
 from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Group
@@ -25,10 +26,12 @@ from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Group
 class SignalMethods(MemoryStore):
     """Rewards, feedback, annotations, groups, events, dead letters."""
 
-    def add_signals(self, sent: Sequence[Signal]) -> SignalsResult:
+    def add_signals(self, sent: Sequence[Signal], *, own_channel: str | None = None) -> SignalsResult:
         """See Pool."""
         checked = [msgspec.structs.replace(one, record=copied(one.record)) for one in check_signals(sent)]
         with self._open():
+            if own_channel is not None:
+                self._state.check_own(own_channel, named_by_signals(checked))
             return add_signals(self._state, checked)
 
     def list_feedback(

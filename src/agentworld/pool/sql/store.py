@@ -15,12 +15,14 @@ from agentworld.pool.base import check_limit, check_order
 from agentworld.pool.bounds import checked_trajectory
 from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include
+from agentworld.pool.own_channel import Named, named_by_steps
 from agentworld.pool.plain_values import as_number
 from agentworld.pool.protocol import AppendResult, Page, Rejected
 from agentworld.pool.sql import trajectories
 from agentworld.pool.sql.append import Appender, PreparedExchange, prepare_all
 from agentworld.pool.sql.append_statements import compile_all
 from agentworld.pool.sql.connections import Database
+from agentworld.pool.sql.own_channel import submit_own
 from agentworld.pool.sql.pages import page_of_rows
 from agentworld.pool.sql.reads import STEP, read_steps
 from agentworld.pool.sql.rows import trajectory_from
@@ -79,20 +81,35 @@ class SqlPool(
         self._appender = Appender()
 
     # --- trajectories -----------------------------------------------------------------------------------------
-    def create_trajectory(self, new: NewTrajectory) -> Trajectory:
+    def create_trajectory(self, new: NewTrajectory, *, own_channel: str | None = None) -> Trajectory:
         """See Pool."""
         trajectory_id = check_id(new.trajectory_id or new_id("trj"), "trajectory_id")
         if new.group_id is not None:
             check_id(new.group_id, "group_id")
         new = checked_trajectory(new)
-        return self._writer.submit_together(trajectories.create_all, Creation(trajectory_id, new)).result()
+        asked = Creation(trajectory_id, new)
+        groups = frozenset(() if new.group_id is None else (new.group_id,))
+        return submit_own(
+            self._writer,
+            trajectories.create_all,
+            asked,
+            1,
+            own_channel,
+            lambda: Named(frozenset((trajectory_id,)), groups),
+        ).result()
 
     def complete_trajectory(
-        self, trajectory_id: str, status: TerminalStatus, reward: float | None = None
+        self,
+        trajectory_id: str,
+        status: TerminalStatus,
+        reward: float | None = None,
+        *,
+        own_channel: str | None = None,
     ) -> Trajectory:
         """See Pool."""
         asked = Completion(trajectory_id, status, as_number(reward))
-        return self._writer.submit_together(trajectories.complete_all, asked).result()
+        named = Named(frozenset((trajectory_id,)))
+        return submit_own(self._writer, trajectories.complete_all, asked, 1, own_channel, lambda: named).result()
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""
@@ -131,11 +148,16 @@ class SqlPool(
         compile_all(self._database.engine)
         return self._writer.submit_together(self._appender.append_all, prepared, len(prepared.steps) + 1)
 
-    def submit_steps(self, steps: Sequence[Step | Rejected]) -> Future[list[AppendResult]]:
+    def submit_steps(
+        self, steps: Sequence[Step | Rejected], *, own_channel: str | None = None
+    ) -> Future[list[AppendResult]]:
         """See Pool."""
-        prepared = prepare_all(listed(steps, "Step", "steps"))
+        sent = listed(steps, "Step", "steps")
+        prepared = prepare_all(sent)
         compile_all(self._database.engine)
-        return self._writer.submit_together(self._appender.append_all, prepared, len(prepared))
+        return submit_own(
+            self._writer, self._appender.append_all, prepared, len(prepared), own_channel, lambda: named_by_steps(sent)
+        )
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
         """See Pool."""

@@ -12,8 +12,10 @@ from agentworld.pool import schema
 from agentworld.pool.arguments import check_event_filters
 from agentworld.pool.base import check_after, check_limit, cursor_for, read_cursor
 from agentworld.pool.events import TO_ALL, stored_channel
+from agentworld.pool.own_channel import named_by_signals
 from agentworld.pool.results import DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import (
+    CheckedSignal,
     Signal,
     check_kind,
     check_one_target,
@@ -26,9 +28,11 @@ from agentworld.pool.sql import feedback, signals
 from agentworld.pool.sql.annotations import read_annotations
 from agentworld.pool.sql.backlog import text_of
 from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.own_channel import check_named
 from agentworld.pool.sql.rows import event_data
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_groups import GroupMethods
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Annotation, Event, Feedback, FeedbackKind
 
 _e, _d = schema.events.c, schema.dead_letters.c
@@ -46,14 +50,28 @@ _DEAD = sql(select(schema.dead_letters).where(_d.pk > parameter("after")).order_
 class SignalMethods(GroupMethods):
     """Rewards, feedback, annotations, events, dead letters."""
 
-    def add_signals(self, sent: Sequence[Signal]) -> SignalsResult:
+    def add_signals(self, sent: Sequence[Signal], *, own_channel: str | None = None) -> SignalsResult:
         """See Pool."""
-        parts = in_parts(check_signals(sent))
+        checked = check_signals(sent)
+        parts = in_parts(checked)
+        named = None if own_channel is None else named_by_signals(checked)
+
+        def look(txn: Transaction) -> None:
+            if own_channel is not None and named is not None:
+                check_named(txn, own_channel, named)
+
+        def check(txn: Transaction) -> None:
+            look(txn)
+            signals.check(txn, checked)
+
+        def write(txn: Transaction, part: list[CheckedSignal]) -> SignalsResult:
+            look(txn)
+            return signals.add_signals(txn, part)
+
         if len(parts) > 1:
-            together = [signal for part in parts for signal in part]
-            self._writer.submit(lambda txn: signals.check(txn, together)).result()
+            self._writer.submit(check).result()
         # Each is asked for once the one before is written, so that other processes have their turn in between.
-        return joined([self._writer.submit(functools.partial(signals.add_signals, signals=p)).result() for p in parts])
+        return joined([self._writer.submit(functools.partial(write, part=part)).result() for part in parts])
 
     def list_feedback(
         self,
