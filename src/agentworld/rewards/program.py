@@ -29,7 +29,8 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
 
     `isolation`: `sandbox` is bubblewrap or namespaces, without network, and where neither works the evaluation fails;
     `none` runs it as you, with your files and network. Which it was is in the details. `readable`: further folders that
-    the sandbox shows, read only. `environment`: variables; it has no others but PATH, HOME, LANG and TMPDIR.
+    the sandbox shows, read only; root's sandbox is another user, who has to be allowed to read them.
+    `environment`: variables; it has no others but PATH, HOME, LANG and TMPDIR.
     """
 
     command: tuple[str, ...]
