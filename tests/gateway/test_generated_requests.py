@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import aiohttp
 import pytest
+
+from tests.engines.fakes import FakeEngine, Said, Token
+from tests.engines.fakes.anthropic import AnthropicFake
+from tests.engines.fakes.sglang import SglangFake
 
 from .generated import Call
 from .harness import running
 from .storm import Answer, Storm, script
+from .test_drivers import gateway as gateway_to
+
+PLAIN = Said(tokens=(Token(ord("o"), b"o", -0.25), Token(ord("k"), b"k", -0.5)))
 
 
-@pytest.mark.parametrize("tokens", ["engine", "token-in"])
-async def test_generated_requests(tokens: str) -> None:
-    async with running(script, tokens=tokens) as gateway:
+def storm_of(http: aiohttp.ClientSession, running: Any) -> Storm:
+    """Requests to that gateway, each of which must be on record when its reply ends."""
 
-        async def is_on_record(call: Call, answer: Answer) -> None:
-            """At once: a reply ends after its step is stored."""
-            if answer.trajectory is not None:
-                read = gateway.pool.list_steps if answer.status == 200 else gateway.pool.list_exchanges
-                found = await asyncio.to_thread(read, trajectory_id=answer.trajectory)
-                assert found if isinstance(found, list) else found.items, (call, answer)
-            else:
-                assert answer.status != 200, (call, answer)
+    async def is_on_record(call: Call, answer: Answer) -> None:
+        if answer.trajectory is not None:
+            read = running.pool.list_steps if answer.status == 200 else running.pool.list_exchanges
+            found = await asyncio.to_thread(read, trajectory_id=answer.trajectory)
+            assert found if isinstance(found, list) else found.items, (call, answer)
+        else:
+            assert answer.status != 200, (call, answer)
 
-        storm = Storm(gateway.http, gateway.url, is_on_record)
-        await storm.run(range(800))
+    return Storm(http, running.url, is_on_record)
+
+
+@pytest.mark.parametrize(("tokens", "driver"), [("engine", "builtin"), ("token-in", "builtin"), ("none", "openai")])
+async def test_generated_requests(tokens: str, driver: str) -> None:
+    async with running(script, tokens=tokens, driver=driver) as gateway:
+        storm = storm_of(gateway.http, gateway)
+        await storm.run(range(600))
         assert gateway.pool.stats().exchanges == storm.recorded
     ended = storm.ended
     for path in {path for path, _, _ in ended}:
@@ -33,5 +46,22 @@ async def test_generated_requests(tokens: str) -> None:
         assert ended[path, "valid", 2] > 20, path
         assert ended[path, "mutated", 4] > 20, path
         assert ended[path, "truncated", 2] == 0, path
-        assert ended[path, "again", 2] > 5, path
-        assert ended[path, "further", 2] > 20 or path == "/v1/completions", path
+        assert ended[path, "again", 2] > 2, path
+        assert ended[path, "further", 2] > 10 or path == "/v1/completions", path
+
+
+@pytest.mark.parametrize(
+    ("driver", "fake", "more"), [("anthropic", AnthropicFake, {}), ("sglang", SglangFake, {"tokenizer": "byte"})]
+)
+async def test_generated_requests_to_engines_of_other_apis(
+    driver: str, fake: type[FakeEngine], more: dict[str, Any]
+) -> None:
+    async with (
+        fake(PLAIN) as engine,
+        gateway_to(driver, engine, **more) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        storm = storm_of(http, gateway)
+        await storm.run(range(250))
+        assert gateway.pool.stats().exchanges == storm.recorded > 100
+        assert sum(number for (_, _, hundreds), number in storm.ended.items() if hundreds == 2) > 100

@@ -82,6 +82,7 @@ async def test_generated_requests_are_answered_and_stored_in_flat_memory(servers
                 calls = sum(storm.ended.values())
                 rate = REQUESTS / PARTS / took
                 print(f"{calls:,} calls, {rate:.0f} requests/s, gateway {sizes[-1] / 1024:.0f} MiB", flush=True)
+            assert pool.check() == []
     faults = [line for line in gateway.lines if "error" in line]
     assert not faults, faults[:3]
     assert max(sizes[-PARTS // 4 :]) - max(sizes[: PARTS // 4]) < GROWTH_KIB, sizes
