@@ -1,14 +1,17 @@
 """Keys of requests: what they grant, and that nothing else is granted."""
 
 import asyncio
+import threading
 
 import pytest
 
 from agentworld.errors import ForbiddenError, PoolError, UnauthorizedError
+from agentworld.gateway import access as access_module
 from agentworld.gateway.access import (
     CACHE_SECONDS,
     EVERYTHING,
     GRANT,
+    LOOKS,
     NOTHING,
     Access,
     check_granted,
@@ -131,6 +134,76 @@ async def test_a_pool_that_cannot_be_read_is_asked_again(pool, clock, monkeypatc
         await checked.grant(bearer(issued.secret))
     monkeypatch.undo()
     assert (await checked.grant(bearer(issued.secret))).scopes == {"write"}
+
+
+async def test_keys_that_are_none_drive_out_none_that_hold(pool, clock, monkeypatch):
+    monkeypatch.setattr(access_module, "CACHED", 10)
+    checked, issued = access(pool, clock), make(pool)
+    await checked.grant(bearer(issued.secret))
+    for number in range(50):
+        await refusal(checked, bearer(f"aw-k-{number}"))
+    assert pool.looks == 51
+    assert (await checked.grant(bearer(issued.secret))).scopes == {"write"}
+    await refusal(checked, bearer("aw-k-49"))
+    assert pool.looks == 51
+    assert (len(checked._known), len(checked._unknown), len(checked._looking)) == (1, 10, 0)
+    await refusal(checked, bearer("aw-k-0"))  # Forgotten, as so many came since.
+    assert pool.looks == 52
+
+
+async def test_a_key_that_is_made_works_at_once_here_and_soon_elsewhere(pool, clock, monkeypatch):
+    here, elsewhere = access(pool, clock), access(pool, clock)
+    monkeypatch.setattr("agentworld.pool.keys.secrets.token_urlsafe", lambda size: "known")
+    for checked in (here, elsewhere):
+        assert "not known" in await refusal(checked, bearer("aw-k-known"))
+    make(pool)
+    here.forget_unknown()
+    assert (await here.grant(bearer("aw-k-known"))).scopes == {"write"}
+    assert "not known" in await refusal(elsewhere, bearer("aw-k-known"))
+    clock.now += CACHE_SECONDS
+    assert (await elsewhere.grant(bearer("aw-k-known"))).scopes == {"write"}
+
+
+async def test_a_key_that_is_made_while_it_is_looked_up_is_not_held_for_none(pool, clock, monkeypatch):
+    checked = access(pool, clock)
+    monkeypatch.setattr("agentworld.pool.keys.secrets.token_urlsafe", lambda size: "known")
+    find = pool.find_key
+
+    def made_meanwhile(digest):
+        found = find(digest)
+        if pool.looks == 1:
+            make(pool)
+            checked.forget_unknown()
+        return found
+
+    monkeypatch.setattr(pool, "find_key", made_meanwhile)
+    assert "not known" in await refusal(checked, bearer("aw-k-known"))
+    assert (await checked.grant(bearer("aw-k-known"))).scopes == {"write"}
+
+
+async def test_keys_that_nobody_knows_wait_for_each_other_and_hold_up_none_that_is_known(pool, clock, monkeypatch):
+    checked, issued = access(pool, clock), make(pool)
+    await checked.grant(bearer(issued.secret))
+    clock.now += CACHE_SECONDS
+    wanted, go_on, reached = secret_digest(issued.secret), threading.Event(), []
+    find = pool.find_key
+
+    def held(digest):
+        if digest != wanted:
+            reached.append(digest)
+            go_on.wait()
+        return find(digest)
+
+    monkeypatch.setattr(pool, "find_key", held)
+    strangers = [asyncio.create_task(refusal(checked, bearer(f"aw-k-{number}"))) for number in range(2 * LOOKS)]
+    async with asyncio.timeout(20):
+        while len(reached) < LOOKS:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert (await checked.grant(bearer(issued.secret))).scopes == {"write"}
+    assert len(reached) == LOOKS
+    go_on.set()
+    assert len(await asyncio.gather(*strangers)) == 2 * LOOKS
+    assert len(reached) == 2 * LOOKS
 
 
 def signed(issued, trajectory="t1", until=2000):

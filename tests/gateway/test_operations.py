@@ -12,10 +12,11 @@ from prometheus_client import generate_latest
 
 from agentworld.errors import PoolError, PoolFullError
 from agentworld.gateway import metrics
-from agentworld.gateway.readiness import PoolProbe
+from agentworld.gateway.readiness import PoolProbe, Shared
 from agentworld.pool.memory import MemoryPool
-from agentworld.testing.scripted_engine import ScriptedRequest
+from agentworld.testing.scripted_engine import ScriptedReply, ScriptedRequest
 
+from .fleet import fleet
 from .harness import Harness, running, until
 
 HELLO = [{"role": "user", "content": "hi"}]
@@ -118,7 +119,8 @@ async def test_a_pool_that_takes_nothing_is_counted_and_makes_it_unready() -> No
         before = value("agentworld_capture_failures_total", code="pool_full")
         assert (await gateway.say("x"))[0] == 507
         assert value("agentworld_capture_failures_total", code="pool_full") == before + 1
-        gateway.gateway.probe = PoolProbe(pool)  # Another try, without waiting until the last one is old.
+        # Another look and another try, without waiting until the last ones are old.
+        gateway.gateway.probe, gateway.gateway.conditions = PoolProbe(pool), Shared(gateway.gateway._look)
         status, body = await ready(gateway)
         assert (status, body["ready"], body["pool"]["ready"]) == (503, False, False)
         assert "the disk is full" in body["pool"]["error"]
@@ -185,6 +187,35 @@ async def test_every_line_about_a_call_names_its_trajectory() -> None:
             structlog.configure(**structlog_config)
     said = [(line["event"], line.get("trajectory")) for line in lines if line["event"] in ("call_failed", "request")]
     assert said == [("call_failed", "t1"), ("request", "t1"), ("request", "t2"), ("request", None)]
+
+
+@pytest.mark.parametrize("ends", ["update", "client"])
+async def test_what_ends_a_call_without_a_fault_is_no_failure(ends: str) -> None:
+    begun = asyncio.Event()
+
+    async def script(request: ScriptedRequest) -> ScriptedReply:
+        begun.set()
+        if ends == "client":
+            await asyncio.Event().wait()
+        return ScriptedReply(text="", finish_reason="abort")
+
+    code = "engine_aborted" if ends == "update" else "client_closed_request"
+    failures, aborts = "agentworld_call_failures_total", "agentworld_call_aborts_total"
+    before = value(aborts, code=code)
+    async with fleet(script) as gateway:
+        call = asyncio.create_task(gateway.say("hello", "/t/t1"))
+        await begun.wait()
+        if ends == "client":
+            call.cancel()
+        else:
+            assert (await call)[0] == 503
+        await until(lambda: gateway.gateway.in_flight == 0)
+        (figures,) = gateway.figures()
+        assert (figures.failures, figures.aborted, figures.healthy) == (0, 17 if ends == "update" else 0, True)
+    assert (value(aborts, code=code), value(failures, code=code)) == (before + 1, 0)
+    counted = {"model": "scripted", "engine": figures.engine}
+    assert value("agentworld_engine_events_total", kind="aborted", **counted) == figures.aborted
+    assert value("agentworld_engine_events_total", kind="failures", **counted) == 0
 
 
 async def test_an_ending_server_lets_calls_finish_and_takes_no_more() -> None:

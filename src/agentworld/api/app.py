@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,14 +61,21 @@ ROUTES: list[Any] = [
 ]
 
 
-def create_control(settings: ServeSettings, pool: Pool) -> Litestar:
-    """The control API alone."""
+def create_control(settings: ServeSettings, pool: Pool, key_made: Callable[[], None] = lambda: None) -> Litestar:
+    """The control API alone. `key_made` is called, in any thread, once a key was made here."""
     closing = asyncio.Event()
     return Litestar(
         ROUTES,
         response_class=ExactResponse,
         state=State(
-            {"settings": settings, "pool": pool, "closing": closing, "routes": ROUTES, "probe": PoolProbe(pool)}
+            {
+                "settings": settings,
+                "pool": pool,
+                "closing": closing,
+                "routes": ROUTES,
+                "probe": PoolProbe(pool),
+                "key_made": key_made,
+            }
         ),
         exception_handlers={Exception: respond},
         before_request=check_parameters,
@@ -259,4 +266,10 @@ def create_app(settings: ServeSettings, pool: Pool) -> Server:
 
         gateway = create_gateway(settings, pool)
     access = Access(pool, required=settings.keys_required)
-    return Server(create_control(settings, pool), gateway, OriginGuard(settings), access, settings.body_timeout)
+    return Server(
+        create_control(settings, pool, access.forget_unknown),
+        gateway,
+        OriginGuard(settings),
+        access,
+        settings.body_timeout,
+    )

@@ -31,7 +31,9 @@ def create_key(state: State, body: RawBody) -> IssuedKey:
     """Make a key. Its secret is in this reply and nowhere else."""
     sent = decode(body, KeyRequest)
     new = NewKey(**{name: getattr(sent, name) for name in NewKey.__struct_fields__})
-    return reach(state).create_key(new)
+    issued = reach(state).create_key(new)
+    state.key_made()
+    return issued
 
 
 @get(f"{API}/keys", sync_to_thread=True)

@@ -11,7 +11,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -24,9 +24,13 @@ from agentworld.pool.protocol import Pool
 from agentworld.records import Step, Trajectory
 
 log = structlog.get_logger("agentworld.access")
+V = TypeVar("V")
 CACHE_SECONDS = 2.0
-"""So long a key may go on after it was revoked."""
+"""So long a key may go on after it was revoked, and one that another process made may be unknown."""
 CACHED = 10_000
+"""So many keys are remembered, and so many that are none."""
+LOOKS = 4
+"""So many looks at the pool at once for keys that were not known, as anybody can send some."""
 MAX_SECRET = 1024
 GRANT = "agentworld.grant"
 """Where a request's grant stands in its ASGI scope."""
@@ -114,7 +118,12 @@ class Access:
         self._pool = pool
         self._clock = clock
         self._ticks = ticks
-        self._known: OrderedDict[bytes | str, tuple[asyncio.Task[StoredKey | None], float]] = OrderedDict()
+        # Apart, so that no flood of keys that are none drives out those that hold.
+        self._known: OrderedDict[bytes | str, tuple[StoredKey, float]] = OrderedDict()
+        self._unknown: OrderedDict[bytes | str, float] = OrderedDict()
+        self._looking: dict[bytes | str, asyncio.Task[StoredKey | None]] = {}
+        self._turns = asyncio.Semaphore(LOOKS)
+        self._made = 0
 
     async def grant(self, headers: Iterable[tuple[bytes, bytes]]) -> Grant:
         """What the key in the headers grants; UnauthorizedError where it is none that holds, or is missing."""
@@ -165,12 +174,39 @@ class Access:
         """The key with this digest or id, `CACHE_SECONDS` old at most; one look at the pool serves all who wait."""
         now = self._ticks()
         known = self._known.get(wanted)
-        if known is None or now - known[1] >= CACHE_SECONDS or _has_failed(known[0]):
-            known = self._known[wanted] = (asyncio.create_task(asyncio.to_thread(self._look, wanted)), now)
-            self._known.move_to_end(wanted)
-            while len(self._known) > CACHED:
-                self._known.popitem(last=False)
-        return await asyncio.shield(known[0])
+        if known is not None and now - known[1] < CACHE_SECONDS:
+            return known[0]
+        if now - self._unknown.get(wanted, float("-inf")) < CACHE_SECONDS:
+            return None
+        looking = self._looking.get(wanted)
+        if looking is None:
+            looking = self._looking[wanted] = asyncio.create_task(self._look_up(wanted, now))
+            looking.add_done_callback(lambda done: done.cancelled() or done.exception())  # Who waited is told.
+        return await asyncio.shield(looking)
+
+    async def _look_up(self, wanted: bytes | str, now: float) -> StoredKey | None:
+        made = self._made
+        try:
+            if wanted in self._known:
+                found = await asyncio.to_thread(self._look, wanted)
+            else:
+                async with self._turns:
+                    found = await asyncio.to_thread(self._look, wanted)
+        finally:
+            del self._looking[wanted]
+        if found is not None:
+            self._unknown.pop(wanted, None)
+            _keep(self._known, wanted, (found, now))
+        else:
+            self._known.pop(wanted, None)
+            if made == self._made:
+                _keep(self._unknown, wanted, now)
+        return found
+
+    def forget_unknown(self) -> None:
+        """A key was made here, so one that was not known may be now. Call from any thread."""
+        self._made += 1
+        self._unknown = OrderedDict()
 
     def _look(self, wanted: bytes | str) -> StoredKey | None:
         return self._pool.find_key(wanted) if isinstance(wanted, bytes) else self._pool.get_key(wanted)
@@ -205,8 +241,11 @@ def check_granted(grant: Grant) -> None:
         )
 
 
-def _has_failed(task: asyncio.Task[StoredKey | None]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
+def _keep(cache: OrderedDict[bytes | str, V], wanted: bytes | str, value: V) -> None:
+    cache[wanted] = value
+    cache.move_to_end(wanted)
+    while len(cache) > CACHED:
+        cache.popitem(last=False)
 
 
 def _can(stored: StoredKey, scope: Scope) -> bool:

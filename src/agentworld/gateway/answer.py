@@ -311,7 +311,7 @@ class Answer:
         """Record that the call failed; the caller is told of the first error even where this one fails too."""
         known = error if isinstance(error, AgentWorldError) else AgentWorldError(f"internal: {type(error).__name__}")
         self._failed()
-        metrics.CALL_FAILURES.labels(known.code).inc()
+        metrics.unanswered(known.code)
         log.warning("call_failed", code=known.code, status=known.status)
         try:
             await self._recorder.fail(self._call, known)
@@ -324,7 +324,7 @@ class Answer:
         """Record what there was of the reply when the client left."""
         if self._committing:
             return
-        metrics.CALL_FAILURES.labels(error.code).inc()
+        metrics.unanswered(error.code)
         try:
             if self._collector.empty:
                 self._failed()

@@ -25,6 +25,7 @@ from agentworld.gateway import metrics
 from agentworld.gateway.access import check_granted, check_group
 from agentworld.gateway.admit import Admission
 from agentworld.gateway.answer import Answer
+from agentworld.gateway.background import Background
 from agentworld.gateway.clock import Clock, MonotonicClock
 from agentworld.gateway.heartbeat import Heartbeat
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
@@ -34,7 +35,7 @@ from agentworld.gateway.large import apart
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import joined, load_past, size_of
-from agentworld.gateway.readiness import PoolProbe
+from agentworld.gateway.readiness import PoolProbe, Shared
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.state import SharedState
@@ -71,8 +72,9 @@ class Gateway:
         self.admission = Admission(self.models, self.sessions, self.retries, self.state, overrides, pool)
         self.heartbeat = Heartbeat(pool, self.state)
         self.probe = PoolProbe(pool)
+        self.conditions = Shared(self._look)
+        self.background = Background()
         self._engine_metrics = metrics.EngineMetrics()
-        self._tasks: list[asyncio.Task[None]] = []
         self._calls: dict[asyncio.Task[Any], Http] = {}
         self.in_flight = 0
         self.ending = False
@@ -100,8 +102,9 @@ class Gateway:
         """Begin what goes on beside the calls. The worker makes itself known before it takes one."""
         await self.heartbeat.start()
         idle = IdleTrajectories(self.pool, self.settings.idle_seconds, self.heartbeat.worker)
-        work = (self.models.probe(), self._count_engines(), idle.run())
-        self._tasks = [asyncio.create_task(each) for each in work]
+        self.background.begin("probes", self.models.probe)
+        self.background.begin("engine_counters", self._count_engines)
+        self.background.begin("idle", idle.run)
 
     async def _count_engines(self) -> None:
         """Show the engines' counters to whoever reads the metrics, until cancelled."""
@@ -123,13 +126,13 @@ class Gateway:
 
     async def close(self) -> None:
         """End what goes on beside the calls, and let go of connections to engines."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        begun = self.background.running
+        await self.background.end()
+        await self.conditions.settle()
         await self.state.settle()
         await self.probe.settle()
         self._engine_metrics.sync(self.models.figures())
-        if self._tasks:
+        if begun:
             await self.heartbeat.end()
         await self.models.close()
 
@@ -252,10 +255,8 @@ class Gateway:
         }
         await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
 
-    async def _readyz(self, http: Http) -> None:
-        """Ready where the pool can be written and each model has an engine that answers; the body says what is not. A
-        pause is no fault: calls wait for its end.
-        """
+    async def _look(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """How the pool and the models are."""
         pool: dict[str, Any] = {"ready": True}
         try:
             state = await self.state.read(0.0)
@@ -264,12 +265,24 @@ class Gateway:
         except AgentWorldError as error:
             pool = {"ready": False, "error": error.one_line()}
         models = await asyncio.gather(*(model.status() for model in self.models.by_name.values()))
+        return pool, list(models)
+
+    async def _readyz(self, http: Http) -> None:
+        """Ready where the pool can be written and each model has an engine that answers; the body says what is not. A
+        pause is no fault, as calls wait for its end, and neither is what fails beside the calls, but it is told.
+        """
+        pool, models = await self.conditions.get()
         ready = bool(pool["ready"]) and all(model["ready"] for model in models) and not self.ending
         said: dict[str, Any] = {"ready": ready}
         if self.ending:
             said["ending"] = True
         if http.grant.allows(("read",)):  # Names and addresses are not for everybody.
-            said |= {"pool": pool, "models": list(models)}
+            said |= {"pool": pool, "models": models}
+            failing = list(self.background.failures)
+            if self.heartbeat.error is not None:
+                failing.append({"task": "heartbeat", "error": self.heartbeat.error, "seconds_ago": 0.0})
+            if failing:
+                said["background"] = failing
         await http.reply(200 if ready else 503, said)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -18,6 +20,8 @@ from agentworld.records import new_id
 
 log = structlog.get_logger("agentworld.gateway")
 LOOK_SECONDS, PAUSED_LOOK_SECONDS = 0.5, 0.1
+END_SECONDS = 5.0
+"""So long the end waits for the last word; the pool forgets workers that say nothing by itself."""
 
 
 class Heartbeat:
@@ -34,6 +38,9 @@ class Heartbeat:
         self._said_at = 0.0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self.error: str | None = None
+        """Why the worker could not report itself the last time; None where it did."""
+        self._when_left: Callable[[], None] = lambda: None
         self.worker = f"{socket.gethostname()[:100]}:{os.getpid()}:{new_id('wrk')}"
 
     def beat(self) -> bool:
@@ -60,25 +67,42 @@ class Heartbeat:
         paused = False
         while not self._ended.wait(PAUSED_LOOK_SECONDS if paused else LOOK_SECONDS):
             paused = self._try()
+        self._leave()
 
     def _try(self) -> bool:
         """A pool that cannot be written now is tried again; its own errors say so elsewhere."""
         try:
-            return self.beat()
+            paused = self.beat()
         except Exception as error:  # The thread must not end while the worker lives.
             self._said = None
-            log.warning("worker_not_reported", code=getattr(error, "code", type(error).__name__))
+            self.error = getattr(error, "code", type(error).__name__)
+            log.warning("worker_not_reported", code=self.error)
             return False
+        self.error = None
+        return paused
 
     async def end(self) -> None:
-        """Say that this worker takes no more calls."""
+        """Say that this worker takes no more calls; at most `END_SECONDS` long."""
+        loop, left = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+                loop.call_soon_threadsafe(left.set)
+
+        self._when_left = tell
         self._ended.set()
+        if self._thread is None:
+            threading.Thread(target=self._leave, name="agentworld-heartbeat", daemon=True).start()
         try:
-            await asyncio.to_thread(self._leave)
-        except AgentWorldError as error:
-            log.warning("worker_not_reported", code=error.code)
+            async with asyncio.timeout(END_SECONDS):
+                await left.wait()
+        except TimeoutError:
+            log.warning("worker_not_reported", code="timeout", seconds=END_SECONDS)
 
     def _leave(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-        self._pool.forget_worker(self.worker)
+        try:
+            self._pool.forget_worker(self.worker)
+        except AgentWorldError as error:
+            log.warning("worker_not_reported", code=error.code)
+        finally:
+            self._when_left()

@@ -40,7 +40,16 @@ ADDED = Histogram(
     registry=REGISTRY, buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )  # fmt: skip
 CALL_FAILURES = Counter(
-    "agentworld_call_failures", "Calls of models that got no whole reply, by error code", ["code"], registry=REGISTRY
+    "agentworld_call_failures", "Calls of models that failed, by error code", ["code"], registry=REGISTRY
+)
+CALL_ABORTS = Counter(
+    "agentworld_call_aborts",
+    "Calls of models that ended without a whole reply and without a fault, by code: client_closed_request (also where "
+    "the server ended), engine_aborted (the weights changed)",
+    ["code"], registry=REGISTRY,
+)  # fmt: skip
+BACKGROUND_FAILURES = Counter(
+    "agentworld_background_failures", "Failures of what goes on beside the calls, by task", ["task"], registry=REGISTRY
 )
 CAPTURE_FAILURES = Counter(
     "agentworld_capture_failures", "Replies, failures and aborted replies that the pool did not take, by error code",
@@ -58,7 +67,7 @@ CONTINUED = Counter(
 )  # fmt: skip
 ENGINE = Counter(
     "agentworld_engine_events",
-    "By model, engine and kind: calls, failures, retries, failovers, refused (queue), resubmitted",
+    "By model, engine and kind: calls, failures, aborted, retries, failovers, refused (queue), resubmitted",
     ["model", "engine", "kind"], registry=REGISTRY,
 )  # fmt: skip
 ENGINE_STATE = Gauge(
@@ -69,9 +78,15 @@ ENGINE_DOWN = Gauge(
     "agentworld_engine_unhealthy_workers", "How many workers hold an engine for unwell", ["model", "engine"],
     registry=REGISTRY, multiprocess_mode="livesum",
 )  # fmt: skip
-EVENTS = ("calls", "failures", "retries", "failovers", "refused", "resubmitted")
+EVENTS = ("calls", "failures", "aborted", "retries", "failovers", "refused", "resubmitted")
 STATES = ("in_flight", "waiting")
 SYNC_SECONDS = 1.0
+_NO_FAULTS = ("client_closed_request", "engine_aborted")
+
+
+def unanswered(code: str) -> None:
+    """Count a call that got no whole reply."""
+    (CALL_ABORTS if code in _NO_FAULTS else CALL_FAILURES).labels(code).inc()
 
 
 def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:

@@ -1,15 +1,20 @@
-"""Whether a pool can be written now: tried, as a full disk or a read-only one shows nowhere else."""
+"""Whether a worker is ready: whether its pool can be written, which is tried, as a full disk or a read-only one shows
+nowhere else; and one look at everything for all who ask.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from agentworld.errors import PoolError
 from agentworld.pool.protocol import Pool
 
+T = TypeVar("T")
 FRESH_SECONDS = 1.0
-"""So long one try speaks for all who ask, so that asking costs the pool little."""
+"""So long one try speaks for all who ask, so that asking costs pool and engines little."""
 PATIENCE_SECONDS = 5.0
 
 
@@ -42,3 +47,31 @@ class PoolProbe:
         """Return when no try is on its way."""
         if self._trying is not None:
             await asyncio.gather(self._trying, return_exceptions=True)  # Whoever asked has been told.
+
+
+class Shared(Generic[T]):
+    """One look at a time, whose result speaks for all who ask while it is fresh. Call from one event loop."""
+
+    def __init__(self, look: Callable[[], Awaitable[T]], ticks: Callable[[], float] = time.monotonic) -> None:
+        self._look = look
+        self._ticks = ticks
+        self._looking: asyncio.Task[T] | None = None
+        self._looked_at = float("-inf")
+
+    async def get(self) -> T:
+        """What was seen `FRESH_SECONDS` ago at most."""
+        looking = self._looking
+        if looking is None or (looking.done() and self._ticks() - self._looked_at >= FRESH_SECONDS):
+            looking = self._looking = asyncio.create_task(self._once())
+        return await asyncio.shield(looking)
+
+    async def _once(self) -> T:
+        try:
+            return await self._look()
+        finally:
+            self._looked_at = self._ticks()
+
+    async def settle(self) -> None:
+        """Return when no look is on its way."""
+        if self._looking is not None:
+            await asyncio.gather(self._looking, return_exceptions=True)  # Whoever asked has been told.

@@ -182,8 +182,10 @@ class Upstreams:
             place.give_back()
 
     async def probe(self) -> None:
-        """Look at all engines at once."""
-        await asyncio.gather(*(each.probe() for each in self.all), return_exceptions=True)
+        """Look at all engines at once. That one does not answer is a mark on it; any other error is a bug: raised."""
+        for found in await asyncio.gather(*(each.probe() for each in self.all), return_exceptions=True):
+            if isinstance(found, BaseException) and not isinstance(found, AgentWorldError):
+                raise found
 
     async def status(self) -> list[dict[str, Any]]:
         """For /readyz, engine by engine."""
