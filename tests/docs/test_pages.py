@@ -57,12 +57,15 @@ def load(file: Path) -> Any:
     from agentworld.agents.definition import read_agent
     from agentworld.agents.run_config import read_run
     from agentworld.cli.serve import settings_from
+    from agentworld.rewards.registry import read_evaluators
     from agentworld.tasks.definition import read_task_set
     from agentworld.trainers.job import read_job
 
     fields = tomllib.loads(file.read_text())
     if fields.keys() & {"models", "channels", "mix"}:
         return settings_from(file, {}, {}, None)
+    if "evaluator" in fields:
+        return read_evaluators(file)
     if "task_sets" in fields:
         return read_run(file)
     if "batch" in fields:

@@ -117,9 +117,11 @@ def _pair(judged: Sequence[float], human: Sequence[float], path: str) -> tuple[A
 
 
 def _pearson(one: Array, other: Array) -> float | None:
+    if np.ptp(one) == 0 or np.ptp(other) == 0:  # exactly, as the spread about a rounded mean need not be 0
+        return None
     left, right = one - one.mean(), other - other.mean()
-    scale = float(np.sqrt(np.sum(left**2) * np.sum(right**2)))
-    return float(np.clip(np.sum(left * right) / scale, -1.0, 1.0)) if scale > 0 else None
+    scale = float(np.linalg.norm(left) * np.linalg.norm(right))
+    return float(np.clip(np.dot(left, right) / scale, -1.0, 1.0)) if scale > 0 else None
 
 
 def _ranks(values: Array) -> Array:

@@ -187,8 +187,9 @@ class _Call:
         """Complete the trajectory, where there is one."""
         if self._id is None:
             return
+        key = None if self._origin.api_key_env else self._key  # the key that began it may end it
         try:
-            post(self._origin, f"/api/v1/trajectories/{self._id}/complete", {"status": status}, api_key=self._key)
+            post(self._origin, f"/api/v1/trajectories/{self._id}/complete", {"status": status}, api_key=key)
         except EvaluationError:
             if status == "finished":
                 raise

@@ -9,7 +9,7 @@ import msgspec
 
 from agentworld.errors import ConfigError
 from agentworld.records import BatchTrajectory
-from agentworld.rewards.answers import AnswerPlace, extract_answer
+from agentworld.rewards.answers import extract_answer
 from agentworld.rewards.isolation.children import children
 from agentworld.rewards.protocol import EvaluationError, Verdict, last_answer
 from agentworld.rewards.rules.answer import AnswerRule, shown
@@ -25,7 +25,6 @@ class Math(AnswerRule, frozen=True, kw_only=True):
     process, as some expressions take sympy for ever: over `seconds` is a failed evaluation.
     """
 
-    answer: AnswerPlace = "whole"
     precision: Annotated[int, msgspec.Meta(ge=0, le=50)] = 6
     strict: bool = True
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
