@@ -19,6 +19,7 @@ from agentworld.pool.arguments import listed
 from agentworld.pool.bounds import MAX_NAME, check_seconds, is_finite, storable
 from agentworld.pool.plain_values import as_number, plain_json
 from agentworld.pool.results import SignalsResult
+from agentworld.query.rules import TAG, WEIGHT
 from agentworld.records import Annotation, Feedback, Message, Reward, check_id, exact_json, new_id
 
 Target = Literal["step", "trajectory"]
@@ -211,7 +212,11 @@ def _rating_fault(sent: Feedback) -> _Fault:
 
 
 def _label_fault(sent: Feedback) -> _Fault:
-    return ("name", "a label has a name") if sent.name is None else None
+    if sent.name is None:
+        return "name", "a label has a name"
+    if sent.name.startswith(TAG) or sent.name == WEIGHT:
+        return "name", f"{sent.name} is what rules of curation set: use another name"
+    return None
 
 
 def _correction_fault(sent: Feedback) -> _Fault:

@@ -174,6 +174,13 @@ def test_labels_that_people_gave_stay(pool):
     assert pool.check() == []
 
 
+@pytest.mark.parametrize("name", ["tag.hard", "weight"])
+def test_labels_of_rules_are_not_for_people_to_give(pool, name):
+    finished(pool, "a")
+    with pytest.raises(InvalidRequestError, match="rules of curation"):
+        pool.add_feedback([Feedback(kind="label", trajectory_id="a", name=name, value=True)])
+
+
 def test_the_default_decides_what_no_rule_does(pool):
     finished(pool, "a", reward=1.0)
     finished(pool, "b")

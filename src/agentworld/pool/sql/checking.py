@@ -15,6 +15,7 @@ from agentworld.errors import AgentWorldError
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.check_content import content_problems
+from agentworld.pool.sql.check_decisions import decision_problems
 from agentworld.pool.sql.check_rows import (
     effective_problems,
     row_problems,
@@ -43,6 +44,7 @@ def check(database: Database, progress: Progress, deep: bool) -> list[Problem]:
     found.extend(sequence_problems(database))
     found.extend(word_problems(database))
     found.extend(target_problems(database))
+    found.extend(decision_problems(database, progress, deep))
     if deep:
         found.extend(row_problems(database, progress))
         found.extend(effective_problems(database))

@@ -11,8 +11,9 @@ from agentworld.pool import schema
 from agentworld.pool.decision_rules import compile_policy
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.decisions import ACTIVE, policy_from, stored_policy
+from agentworld.pool.sql.decisions import ACTIVE
 from agentworld.pool.sql.events import add_event
+from agentworld.pool.sql.judging import policy_from, stored_policy
 from agentworld.pool.sql.standing import Move, by_pks, settle_all
 from agentworld.pool.sql.statements import Statement, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
@@ -28,6 +29,7 @@ _INSERT = sql(insert(_c).values({column.name: parameter(column.name) for column 
 _REPLACE = sql(update(_c).where(_c.c.channel == parameter("name"), _c.c.swept.is_not(None)).values(swept=null()))
 _END = sql(update(_c).where(_c.c.pk == parameter("row")).values(ended_at=parameter("at"), swept=parameter("upto")))
 _SWEEPING = sql(select(_c).where(_c.c.swept.is_not(None)).order_by(_c.c.pk).limit(1))
+SWEEPING_CHANNELS = sql(select(_c.c.channel).where(_c.c.swept.is_not(None)))
 _SWEPT = sql(update(_c).where(_c.c.pk == parameter("row")).values(swept=parameter("upto")))
 _DONE = sql(update(_c).where(_c.c.pk == parameter("row")).values(swept=null()))
 _UNSETTLED = sql(select(func.count()).where(_c.c.channel == parameter("name"), _c.c.swept.is_not(None)))

@@ -6,49 +6,46 @@ as before writes nothing. What it writes is the table of decisions, and of its t
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, case, delete, insert, literal, or_, select, update
+from sqlalchemy import delete, insert, or_, select, update
 
 from agentworld.errors import NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.counters import STEPS_EXCLUDED
 from agentworld.pool.decision_rules import (
     NOTHING,
-    SUBJECT_OF,
     Compiled,
     Made,
-    Numbered,
     Target,
-    compile_policy,
-    decide_by,
     exchanged,
     relabelled,
     said,
-    tags_of,
 )
-from agentworld.pool.exact_text import stored_json
 from agentworld.pool.rules import DELETING, IMPORTING
 from agentworld.pool.sql import reviews
-from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.events import Events
+from agentworld.pool.sql.judging import (
+    TABLES,
+    judging,
+    made_by,
+    policies_in_force,
+    target_columns,
+    targets_from,
+)
 from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import from_json, json_or_none
-from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.tally import recount_usable
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.pool.sql.where import condition
-from agentworld.query.rules import WEIGHT
-from agentworld.records import CurationPolicy, Decision, exact_json
+from agentworld.records import Decision
 
 # How many policies are in force, or ended with their decisions still to be taken away.
 ACTIVE = "curation.active"
 
 _s, _t, _d, _c = schema.steps, schema.trajectories, schema.decisions, schema.curation_policies
-_TABLES: dict[Target, Any] = {"step": _s, "trajectory": _t}
-_IN_FORCE = sql(select(_c).where(_c.c.ended_at.is_(None)).order_by(_c.c.channel))
 _ENDED = sql(
     select(_t.c.pk, _t.c.channel)
     .where(
@@ -70,7 +67,7 @@ _WRITE = {
         .where(table.c.pk == parameter("row"))
         .values(excluded_reason=parameter("reasons"), labels=parameter("said"))
     )
-    for target, table in _TABLES.items()
+    for target, table in TABLES.items()
 }
 _NAMED = {
     "trajectory": sql(
@@ -82,73 +79,12 @@ _NAMED = {
 }
 
 
-def _columns(target: Target) -> list[Any]:
-    table = _TABLES[target]
-    named = _s.c.step_id if target == "step" else _t.c.trajectory_id
-    return [
-        table.c.pk,
-        named.label("id"),
-        _t.c.pk.label("trajectory"),
-        _t.c.trajectory_id.label("trajectory_id"),
-        _t.c.channel.label("channel"),
-        table.c.excluded_reason,
-        table.c.labels,
-    ]
-
-
-def _from(target: Target) -> Any:
-    return _s.join(_t, _s.c.trajectory == _t.c.pk) if target == "step" else _t
-
-
 _BY_PKS = {
-    target: sql(select(*_columns(target)).select_from(_from(target)).where(among_integers(table.c.pk, "rows")))
-    for target, table in _TABLES.items()
+    target: sql(
+        select(*target_columns(target)).select_from(targets_from(target)).where(among_integers(table.c.pk, "rows"))
+    )
+    for target, table in TABLES.items()
 }
-
-
-def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
-    """For the targets of trajectories that `trajectories` is a condition on: what `_columns` says, and for each rule
-    rN, whether it holds.
-    """
-    holds = [
-        case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0).label(f"r{one.number}")
-        for one in policy.of(target)
-    ]
-    found = select(*_columns(target), *holds).select_from(_from(target)).where(trajectories)
-    if target == "step":
-        found = found.where(_s.c.channel == _t.c.channel)
-    return compiled(found.order_by(_TABLES[target].c.pk))
-
-
-@functools.lru_cache(maxsize=64)
-def _judging(policy: Compiled, target: Target) -> Statement:
-    return looking(policy, target, among_integers(_t.c.pk, "rows"))
-
-
-def holding(row: Row) -> Callable[[Numbered], bool]:
-    """Whether a rule holds for a row of `looking`."""
-    return lambda one: bool(row[f"r{one.number}"])
-
-
-def made_by(policy: Compiled, target: Target, row: Row) -> Made:
-    """What the policy makes of a row of `looking`."""
-    return decide_by(policy, target, holding(row))
-
-
-def policies_in_force(reader: Reader) -> dict[str, Compiled]:
-    """By channel."""
-    return {row["channel"]: compiled_from(row) for row in reader.execute(_IN_FORCE, {})}
-
-
-def policy_from(row: Row) -> CurationPolicy:
-    """The policy that a row holds."""
-    return exact_json.decode(row["policy"].encode(), CurationPolicy)
-
-
-def compiled_from(row: Row) -> Compiled:
-    """The rules of the policy that a row holds."""
-    policy = policy_from(row)
-    return compile_policy(policy.rules, policy.default)
 
 
 class _Key(NamedTuple):
@@ -348,7 +284,7 @@ def _pass(
         policy = policies.get(channel)
         if policy is None or (not policy.of(target) and (target == "step" or policy.default == "ready")):
             continue
-        for row in txn.execute(_judging(policy, target), {"rows": json_list(pks)}):
+        for row in txn.execute(judging(policy, target), {"rows": json_list(pks)}):
             found = _target_from(target, row)
             seen.add(found.key)
             kept.by_policy(found, made_by(policy, target, row), policy.version)
@@ -365,7 +301,7 @@ def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> tu
     NotFoundError where a target is not there.
     """
     found: dict[tuple[Target, str], Row] = {}
-    for target in _TABLES:
+    for target in TABLES:
         ids = [target_id for kind, target_id, _ in sent if kind == target]
         if ids:
             rows = txn.execute(_NAMED[target], {"ids": json_list(ids)})
@@ -401,44 +337,3 @@ def _target_from(target: Target, row: Row) -> _Target:
 
 def _made_from(row: Row) -> Made:
     return Made(row["verdict"], row["reason"], row["rule"], from_json(row["labels"], {}))
-
-
-_LISTED = (
-    select(_d, _t.c.trajectory_id.label("trajectory_id"), _s.c.step_id.label("step_id"))
-    .select_from(
-        _d.join(_t, _t.c.pk == _d.c.trajectory).outerjoin(
-            _s, and_(_s.c.pk == _d.c.row_pk, _d.c.subject == literal("step"))
-        )
-    )
-    .order_by(_d.c.pk)
-)
-_OF_TRAJECTORY = sql(_LISTED.where(_t.c.trajectory_id == parameter("id")))
-_OF_STEP = sql(_LISTED.where(_s.c.step_id == parameter("id"), _d.c.subject == "step"))
-
-
-def read_decisions(reader: Reader, target: Target, target_id: str) -> list[Decision]:
-    """Those on a step, or on a trajectory and its steps."""
-    rows = reader.execute(_OF_STEP if target == "step" else _OF_TRAJECTORY, {"id": target_id})
-    return [_decision_from(row) for row in rows]
-
-
-def _decision_from(row: Row) -> Decision:
-    labels = from_json(row["labels"], {})
-    return Decision(
-        verdict=row["verdict"],
-        trajectory_id=row["trajectory_id"],
-        step_id=row["step_id"],
-        reason=row["reason"],
-        by=row["by"],
-        rule=row["rule"],
-        policy=row["policy"],
-        tags=tags_of(labels),
-        weight=labels.get(WEIGHT),
-        source=row["source"],
-        at=row["at"],
-    )
-
-
-def stored_policy(policy: CurationPolicy) -> str:
-    """A policy as its row holds it."""
-    return stored_json(policy).decode()

@@ -19,7 +19,8 @@ from agentworld.pool.decision_rules import (
 from agentworld.pool.exact_text import read_json
 from agentworld.pool.group_rules import is_admitted
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.decisions import holding, looking, made_by, policies_in_force, read_decisions
+from agentworld.pool.sql.decision_reads import read_decisions
+from agentworld.pool.sql.judging import holding, looking, made_by, policies_in_force
 from agentworld.pool.sql.lookups import among_integers
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.records import RuleOutcome, Standing

@@ -16,7 +16,9 @@ from agentworld.pool.decision_rules import (
 )
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.sql import curating, standings
-from agentworld.pool.sql.decisions import decide, holding, read_decisions
+from agentworld.pool.sql.decision_reads import read_decisions
+from agentworld.pool.sql.decisions import decide
+from agentworld.pool.sql.judging import holding
 from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.sql.transaction import Transaction

@@ -1,0 +1,101 @@
+"""What policies make of rows: the rules of a policy as columns of one statement."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import case, select
+
+from agentworld.pool import schema
+from agentworld.pool.decision_rules import (
+    SUBJECT_OF,
+    Compiled,
+    Made,
+    Numbered,
+    Target,
+    compile_policy,
+    decide_by,
+)
+from agentworld.pool.exact_text import stored_json
+from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.lookups import among_integers
+from agentworld.pool.sql.statements import Statement, compiled, sql
+from agentworld.pool.sql.where import condition
+from agentworld.records import CurationPolicy, exact_json
+
+_s, _t, _c = schema.steps, schema.trajectories, schema.curation_policies
+TABLES: dict[Target, Any] = {"step": _s, "trajectory": _t}
+_IN_FORCE = sql(select(_c).where(_c.c.ended_at.is_(None)).order_by(_c.c.channel))
+
+
+def target_columns(target: Target) -> list[Any]:
+    """What is read of a target before anything is decided of it."""
+    table = TABLES[target]
+    named = _s.c.step_id if target == "step" else _t.c.trajectory_id
+    return [
+        table.c.pk,
+        named.label("id"),
+        _t.c.pk.label("trajectory"),
+        _t.c.trajectory_id.label("trajectory_id"),
+        _t.c.channel.label("channel"),
+        table.c.excluded_reason,
+        table.c.labels,
+    ]
+
+
+def targets_from(target: Target) -> Any:
+    """The table of targets, joined with that of their trajectories."""
+    return _s.join(_t, _s.c.trajectory == _t.c.pk) if target == "step" else _t
+
+
+def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
+    """For the targets of trajectories that `trajectories` is a condition on: `target_columns`, and for each rule rN,
+    whether it holds.
+    """
+    holds = [
+        case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0).label(f"r{one.number}")
+        for one in policy.of(target)
+    ]
+    found = select(*target_columns(target), *holds).select_from(targets_from(target)).where(trajectories)
+    if target == "step":
+        found = found.where(_s.c.channel == _t.c.channel)
+    return compiled(found.order_by(TABLES[target].c.pk))
+
+
+@functools.lru_cache(maxsize=64)
+def judging(policy: Compiled, target: Target) -> Statement:
+    """`looking` at the trajectories whose keys are the parameter `rows`."""
+    return looking(policy, target, among_integers(_t.c.pk, "rows"))
+
+
+def holding(row: Row) -> Callable[[Numbered], bool]:
+    """Whether a rule holds for a row of `looking`."""
+    return lambda one: bool(row[f"r{one.number}"])
+
+
+def made_by(policy: Compiled, target: Target, row: Row) -> Made:
+    """What the policy makes of a row of `looking`."""
+    return decide_by(policy, target, holding(row))
+
+
+def policies_in_force(reader: Reader) -> dict[str, Compiled]:
+    """By channel."""
+    return {row["channel"]: compiled_from(row) for row in reader.execute(_IN_FORCE, {})}
+
+
+def policy_from(row: Row) -> CurationPolicy:
+    """The policy that a row holds."""
+    return exact_json.decode(row["policy"].encode(), CurationPolicy)
+
+
+def compiled_from(row: Row) -> Compiled:
+    """The rules of the policy that a row holds."""
+    policy = policy_from(row)
+    return compile_policy(policy.rules, policy.default)
+
+
+def stored_policy(policy: CurationPolicy) -> str:
+    """A policy as its row holds it."""
+    return stored_json(policy).decode()
