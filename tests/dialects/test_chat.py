@@ -200,7 +200,25 @@ def test_fields_that_change_nothing_are_taken(name: str) -> None:
         ({"messages": [HELLO], "min_tokens": 9, "max_tokens": 3}, "min_tokens"),
         ({"messages": [HELLO], "ignore_eos": True}, "ignore_eos"),
         ({"messages": [HELLO], "functions": [{"name": "f"}]}, "functions"),
-        ({"messages": [HELLO], "reasoning_effort": "low"}, "reasoning_effort"),
+        ({"messages": [HELLO], "reasoning_effort": "some"}, "reasoning_effort"),
+        ({"messages": [HELLO], "reasoning_effort": 3}, "reasoning_effort"),
+        ({"messages": [HELLO], "verbosity": "some"}, "verbosity"),
+        (
+            {
+                "messages": [HELLO],
+                "reasoning_effort": "low",
+                "chat_template_kwargs": {"reasoning_effort": "high"},
+            },
+            "chat_template_kwargs",
+        ),
+        (
+            {"messages": [HELLO], "reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}},
+            "chat_template_kwargs",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "new": 1}]}]},
+            "messages[0].content[0].new",
+        ),
         ({"messages": [HELLO], "best_of": 4}, "best_of"),
     ],
 )
@@ -316,3 +334,27 @@ def test_reasoning_that_is_not_to_be_included_is_not_sent() -> None:
         assert first["choices"][0]["delta"]["content"] == "x"
     with pytest.raises(InvalidRequestError):
         read(include_reasoning="no")
+
+
+@pytest.mark.parametrize(
+    ("given", "template"),
+    [
+        ({"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+        ({"reasoning_effort": "none"}, {"enable_thinking": False}),
+        ({"reasoning_effort": "high", "verbosity": "low"}, {"reasoning_effort": "high", "verbosity": "low"}),
+        ({"verbosity": "medium"}, {}),
+        ({"reasoning_effort": "low", "chat_template_kwargs": {"a": 1}}, {"reasoning_effort": "low", "a": 1}),
+        (
+            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "low"}},
+            {"reasoning_effort": "low"},
+        ),
+    ],
+)
+def test_how_much_to_think_reaches_the_template(given: dict[str, Any], template: dict[str, Any]) -> None:
+    assert parse({"messages": [HELLO], **given}).template == template
+
+
+def test_marks_beside_a_part_are_no_part_of_it() -> None:
+    marked = [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}, "annotations": [], "index": 0}]
+    (message,) = parse({"messages": [{"role": "user", "content": marked}]}).messages
+    assert message.text == "x"

@@ -146,8 +146,18 @@ def test_an_effort_that_the_api_does_not_take_is_the_nearest_or_refused(
         request = responses.parse({"input": "hi", "reasoning": {"effort": effort}})
         if sends is None:
             with pytest.raises(InvalidRequestError) as caught:
-                engine._effort(request)
+                engine._effort(request, request.template)
             assert caught.value.path == "reasoning_effort"
         else:
-            assert engine._effort(request) == {"reasoning_effort": sends}
-    assert engine._effort(responses.parse({"input": "hi"})) == {}
+            assert engine._effort(request, request.template) == {"reasoning_effort": sends}
+    assert engine._effort(responses.parse({"input": "hi"}), {}) == {}
+
+
+async def test_the_effort_of_a_body_that_goes_on_is_the_callers_affair() -> None:
+    async with OpenAIFake() as fake:
+        engine = driver("openai", fake.url)
+        for effort in ALL:
+            body = {"messages": SAID, "reasoning_effort": effort, "verbosity": "medium"}
+            out = await sent(engine, fake, msgspec.structs.replace(chat.parse(body), raw=body))
+            assert out == {**body, "model": "model"}
+        await engine.close()

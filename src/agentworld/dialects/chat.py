@@ -25,17 +25,23 @@ MAX_STOPS = 64
 MAX_STOP_IDS = 1024
 MAX_BIASES = 1024
 MAX_TEMPLATE_SETTINGS = 64
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+VERBOSITIES = ("low", "medium", "high")
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 # Change nothing in what is sampled; any value is taken.
 HARMLESS = frozenset(
-    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"}
-    | {"cache_salt", "priority", "request_id", "spaces_between_special_tokens"}
+    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"}
+    | {"safety_identifier", "cache_salt", "priority", "request_id", "spaces_between_special_tokens"}
 )
 # What clients echo from replies or add for other providers.
 HARMLESS_IN_MESSAGE = frozenset(
     {"annotations", "cache_control", "provider_specific_fields", "reasoning_details", "thinking_blocks", "id"}
     | {"token_ids", "finish_reason", "stop_reason"}
+)
+# Marks of caches, and what clients keep beside a part that came with a reply.
+HARMLESS_IN_PART = frozenset(
+    {"cache_control", "prompt_cache_breakpoint", "annotations", "citations", "logprobs", "signature", "id", "index"}
 )
 _ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _ROLES_WITH_IMAGES = ("user", "tool")
@@ -62,6 +68,7 @@ def parse(body: dict[str, Any]) -> Request:
     return_token_ids = fields.take("return_token_ids", bool) or False
     include_reasoning = fields.take("include_reasoning", bool)
     template = read_template(fields)
+    template = with_thinking(template, fields.word("reasoning_effort", EFFORTS), fields.word("verbosity", VERBOSITIES))
     continue_final = _continue_final(fields, messages[-1], len(messages) - 1)
     sampling = read_sampling(fields, choice)
     for name, values in (
@@ -132,6 +139,24 @@ def read_template(fields: Fields) -> dict[str, Any]:
     template = fields.take("chat_template_kwargs", dict) or {}
     check_count(template, MAX_TEMPLATE_SETTINGS, "chat_template_kwargs")
     return template
+
+
+def with_thinking(template: dict[str, Any], effort: str | None, verbosity: str | None) -> dict[str, Any]:
+    """The template's settings with how much to think and to say, under the names that open models' templates have.
+
+    Verbosity `medium` is what there is. InvalidRequestError where the settings say something else already.
+    """
+    said: dict[str, Any] = {"verbosity": verbosity} if verbosity in ("low", "high") else {}
+    if effort is not None:
+        said |= {"enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
+    for name, value in said.items():
+        if template.get(name, value) != value:
+            raise InvalidRequestError(
+                f"chat_template_kwargs sets {name} to something else",
+                path="chat_template_kwargs",
+                hint="Say it in one place",
+            )
+    return {**template, **said}
 
 
 def _stop(fields: Fields) -> tuple[str, ...]:
@@ -329,6 +354,7 @@ def _content(
                 path=f"{path}.type",
                 hint="Send text and image_url parts" if images is not None else "Send text parts",
             )
+        part.finish(HARMLESS_IN_PART)
     return tuple(parts)
 
 

@@ -83,6 +83,16 @@ class Fields:
                 return word
         raise InvalidRequestError(f"{name} {value[:40]!r} is not one of {', '.join(known)}", path=self.where(name))
 
+    def word(self, name: str, known: Sequence[Word]) -> Word | None:
+        """The word, one of those that are known, or None."""
+        value = self.take(name, str)
+        if value is None:
+            return None
+        for each in known:
+            if each == value:
+                return each
+        raise self.refuse(name, ", ".join(known))
+
     def integer(self, name: str, low: int, high: int | None = None) -> int | None:
         """A whole number within the bounds, or None. What no pool can hold is out of any bounds."""
         value = self.raw(name)

@@ -21,7 +21,16 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.chat import MAX_MESSAGES, MAX_TOP_LOGPROBS, check_count, read_sampling, read_template
+from agentworld.dialects.chat import (
+    EFFORTS,
+    MAX_MESSAGES,
+    MAX_TOP_LOGPROBS,
+    VERBOSITIES,
+    check_count,
+    read_sampling,
+    read_template,
+    with_thinking,
+)
 from agentworld.dialects.exchange import Request, Run
 from agentworld.dialects.fields import Fields
 from agentworld.dialects.media import Images
@@ -47,7 +56,6 @@ _INCLUDES = frozenset(
     | {"message.input_image.image_url", "computer_call_output.output.image_url", "code_interpreter_call.outputs"}
     | {"reasoning.encrypted_content", "message.output_text.logprobs"}
 )
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RESPONSE_ID = re.compile(rf"{PREFIX}(?P<exchange>exc_[0-9a-z]{{26}})")
 
 
@@ -118,9 +126,9 @@ def parse(body: dict[str, Any], past: Mapping[str, Past] | None = None) -> Reque
         raise InvalidRequestError("input must hold at least one item", path="input")
     first_tools = [(item, f"tools[{position}]") for position, item in enumerate(fields.take("tools", list) or [])]
     tools, named = read_tools([*first_tools, *later_tools])
-    template, reasoning = _reasoning(fields)
+    reasoning = _reasoning(fields)
     shape, verbosity = _text(fields)
-    template |= verbosity
+    template = with_thinking(read_template(fields), reasoning["effort"], verbosity)
     sampling = msgspec.structs.replace(_sampling(fields, read_choice(fields, tools)), response_format=shape)
     if not tools:
         sampling = msgspec.structs.replace(sampling, parallel_tool_calls=None)
@@ -241,19 +249,16 @@ def _input(fields: Fields, past: Mapping[str, Past], images: Images) -> tuple[li
     return read_items(value, "input", resolve, images)
 
 
-def _text(fields: Fields) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The format of the reply in OpenAI chat's shape, and template settings; verbosity `medium` is what there is."""
+def _text(fields: Fields) -> tuple[dict[str, Any] | None, str | None]:
+    """The format of the reply in OpenAI chat's shape, and its verbosity."""
     value = fields.take("text", dict)
     if value is None:
-        return None, {}
+        return None, None
     inner = Fields(value, "text")
-    verbosity = inner.take("verbosity", str)
-    if verbosity not in (None, "low", "medium", "high"):
-        raise inner.refuse("verbosity", "low, medium or high")
+    verbosity = inner.word("verbosity", VERBOSITIES)
     given = inner.take("format", dict)
     inner.finish()
-    template = {"verbosity": verbosity} if verbosity in ("low", "high") else {}
-    return (_format(Fields(given, "text.format")) if given is not None else None), template
+    return (_format(Fields(given, "text.format")) if given is not None else None), verbosity
 
 
 def _format(shape: Fields) -> dict[str, Any] | None:
@@ -284,16 +289,13 @@ def check_include(given: list[Any]) -> None:
             raise InvalidRequestError(f"include[{position}] is not known here", path=f"include[{position}]")
 
 
-def _reasoning(fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Template settings, and what the reply says of them."""
-    template = dict(read_template(fields))
+def _reasoning(fields: Fields) -> dict[str, Any]:
+    """The effort, and whether a summary is wanted."""
     value = fields.take("reasoning", dict)
     effort = summary = None
     if value is not None:
         inner = Fields(value, "reasoning")
-        effort = inner.take("effort", str)
-        if effort is not None and effort not in _EFFORTS:
-            raise inner.refuse("effort", ", ".join(_EFFORTS))
+        effort = inner.word("effort", EFFORTS)
         inner.neutral("context", "auto", "all_turns")
         inner.neutral("mode", "standard")
         for name in ("summary", "generate_summary"):
@@ -302,11 +304,7 @@ def _reasoning(fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
                 raise inner.refuse(name, "auto, concise or detailed")
             summary = summary or (asked if asked != "none" else None)
         inner.finish()
-    if effort == "none":
-        template["enable_thinking"] = False
-    elif effort is not None:
-        template["reasoning_effort"] = effort
-    return template, {"effort": effort, "summary": summary}
+    return {"effort": effort, "summary": summary}
 
 
 def _metadata(fields: Fields) -> dict[str, Any]:

@@ -58,14 +58,13 @@ class OpenAIEngine(VllmEngine):
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with text back; fields that the API lacks are refused."""
         self._refuse_unknown(request.sampling)
-        effort = self._effort(request)
-        same = request.raw is not None and request.dialect == "chat"
-        body = (self._own(request, request.raw or {}) if same else self._translated(request)) | effort
+        own = request.raw if request.dialect == "chat" else None
+        effort = self._effort(request, request.template if own is None else own.get("chat_template_kwargs") or {})
+        body = (self._own(request, own) if own is not None else self._translated(request)) | effort
         return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
 
-    def _effort(self, request: Request) -> dict[str, Any]:
-        """The effort, and the settings of a template that the API has fields for; the others are refused."""
-        template = request.template
+    def _effort(self, request: Request, template: dict[str, Any]) -> dict[str, Any]:
+        """The effort, and those of the template's settings that the API has fields for; the others are refused."""
         effort = template.get("reasoning_effort", request.effort)
         thinking = template.get("enable_thinking")
         if thinking is False:
