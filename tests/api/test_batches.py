@@ -1,9 +1,11 @@
 import http.client
 import threading
 import time
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
+from agentworld.factory import connect
 from agentworld.pool.memory import MemoryPool
+from agentworld.records import BatchSpec
 from tests.api.serving import Serving
 
 
@@ -170,3 +172,30 @@ def test_poisoned_units_are_listed_and_requeued(server):
     assert (unit["key"], unit["deliveries"]) == ("t0", 1)
     assert server.post("/api/v1/consumers/c/requeue", {"keys": ["t0", "t1"]})[1] == {"requeued": 1}
     assert server.post("/api/v1/batches/lease", spec)[0] == 200
+
+
+def test_why_something_is_handed_out_or_not(server):
+    given = {
+        "step_id": "s1",
+        "trajectory_id": "t1",
+        "prompt_ids": [1],
+        "response_ids": [2],
+        "response_logprobs": [-1.0],
+    }
+    server.post("/api/v1/steps", {"steps": [given]})
+    path = "/api/v1/consumers/c/explain?target=t1"
+    status, reply = server.get(path)
+    assert (status, reply["error"]["path"]) == (400, "spec")
+    spec = quote('{"method": "reinforce"}')
+    assert server.get(f"{path}&spec={spec}")[1]["reason"] == "readiness"
+    with connect(server.url) as factory:
+        factory.complete_trajectory("t1", "finished", 1.0)
+        consumer = factory.consumer("c")
+        assert consumer.explain("t1", BatchSpec(method="reinforce")).served
+        batch = consumer.lease(BatchSpec(method="reinforce", size=1))
+        found = consumer.explain("t1")
+        assert (found.reason, found.batch_id, found.spec.method) == ("leased", batch.batch_id, "reinforce")
+    assert server.get("/api/v1/consumers/c/explain?target=none")[0] == 404
+    wrong = quote('{"size": "x"}')
+    assert server.get(f"{path}&spec={wrong}")[1]["error"]["path"] == "?spec.size"
+    assert server.get("/api/v1/consumers/c/explain")[0] == 400

@@ -29,13 +29,19 @@ from agentworld.client.wire import (
 )
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.lease_rules import check_batch_state
-from agentworld.pool.protocol import Page, Pool
+from agentworld.pool.protocol import Page, Pool, UnitExplanation
 from agentworld.records import Batch, BatchRecord, BatchSpec
 
 Consumer = Annotated[str | None, QueryParameter(description="Of this consumer alone")]
 Cursor = Annotated[str | None, QueryParameter(description="next_cursor of the page before")]
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Batches a page, at most")]
+Target = Annotated[str, QueryParameter(description="Id of a step, a trajectory or a group")]
+Spec = Annotated[str | None, QueryParameter(description="A spec as JSON; without it that of the latest batch")]
 InState = Annotated[str | None, QueryParameter(description="leased, acked, released or expired")]
+
+
+class BatchSpecRequest(BatchSpec, frozen=True, forbid_unknown_fields=True):
+    """What a batch is asked for with."""
 
 
 @post(f"{API}/batches/lease", status_code=200, opt={"body": LeaseRequest})
@@ -164,10 +170,21 @@ def poisoned(state: State, consumer: FromPath[str]) -> PoisonedReply:
     return PoisonedReply(reach(state).poisoned(consumer))
 
 
+@get(f"{API}/consumers/{{consumer:str}}/explain", sync_to_thread=True)
+def explain_unit(state: State, consumer: FromPath[str], target: Target, spec: Spec = None) -> UnitExplanation:
+    """Why the unit of a step, trajectory or group is, or is not, handed out to this consumer: the first reason. Asked
+    as for its latest batch, or with `spec`.
+    """
+    asked = None if spec is None else decode(spec.encode(), BatchSpecRequest, "?spec")
+    given = None if asked is None else BatchSpec(**msgspec.structs.asdict(asked))
+    explained: UnitExplanation = reach(state).explain_unit(consumer, target, given)
+    return explained
+
+
 @post(f"{API}/consumers/{{consumer:str}}/requeue", status_code=200, sync_to_thread=True, opt={"body": RequeueRequest})
 def requeue(state: State, consumer: FromPath[str], body: RawBody) -> RequeueReply:
     """Hand poisoned units out again as if for the first time."""
     return RequeueReply(reach(state).requeue(consumer, decode(body, RequeueRequest).keys))
 
 
-ROUTES = [lease, list_batches, get_batch, acknowledge, release, extend, resume, poisoned, requeue]
+ROUTES = [lease, list_batches, get_batch, acknowledge, release, extend, resume, poisoned, explain_unit, requeue]

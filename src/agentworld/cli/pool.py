@@ -10,6 +10,8 @@ import typer
 
 from agentworld.cli import output, pool_keeping
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
+from agentworld.cli.usage import CommandLineError
+from agentworld.records import BatchSpec
 
 app = typer.Typer(
     add_completion=False,
@@ -46,6 +48,35 @@ def stats(
     if counters.tokens_stored:
         rows.append(("tokens flat / stored", f"{counters.tokens_flat / counters.tokens_stored:.2f}"))
     output.table(("counter", "value"), rows, right=("value",))
+
+
+@app.command()
+def explain(
+    consumer: Annotated[str, typer.Argument(help="The consumer's name.", metavar="CONSUMER")],
+    target: Annotated[str, typer.Argument(help="Id of a step, a trajectory or a group.", metavar="ID")],
+    spec: Annotated[
+        str | None, typer.Option(help="What it asks for, as JSON. [default: as for its latest batch]")
+    ] = None,
+    pool: PoolOption = None,
+    url: UrlOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+) -> None:
+    """Why something is, or is not, handed out to a consumer: the first reason."""
+    with source(pool, url) as opened:
+        found = opened.explain_unit(consumer, target, None if spec is None else _spec(spec))
+    if as_json:
+        output.emit_json(found)
+        return
+    typer.echo(output.plain(f"{found.unit} {found.key}: {found.reason}: {found.message}"))
+
+
+def _spec(text: str) -> BatchSpec:
+    try:
+        return msgspec.json.decode(text, type=BatchSpec)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise CommandLineError(
+            f"this is no spec: {error}", path="--spec", hint='Write it like {"method": "sft"}'
+        ) from None
 
 
 def _rows(name: str, value: Any) -> Iterator[tuple[str, object]]:

@@ -26,6 +26,7 @@ from agentworld.pool.protocol import (
     Page,
     PoolStats,
     SignalsResult,
+    UnitExplanation,
 )
 from agentworld.pool.signal_rules import PLACES
 from agentworld.pool.step_arrays import with_lists
@@ -313,6 +314,12 @@ def list_batches(**parameters: Any) -> Call[Page[BatchRecord]]:
 def poisoned(consumer: str) -> Call[wire.PoisonedReply]:
     """Units that were set aside."""
     return Call("GET", f"{API}/consumers/{_id(consumer)}/poisoned", wire.PoisonedReply)
+
+
+def explain_unit(consumer: str, target_id: str, spec: BatchSpec | None) -> Call[UnitExplanation]:
+    """Why a unit is, or is not, handed out."""
+    said = None if spec is None else msgspec.json.encode(spec).decode()
+    return Call("GET", _query(f"{API}/consumers/{_id(consumer)}/explain", target=target_id, spec=said), UnitExplanation)
 
 
 def requeue(consumer: str, keys: Sequence[str]) -> Call[wire.RequeueReply]:

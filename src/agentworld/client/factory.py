@@ -28,6 +28,7 @@ from agentworld.pool.protocol import (
     Page,
     PoolStats,
     SignalsResult,
+    UnitExplanation,
 )
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
@@ -339,6 +340,10 @@ class Factory(KeyMethods):
     def poisoned(self, consumer: str) -> list[PoisonedUnit]:
         """See Pool."""
         return self._send(calls.poisoned(consumer)).items
+
+    def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
+        """See Pool."""
+        return self._send(calls.explain_unit(consumer, target_id, spec))
 
     def requeue(self, consumer: str, keys: Sequence[str]) -> int:
         """See Pool."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -13,8 +14,9 @@ from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.events import follow
-from agentworld.pool.protocol import AppendResult, Drain, Pool, Rejected, SignalsResult
-from agentworld.records import Annotation, Event, Exchange, Feedback, Reward, Step
+from agentworld.pool.explaining import Delivered, Explainer, with_spec
+from agentworld.pool.protocol import AppendResult, Drain, Pool, Rejected, SignalsResult, UnitExplanation
+from agentworld.records import Annotation, BatchSpec, Event, Exchange, Feedback, Reward, Step, check_id
 
 MAX_PAGE = 1000
 _CURSOR = re.compile(r"([on])([0-9a-f]{1,16})")
@@ -48,6 +50,18 @@ class Store(Pool, abc.ABC):
     def consumer(self, name: str) -> PoolConsumer:
         """See Pool."""
         return PoolConsumer(self, name)
+
+    def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
+        """See Pool."""
+        check_id(consumer, "consumer")
+        asked = with_spec(self, consumer, spec)
+        return Explainer(self, consumer, asked, functools.partial(self._delivered, consumer)).explain(
+            check_id(target_id, "id")
+        )
+
+    @abc.abstractmethod
+    def _delivered(self, consumer: str, spec: BatchSpec, key: str) -> Delivered:
+        """Where the unit of a resolved spec stands with the consumer."""
 
     def drain(self, timeout: float = 0.0) -> Drain:
         """See Pool."""

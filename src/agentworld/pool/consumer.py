@@ -13,6 +13,7 @@ import msgspec
 
 from agentworld.errors import ConfigError
 from agentworld.pool.lease_rules import check_names
+from agentworld.pool.results import UnitExplanation
 from agentworld.pool.shards import shard
 from agentworld.records import Batch, BatchItem, BatchSpec, Policy, Unit, check_id
 
@@ -37,6 +38,9 @@ class BatchSource(Protocol):
         """See Pool."""
 
     def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool."""
+
+    def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
         """See Pool."""
 
 
@@ -139,6 +143,12 @@ class PoolConsumer:
     def resume(self, applied: Sequence[str]) -> dict[str, list[str]]:
         """After a restart: acknowledge the batches in the checkpoint, release the others. See Pool.resume."""
         return self._source.resume(self.name, check_names(applied, "applied"))
+
+    def explain(self, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
+        """Why the unit of this step, trajectory or group is, or is not, handed out to this consumer. See
+        Pool.explain_unit.
+        """
+        return self._source.explain_unit(self.name, target_id, spec)
 
     def lease(self, spec: BatchSpec) -> LeasedBatch | None:
         """One batch, or None while not enough units are available."""

@@ -27,6 +27,7 @@ from agentworld.pool.results import (
     PoolStats,
     Rejected,
     SignalsResult,
+    UnitExplanation,
     sequence_page,
 )
 from agentworld.pool.shared_state import SharedStateMethods
@@ -64,6 +65,7 @@ __all__ = [
     "PoolStats",
     "Rejected",
     "SignalsResult",
+    "UnitExplanation",
     "sequence_page",
 ]
 
@@ -280,6 +282,12 @@ class Pool(SharedStateMethods, KeyMethods, KeepingMethods, CallMarkMethods, Cura
 
     def requeue(self, consumer: str, keys: Sequence[str]) -> int:
         """Hand poisoned units out again as if for the first time; returns how many of `keys` were poisoned."""
+
+    def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
+        """Why the unit of a step, trajectory or group is, or is not, handed out to the consumer when it asks with
+        `spec`, or as for its latest batch: the first reason. It hands nothing out. NotFoundError where nothing has
+        that id.
+        """
 
     def get_batch(self, batch_id: str) -> BatchRecord:
         """What is kept of a batch: its spec, state, times, units, and every reward as it was at the lease."""

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from agentworld.pool.stats import PoolStats
-from agentworld.records import Policy
+from agentworld.records import BatchSpec, Policy, Unit
 
 __all__ = [
     "AppendResult",
@@ -20,6 +20,8 @@ __all__ = [
     "PoolStats",
     "Rejected",
     "SignalsResult",
+    "UnitExplanation",
+    "UnitReason",
     "sequence_page",
 ]
 
@@ -134,3 +136,46 @@ class Drain(msgspec.Struct, frozen=True):
     workers: int
     in_flight: int
     unaware: int
+
+
+UnitReason = Literal[
+    "fits",
+    "leased",
+    "acknowledged",
+    "dropped",
+    "poisoned",
+    "channel",
+    "no_group",
+    "no_pair",
+    "no_steps",
+    "group_open",
+    "too_few",
+    "readiness",
+    "excluded",
+    "masked",
+    "lacks",
+    "where",
+    "stale",
+    "equal",
+    "waits",
+]
+
+
+class UnitExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a unit is, or is not, handed out to a consumer that asks with `spec`: the first reason, and what it means.
+
+    `served`: it fits, and comes as the order has it. `deliveries`: how often the consumer has had it. `batch_id` and
+    `deadline` (seconds since the epoch): of the batch that holds it, or that it was acknowledged with.
+    """
+
+    consumer: str
+    unit: Unit
+    key: str
+    channel: str
+    served: bool
+    reason: UnitReason
+    message: str
+    deliveries: int = 0
+    batch_id: str | None = None
+    deadline: float | None = None
+    spec: BatchSpec

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from agentworld.pool import rules
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.batch_items import batch_trajectory
+from agentworld.pool.explaining import Delivered
 from agentworld.pool.intake import INCLUDABLE
 from agentworld.pool.lease_rules import check_batch_state, check_names, check_spec, required_annotations
 from agentworld.pool.memory import groups
@@ -108,6 +109,17 @@ class BatchMethods(MemoryStore):
         named = check_names(keys, "keys")
         with self._open():
             return self._leases.requeue(consumer, named)
+
+    def _delivered(self, consumer: str, spec: BatchSpec, key: str) -> Delivered:
+        with self._open():
+            found = self._leases.delivery(consumer, spec.unit or "step", key, spec.channel)
+            lease = self._leases.batches.get(found.batch_id)
+            held = lease is not None and self._leases.state(lease) == "leased"
+        if found.state == "leased" and not held:
+            return Delivered(deliveries=found.count)
+        batch = found.batch_id if found.state in ("leased", "acknowledged") else None
+        deadline = lease.deadline if lease is not None and found.state == "leased" else None
+        return Delivered(found.state, found.count, batch, deadline, found.reason)
 
     def get_batch(self, batch_id: str) -> BatchRecord:
         """See Pool."""

@@ -12,10 +12,11 @@ from agentworld.errors import NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
 from agentworld.pool.counters import delivery
+from agentworld.pool.explaining import Delivered
 from agentworld.pool.lease_rules import check_batch_state
 from agentworld.pool.results import Page
 from agentworld.pool.sql import backlog
-from agentworld.pool.sql.backlog import Scope
+from agentworld.pool.sql.backlog import Scope, of_scope
 from agentworld.pool.sql.batch_rows import lease_state
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.lookups import among_texts, unindexed
@@ -54,6 +55,11 @@ _PAGES = {
     for by_consumer in (False, True)
     for state, condition in _IN_STATE.items()
 }
+_DELIVERED = sql(
+    select(_d.c.state, _d.c.count, _d.c.reason, _b.c.batch_id, _b.c.deadline)
+    .join_from(_d, _b, _d.c.batch == _b.c.pk, isouter=True)
+    .where(of_scope(_d), _d.c.key == parameter("key"))
+)
 _POISONED = sql(
     select(_d.c.unit, _d.c.key, _d.c.count, _d.c.reason).where(
         _d.c.consumer == parameter("consumer"), _d.c.state == "poisoned"
@@ -99,6 +105,19 @@ def list_batches(
     rows = reader.execute(_PAGES[consumer is not None, state], bound)
     more = cursor_for(rows[limit - 1]["pk"], "newest") if len(rows) > limit else None
     return Page([_record(row, now, []) for row in rows[:limit]], more)
+
+
+def delivered(reader: Reader, scope: Scope, key: str, now: float) -> Delivered:
+    """Where a unit stands with a consumer."""
+    rows = reader.execute(_DELIVERED, {**scope.bound, "key": key})
+    if not rows:
+        return Delivered()
+    [row] = rows
+    if row["state"] == "leased" and row["deadline"] <= now:
+        return Delivered(deliveries=row["count"])
+    batch = row["batch_id"] if row["state"] in ("leased", "acknowledged") else None
+    deadline = row["deadline"] if row["state"] == "leased" else None
+    return Delivered(row["state"], row["count"], batch, deadline, row["reason"])
 
 
 def poisoned(reader: Reader, consumer: str) -> list[PoisonedUnit]:

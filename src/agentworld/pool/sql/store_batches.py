@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agentworld.pool.explaining import Delivered
 from agentworld.pool.lease_rules import check_names
 from agentworld.pool.results import Page
 from agentworld.pool.sql import batch_reads
+from agentworld.pool.sql.backlog import Scope
 from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.leases import Leases
 from agentworld.pool.sql.store_base import SqlStore
@@ -51,6 +53,11 @@ class BatchMethods(SqlStore):
         check_id(consumer, "consumer")
         named = check_names(keys, "keys")
         return self._writer.submit(lambda txn: batch_reads.requeue(txn, consumer, named)).result()
+
+    def _delivered(self, consumer: str, spec: BatchSpec, key: str) -> Delivered:
+        scope = Scope(consumer, spec.unit or "step", spec.channel)
+        with self._database.reading() as connection:
+            return batch_reads.delivered(connection, scope, key, self._clock())
 
     def get_batch(self, batch_id: str) -> BatchRecord:
         """See Pool."""

@@ -1,0 +1,25 @@
+"""`agentworld pool explain`."""
+
+import json
+
+from agentworld.factory import open_pool
+from agentworld.records import BatchSpec, Step
+
+
+def test_why_something_is_handed_out_or_not(cli, refused, tmp_path):
+    pool = f"sqlite:///{tmp_path}/pool.db"
+    with open_pool(pool) as opened:
+        fields = {"prompt_ids": [1], "response_ids": [2], "response_logprobs": [-1.0]}
+        opened.append_steps([Step(step_id="s", trajectory_id="t", **fields)])
+        asked = ("pool", "explain", "c", "t", "--pool", pool)
+        assert "c has had no batch" in refused(*asked)
+        assert cli(*asked, "--spec", '{"method": "reinforce"}')[1].startswith(
+            "trajectory t: readiness: its trajectory is"
+        )
+        opened.complete_trajectory("t", "finished", 1.0)
+        batch = opened.consumer("c").lease(BatchSpec(method="reinforce", size=1))
+        code, out, _ = cli(*asked, "--json")
+        found = json.loads(out)
+        assert (code, found["reason"], found["batch_id"]) == (0, "leased", batch.batch_id)
+        assert "this is no spec" in refused(*asked, "--spec", "{", code=2)
+        assert "'nothing'" in refused("pool", "explain", "c", "nothing", "--pool", pool)
