@@ -84,7 +84,7 @@ def event_kinds(folder: Path) -> set[str]:
             if not isinstance(node, ast.Call):
                 continue
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            of_events = ast.unparse(node.func) in ("events.add", "self._events.append")
+            of_events = ast.unparse(node.func) in ("events.add", "self._events.add", "self._events.append")
             if called not in ("add_event", "_event") and not of_events:
                 continue
             given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "kind")]
