@@ -5,7 +5,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
@@ -137,6 +137,7 @@ def test_the_subject_has_to_be_of_the_scope():
         checked(Says(Verdict({})), group_of("x"))
 
 
+@settings(max_examples=50)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),

@@ -114,6 +114,14 @@ def test_a_function_of_another_version_is_another_evaluator(monkeypatch):
     assert evaluator_fingerprint(plugin("length_of_reply")) != before
 
 
+def test_a_function_with_another_text_is_another_evaluator(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in (("edited_before", "0.0"), ("edited_after", "1.0")):
+        (tmp_path / f"{name}.py").write_text(f"def judge(run):\n    return {text}\n")
+    made = [make_evaluator({"kind": f"edited_{when}:judge"}, "test") for when in ("before", "after")]
+    assert made[0].configuration["function"]["source"] != made[1].configuration["function"]["source"]
+
+
 def test_values_that_a_function_declares_can_be_composed():
     tables = [{"kind": "sum", "weights": {"words": 1.0}}, {"kind": "length_of_reply"}]
     assert [each.name for each in evaluators_from(tables)] == ["length_of_reply", "sum"]

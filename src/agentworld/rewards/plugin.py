@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from agentworld.records import BatchTrajectory
+from agentworld.records import BatchTrajectory, digest
 from agentworld.rewards.checked import checked
-from agentworld.rewards.functions import call_function, facts_of, load_function
+from agentworld.rewards.functions import Function, call_function, facts_of, load_function
 from agentworld.rewards.isolation.children import children
 from agentworld.rewards.protocol import EvaluationError, EvaluatorKind, Judgement, RolloutGroup, Scope, Subject, Verdict
 
@@ -42,9 +43,10 @@ class Plugin(EvaluatorKind, frozen=True, kw_only=True):
 
     @property
     def configuration(self) -> Any:
-        """The settings and the version that the function's decorator says."""
-        facts = facts_of(load_function(self.function))
-        return {"settings": super().configuration, "function": facts.version}
+        """The settings, the version that the function's decorator says, and the function's own text."""
+        function = load_function(self.function)
+        facts = {"version": facts_of(function).version, "source": source_of(function)}
+        return {"settings": super().configuration, "function": facts}
 
     def evaluate(self, subject: Subject) -> Judgement:
         """The function's word."""
@@ -64,6 +66,14 @@ class Plugin(EvaluatorKind, frozen=True, kw_only=True):
         if self.scope == "trajectory" and isinstance(subject, BatchTrajectory):
             return verdicts[subject.trajectory.trajectory_id]
         return verdicts
+
+
+def source_of(function: Function) -> str | None:
+    """A digest of the function's text, so that a changed one is another evaluator; None where there is no text."""
+    try:
+        return digest(inspect.getsource(function).encode("utf-8", "surrogatepass")).hex()
+    except (OSError, TypeError):
+        return None
 
 
 def judge(payload: dict[str, Any]) -> dict[str, Any]:

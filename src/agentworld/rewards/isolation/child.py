@@ -38,8 +38,12 @@ def _listen(requests: int, asked: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        module, _, name = request["function"].partition(":")
-        return {"result": getattr(importlib.import_module(module), name)(request["payload"])}
+        name, _, function = request["function"].partition(":")
+        module = importlib.import_module(name)
+        if request.get("prepare"):
+            getattr(module, "prepare", _nothing)()
+            return {"result": None}
+        return {"result": getattr(module, function)(request["payload"])}
     except AgentWorldError as error:
         return {"error": {"message": error.message, "path": error.path, "hint": error.hint}}
     except MemoryError:
@@ -47,6 +51,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except (Exception, SystemExit) as error:
         # What a plug-in raises is for the one who asked.
         return {"error": {"message": f"{type(error).__name__}: {str(error)[:500]}"}}
+
+
+def _nothing() -> None:
+    """What a module does that has nothing to prepare."""
 
 
 def _read(number: int, count: int) -> bytes:

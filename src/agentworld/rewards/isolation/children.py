@@ -34,7 +34,10 @@ _CHUNK = 65536
 
 
 class Children:
-    """Children with the same limits: `memory_mb` MiB of address space each, files of at most 256 MiB."""
+    """Children with the same limits: `memory_mb` MiB of address space each, files of at most 256 MiB.
+
+    A function's module may have a function `prepare` that loads what takes long, outside of the time of a call.
+    """
 
     def __init__(self, memory_mb: int) -> None:
         self._memory = memory_mb
@@ -50,6 +53,7 @@ class Children:
             child = self._idle.pop() if self._idle else None
         child = child or _Child(self._memory)
         try:
+            child.prepare(function)
             answer = child.ask({"function": function, "payload": payload}, seconds)
         except BaseException:
             child.kill()
@@ -81,6 +85,7 @@ class _Child:
     """One process, which answers one call at a time."""
 
     def __init__(self, memory_mb: int) -> None:
+        self._prepared: set[str] = set()
         requests, self._requests = os.pipe()
         self._responses, responses = os.pipe()
         status_reading, status = os.pipe()
@@ -120,6 +125,13 @@ class _Child:
                 raise
             finally:
                 os.close(status_reading)
+
+    def prepare(self, function: str) -> None:
+        """Load the module of `function`, and let it load what it needs, before the time of a call begins."""
+        module = function.partition(":")[0]
+        if module not in self._prepared:
+            self.ask({"function": function, "prepare": True}, START_SECONDS)
+            self._prepared.add(module)
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for the answer to it."""

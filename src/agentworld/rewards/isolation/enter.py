@@ -18,6 +18,7 @@ inside: killing it kills the whole namespace.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -34,7 +35,7 @@ _MNT_DETACH = 2
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
-_CLONE_THREAD, _EAGAIN, _ENOSYS = 0x10000, 11, 38
+_CLONE_THREAD = 0x10000
 # By machine: its number in audit records, pivot_root, clone, and the calls that only ever make processes.
 _MACHINES = {
     "x86_64": (0xC000003E, 155, 56, (57, 58)),
@@ -44,6 +45,7 @@ _MACHINES = {
 _CLONE3 = 435
 # The same number on every architecture; fields: attr_set, attr_clr, propagation, userns_fd.
 _MOUNT_SETATTR, _AT_RECURSIVE, _ATTR_RDONLY, _ATTR_NOSUID = 442, 0x8000, 1, 2
+_NOBODY = 65534
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -234,12 +236,21 @@ def _become_harmless(plan: dict[str, Any]) -> None:
             capability += 1
         if plan.get("user") is not None and os.geteuid() == 0:
             os.setgroups([])
-            os.setresgid(plan["user"], plan["user"], plan["user"])
-            os.setresuid(plan["user"], plan["user"], plan["user"])
+            try:
+                _become(plan["user"])
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                _become(_NOBODY)  # a container that maps no more than the usual ids
         os.umask(0o022)
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if plan.get("threads"):
         _refuse_processes()
+
+
+def _become(user: int) -> None:
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def _refuse_processes() -> None:
@@ -250,7 +261,7 @@ def _refuse_processes() -> None:
     """
     architecture, _, clone, always = _machine()
     load, equal, bits, back = 0x20, 0x15, 0x45, 0x06
-    allow, refuse, missing = 0x7FFF0000, 0x50000 | _EAGAIN, 0x50000 | _ENOSYS
+    allow, refuse, missing = 0x7FFF0000, 0x50000 | errno.EAGAIN, 0x50000 | errno.ENOSYS
     # Each: code, jump if true, jump if not, constant. At 4, 0 and 16: architecture, number, low half of argument 0.
     program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (back, 0, 0, refuse), (load, 0, 0, 0)]
     for number in always:

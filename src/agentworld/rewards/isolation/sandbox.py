@@ -38,7 +38,6 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
-_NOBODY = 65534
 # Of root's sandboxes each has its own user, so that they neither share a count of processes nor see one another.
 _FIRST_USER = 0x40000000
 

@@ -53,6 +53,11 @@ class Math(AnswerRule, frozen=True, kw_only=True):
         return Verdict({self.reward: float(result["equal"])}, {"answer": result["read"], "reference": shown(wanted)})
 
 
+def prepare() -> None:
+    """Load math-verify and with it sympy; runs in a child, before its time is counted."""
+    import math_verify  # noqa: F401
+
+
 def compare(payload: dict[str, Any]) -> dict[str, Any]:
     """math-verify's word on the answer and each reference; runs in a child, whose end is its time-out."""
     import logging

@@ -60,6 +60,11 @@ class JsonSchema(EvaluatorKind, frozen=True, kw_only=True):
         return Verdict({self.reward: float(not faults)}, {"faults": faults})
 
 
+def prepare() -> None:
+    """Load jsonschema; runs in a child, before its time is counted."""
+    import jsonschema  # noqa: F401
+
+
 def faults_of(payload: dict[str, Any]) -> list[str]:
     """What is wrong with the text, at most five faults; runs in a child."""
     import json
