@@ -135,7 +135,10 @@ def test_a_whole_file_over_a_group():
         ([{"kind": "clip", "value": "a"}], "clip needs `low`", None),
         ([{"kind": "clip", "value": "a", "low": 2.0, "high": 1.0}], "clip needs `low`", None),
         ([{"kind": "sum", "weights": {}}], "weights needs names", None),
-        ([{"kind": "sum", "weights": {"a": float("nan")}}], "weights needs names", None),
+        ([{"kind": "sum", "weights": {"a": float("nan")}}], "nan is no number", "finite"),
+        ([{"kind": "clip", "value": "a", "low": float("-inf")}], "-inf is no number", "finite"),
+        ([{"kind": "exact", "name": ""}], "name", None),
+        ([{"kind": "exact", "reward": "two words"}], "reward", None),
         ([{"kind": "sum", "weights": {"a": 0.0}, "normalise": True}], "cannot be normalised", None),
         ([{"kind": "steps", "of": {"kind": "judge_ranking", "model": "m"}}], "has to judge trajectories", None),
         ([{"kind": "steps", "of": {"kind": "exakt"}}], "no evaluator is called 'exakt'", "exact"),
@@ -172,6 +175,13 @@ def test_a_file(tmp_path):
         file.write_text(text)
         with pytest.raises(ConfigError):
             read_evaluators(file)
+
+
+def test_folders_start_at_the_file(tmp_path):
+    (tmp_path / "checks").mkdir()
+    program = {"kind": "program", "command": ["true"], "folder": "checks"}
+    made = make_evaluator({"kind": "steps", "of": program}, "test", tmp_path)
+    assert made.inner.folder == make_evaluator(program, "test", tmp_path).folder == str(tmp_path / "checks")
 
 
 def test_process_rewards_of_a_rule():

@@ -144,6 +144,10 @@ def test_a_key_is_not_repeated_in_an_error(monkeypatch):
     with answering(lambda *_: (401, "bad key s3cret", {})) as server, pytest.raises(EvaluationError) as caught:
         checked(model(server.url, api_key_env="RM_KEY"), run_of("x"))
     assert "bad key [key]" in caught.value.message
+    monkeypatch.setenv("RM_KEY", "s3cret\nX: y")
+    with pytest.raises(EvaluationError, match="cannot be a key") as caught:
+        checked(model(server.url, api_key_env="RM_KEY"), run_of("x"))
+    assert "s3cret" not in str(caught.value)
     monkeypatch.delenv("RM_KEY")
     with pytest.raises(EvaluationError, match="RM_KEY is not set"):
         checked(model(server.url, api_key_env="RM_KEY"), run_of("x"))

@@ -1,5 +1,7 @@
 """Functions as evaluators: how they are named, and that none of them can harm who asks."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from agentworld.errors import ConfigError
@@ -74,6 +76,14 @@ def test_a_bad_function_is_a_failed_evaluation_with_its_reason(name, reason):
         checked(plugin(name, seconds=0.5 if name in ("hangs", "spins") else 30.0), run_of("x"))
     assert caught.value.message.startswith(name)
     assert checked(plugin("finished"), run_of("x"))["t"].values == {"reward": 1.0}
+
+
+def test_calls_from_several_threads_have_a_child_each():
+    made = plugin("length_of_reply")
+    runs = [run_of("x" * size, trajectory_id=f"t{size}") for size in range(1, 9)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda run: checked(made, run), runs))
+    assert [each[f"t{size}"].values["characters"] for size, each in enumerate(found, start=1)] == list(range(1, 9))
 
 
 def test_a_partial_group_is_a_failed_evaluation():

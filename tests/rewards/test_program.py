@@ -125,6 +125,14 @@ def test_the_tests_of_the_task_judge_the_agents_code(tmp_path):
     assert evaluator_fingerprint(evaluator) != before
 
 
+def test_any_text_can_be_a_file_and_files_are_bounded(monkeypatch):
+    code = "import sys; raise SystemExit(open('a.txt', 'rb').read() != b'\\xed\\xa0\\x80')"
+    assert judged(python(code, answer_file="a.txt"), run_of("\ud800")).values == {"reward": 1.0}
+    monkeypatch.setattr("agentworld.rewards.program._FILES_BYTES", 10)
+    with pytest.raises(EvaluationError, match="the files have over"):
+        judged(program("true", task_files="files"), run_of("x", task={"files": {"a": "x" * 11}}))
+
+
 @pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "a/../../out.txt", ""])
 def test_files_stay_within_the_scratch_folder(name):
     with pytest.raises(EvaluationError, match="no path within the scratch folder"):

@@ -17,7 +17,7 @@ from typing import Any
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import BatchTrajectory
 from agentworld.rewards.answers import COMPARISONS, extract_answer
-from agentworld.rewards.protocol import EvaluatorKind, Verdict, last_answer
+from agentworld.rewards.protocol import EvaluatorKind, Name, Verdict, last_answer
 
 FIELDS: dict[str, str] = {
     "answer": "text of the last reply, '' where there is none",
@@ -65,7 +65,7 @@ class ExpressionReward(EvaluatorKind, frozen=True, kw_only=True):
     """Evaluates a formula; ConfigError where it cannot be read."""
 
     expression: str
-    name: str = "expression"
+    name: Name = "expression"
 
     def __post_init__(self) -> None:
         self._check(self._tree)

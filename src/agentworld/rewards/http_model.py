@@ -20,7 +20,7 @@ import msgspec
 
 from agentworld.records import BatchTrajectory, Message
 from agentworld.rewards.posting import Address, post
-from agentworld.rewards.protocol import EvaluationError, EvaluatorKind, Verdict, conversation
+from agentworld.rewards.protocol import EvaluationError, EvaluatorKind, Name, Verdict, conversation
 from agentworld.rewards.transcript import chat_messages, transcript
 
 Layout = Literal["messages", "vllm_classify", "vllm_pooling", "vllm_score", "tei", "sglang"]
@@ -52,7 +52,7 @@ class HttpModel(EvaluatorKind, frozen=True, kw_only=True):
     index: Annotated[int, msgspec.Meta(ge=0)] = 0
     label: str | None = None
     raw_scores: bool = True
-    values: tuple[str, ...] = ()
+    values: tuple[Name, ...] = ()
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=10)] = 3
     batch: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16

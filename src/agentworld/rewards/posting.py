@@ -47,6 +47,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             raise EvaluationError(
                 f"the environment variable {self.api_key_env} is not set", path="api_key_env", hint="Put the key in it"
             )
+        if not (key.isascii() and key.isprintable()):
+            # Said here, as the library that sends it would repeat it.
+            raise EvaluationError(f"{self.api_key_env} holds what cannot be a key", path="api_key_env")
         return key
 
 

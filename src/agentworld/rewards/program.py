@@ -104,6 +104,8 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
             files.update(self._of_task(run))
         if self.answer_file is not None:
             files[self.answer_file] = answer or ""
+        if sum(map(len, files.values())) > _FILES_BYTES:
+            raise EvaluationError(f"{self.name}: the files have over {_FILES_BYTES >> 20} MiB")
         for name in files:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
@@ -129,8 +131,6 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 found[path.relative_to(root).as_posix()] = path.read_bytes()
-        if sum(map(len, found.values())) > _FILES_BYTES:
-            raise EvaluationError(f"{self.name}: {self.folder} holds over {_FILES_BYTES >> 20} MiB", path="folder")
         return found
 
     def _digest(self) -> str:

@@ -6,7 +6,7 @@ Left out on purpose: where evaluators come from (`registry`), and who runs them 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -14,6 +14,8 @@ from agentworld.errors import AgentWorldError
 from agentworld.records import BatchTrajectory, Message, Step
 
 Scope = Literal["trajectory", "group", "step"]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
+"""Of an evaluator, or of a value."""
 
 
 class EvaluationError(AgentWorldError):
@@ -90,8 +92,8 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     yours, to be changed where what the settings name (a model, a program) changes.
     """
 
-    name: str
-    reward: str = "reward"
+    name: Name
+    reward: Name = "reward"
     version: str = "1"
 
     revision: ClassVar[int] = 1

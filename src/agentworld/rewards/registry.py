@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from agentworld.config import convert, read_toml
-from agentworld.errors import ConfigError
+from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.records.depth import check_depth
 from agentworld.rewards.composition import Composition, for_groups
 from agentworld.rewards.functions import address_of, facts_of, find_function, known_names
 from agentworld.rewards.plugin import Plugin
@@ -54,11 +55,10 @@ def make_evaluator(fields: Mapping[str, Any], source: str, folder: Path | None =
     kind = fields.get("kind")
     if not isinstance(kind, str) or not kind:
         raise ConfigError(f"{source}: an evaluator needs a kind", path="kind", hint=f"Use {', '.join(KINDS)}")
-    settings = {name: value for name, value in fields.items() if name != "kind"}
+    _check_finite(fields, source)
+    settings = {name: value for name, value in _placed(fields, folder).items() if name != "kind"}
     settings.setdefault("name", kind)
     if kind in KINDS:
-        if folder is not None and isinstance(settings.get("folder"), str):
-            settings["folder"] = str(folder / settings["folder"])
         return convert(settings, kind_class(kind), source)
     function = find_function(kind)
     if function is None:
@@ -142,6 +142,24 @@ def after(subject: Any, evaluator: Evaluator, verdicts: Mapping[str, Verdict]) -
         return RolloutGroup(group_id=subject.group_id, members=members)
     own = verdicts.get(subject.trajectory.trajectory_id)
     return subject if own is None else with_values(subject, own.values)
+
+
+def _check_finite(fields: Mapping[str, Any], source: str) -> None:
+    """ConfigError for a number that no setting can mean; TOML has words for infinity and for no number."""
+    try:
+        check_depth(dict(fields), source)
+    except InvalidRequestError as error:
+        raise ConfigError(f"{source}: {error.message}", hint="Give a finite number") from None
+
+
+def _placed(fields: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
+    """The table with its folders behind `folder`, those of a table within it too."""
+    placed = dict(fields)
+    if folder is not None and isinstance(placed.get("folder"), str):
+        placed["folder"] = str(folder / placed["folder"])
+    if isinstance(placed.get("of"), dict):
+        placed["of"] = _placed(placed["of"], folder)
+    return placed
 
 
 def _sources(each: Evaluator, givers: Mapping[str, str], by_name: Mapping[str, Evaluator], source: str) -> set[str]:

@@ -129,8 +129,10 @@ def run_isolated(
         Path(folder, "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         reading, writing = os.pipe()
         try:
-            process = _start(chosen, folder, plan, writing)
-            os.close(writing)
+            try:
+                process = _start(chosen, folder, plan, writing)
+            finally:
+                os.close(writing)
             seen = watch(process, stdin, seconds=limits.seconds, output_bytes=limits.output_mb << 20, status=reading)
         finally:
             os.close(reading)
@@ -175,7 +177,7 @@ def _scratch(files: Mapping[str, str | bytes]) -> Any:
             if (path.is_absolute() and not path.is_relative_to(root)) or ".." in Path(name).parts or not name:
                 raise IsolationError(f"{name!r} is no path within the scratch folder")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
+            path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
         yield folder
 
 
@@ -204,7 +206,6 @@ def _start(mechanism: Mechanism, folder: str, plan: Mapping[str, Any], status: i
             pass_fds=[status],
         )
     except OSError as error:
-        os.close(status)
         raise IsolationError(f"{command[0]} cannot be started: {error}") from None
 
 
