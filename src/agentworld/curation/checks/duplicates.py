@@ -1,0 +1,123 @@
+"""Trajectories that say exactly the same as an earlier one of their channel."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from agentworld.curation.checks.finding import Finding
+from agentworld.curation.checks.reading import Run
+from agentworld.curation.checks.registry import check
+from agentworld.curation.checks.saved import pack, unpack
+from agentworld.curation.checks.settings import CheckSettings
+from agentworld.records import BatchTrajectory, Message
+
+_NAME = "exact_duplicate"
+_VERSION = "1"
+_LAYOUT = f"{_NAME}@1"
+_SIZE = 16
+
+
+def content_digest(trajectory: BatchTrajectory) -> bytes | None:
+    """16 bytes that say what was prompted and replied, step by step; ids of calls do not count. None without steps.
+
+    Messages where there are any, else ids; retried, aborted and quarantined steps are left out.
+    """
+    run = Run(trajectory)
+    hashed = hashlib.blake2b(digest_size=_SIZE)
+    any_content = False
+    for turn in run.kept:
+        step = turn.step
+        if turn.reply is not None:
+            parts = [*(_plain(message) for _, message in turn.new), _plain(turn.reply)]
+            data = repr(parts).encode("utf-8", "surrogatepass")
+        elif step.response_ids is not None:
+            parent = turn.parent.step if turn.parent is not None else None
+            known = len(parent.prompt_ids or ()) + len(parent.response_ids or ()) if parent is not None else 0
+            prompt = np.asarray((step.prompt_ids or [])[known:], np.int64)
+            data = b"ids" + prompt.tobytes() + b"|" + np.asarray(step.response_ids, np.int64).tobytes()
+        else:
+            continue
+        any_content = True
+        hashed.update(len(data).to_bytes(8, "big"))
+        hashed.update(data)
+    return hashed.digest() if any_content else None
+
+
+def _plain(message: Message) -> tuple[Any, ...]:
+    calls = [(call.function.name, call.function.arguments) for call in message.tool_calls]
+    media = [part.digest for part in message.media]
+    return message.role, message.text, message.reasoning, calls, media, message.name
+
+
+class _State(msgspec.Struct):
+    """`first`: channel -> digest -> trajectory that had it first."""
+
+    first: dict[str, dict[bytes, str]] = {}
+
+
+@check(
+    _NAME,
+    scope="pool",
+    gates=True,
+    version=_VERSION,
+    values="id of the earlier trajectory",
+    says="All prompts and replies are the same as those of an earlier trajectory of the channel. Ids of calls do not "
+    "count; trajectories that failed or were abandoned do not count as earlier ones.",
+    fails="Takes rollouts that deterministic sampling made equal for copies, which they are; rewards are not compared. "
+    "Overlooks those that differ in a space. Remembers the last `remembered` different ones.",
+)
+class ExactDuplicates:
+    """Remembers 16 bytes and an id for each different trajectory."""
+
+    def __init__(self, settings: CheckSettings | None = None) -> None:
+        self._most = (settings or CheckSettings()).remembered
+        self._state = _State()
+        self._digests: dict[str, tuple[str, bytes]] = {}
+        self._found: dict[str, Finding] = {}
+
+    @classmethod
+    def load(cls, state: bytes, settings: CheckSettings | None = None) -> ExactDuplicates:
+        """Go on from a saved state."""
+        loaded = cls(settings)
+        loaded._state = unpack(_LAYOUT, state, _State)
+        loaded._digests = {
+            name: (channel, key) for channel, first in loaded._state.first.items() for key, name in first.items()
+        }
+        return loaded
+
+    def add(self, run: BatchTrajectory) -> None:
+        """Take in one trajectory; again under its id replaces it."""
+        record = run.trajectory
+        name, channel = record.trajectory_id, record.channel
+        key = content_digest(run)
+        self._found.pop(name, None)
+        before = self._digests.get(name)
+        if before is not None and before != (channel, key):
+            del self._state.first[before[0]][before[1]], self._digests[name]
+        if key is None:
+            return
+        first = self._state.first.setdefault(channel, {})
+        of = first.get(key)
+        if of is not None and of != name:
+            evidence = {"of": of, "steps": len(run.steps)}
+            self._found[name] = Finding(check=_NAME, version=_VERSION, trajectory_id=name, value=of, evidence=evidence)
+        elif of is None and record.status not in ("failed", "abandoned"):
+            first[key] = name
+            self._digests[name] = (channel, key)
+            if len(self._digests) > self._most:
+                oldest = next(iter(self._digests))
+                there, digest = self._digests.pop(oldest)
+                del self._state.first[there][digest]
+
+    def result(self) -> list[Finding]:
+        """The copies among those added since the last call."""
+        found, self._found = list(self._found.values()), {}
+        return found
+
+    def save(self) -> bytes:
+        """The state, about 50 bytes for each different trajectory."""
+        return pack(_LAYOUT, self._state)
