@@ -13,7 +13,20 @@ import structlog
 from litestar import Litestar
 from litestar.datastructures import State
 
-from agentworld.api import batches, docs, events, feedback, groups, health, keys, media, metrics, signals, trajectories
+from agentworld.api import (
+    batches,
+    docs,
+    events,
+    feedback,
+    groups,
+    health,
+    keeping,
+    keys,
+    media,
+    metrics,
+    signals,
+    trajectories,
+)
 from agentworld.api.access import CALLER
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
@@ -54,6 +67,7 @@ ROUTES: list[Any] = [
     *batches.ROUTES,
     *events.ROUTES,
     *media.ROUTES,
+    *keeping.ROUTES,
     *keys.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,

@@ -17,6 +17,8 @@ from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestErr
 from agentworld.loopback import host_name, is_loopback, origin_host
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
+# A deletion has no body, and no page may send one to another site without asking first.
+_TYPELESS = READING | {"DELETE"}
 _OWN_SITE = frozenset(("same-origin", "none"))
 
 
@@ -45,7 +47,7 @@ class OriginGuard:
         method = scope.get("method", "GET")
         if method == "OPTIONS":
             return None  # Whoever asks for permission gets none, but an answer.
-        return self._foreign(scope, name, method) or (None if method in READING else _type_fault(scope))
+        return self._foreign(scope, name, method) or (None if method in _TYPELESS else _type_fault(scope))
 
     def _foreign(self, scope: Scope, host: str | None, method: str) -> ForbiddenError | None:
         for origin in _headers(scope, b"origin"):
