@@ -56,7 +56,8 @@ class _Growing:
         self.entries: list[dict[str, Any]] = []
         self.finish_reason: str | None = None
         self.stop_reason: int | str | None = None
-        self.version: int | None = None
+        self.silent_version: int | None = None
+        """What the engine said of its weights beside pieces without ids."""
         self.spans: list[VersionSpan] = []
         self.reported_spans: tuple[VersionSpan, ...] | None = None
         self.metadata: dict[str, Any] = {}
@@ -66,11 +67,9 @@ class _Growing:
         calls = tuple(self._call(call) for call in delta.tool_calls)
         if calls != delta.tool_calls:
             delta = msgspec.structs.replace(delta, tool_calls=calls)
-        if not self.spoke and (delta.ids or delta.text or delta.reasoning or calls):
-            self.spoke = True
-        if delta.policy_version is not None and delta.policy_version != self.version:
-            self.version = delta.policy_version
-            self.spans.append(VersionSpan(len(self.ids or []), delta.policy_version))
+        if delta.policy_version is not None:
+            self._policy(delta, delta.policy_version)
+        self.spoke = self.spoke or _says_something(delta)
         before = len(self.logprobs or ())
         if delta.ids is not None:
             self.ids = self.ids if self.ids is not None else []
@@ -94,6 +93,25 @@ class _Growing:
         if delta.blocks is not None:
             self.blocks = delta.blocks
         return delta
+
+    def _policy(self, delta: Delta, version: int) -> None:
+        """Note which weights sampled these ids. A piece without ids tells of a reply that has none at all, by what came
+        with its first word.
+        """
+        if delta.ids:
+            if not self.spans or self.spans[-1].version != version:
+                self.spans.append(VersionSpan(len(self.ids or ()), version))
+        elif not self.spoke or self.silent_version is None:
+            self.silent_version = version
+
+    def version_spans(self) -> tuple[VersionSpan, ...]:
+        """Which weights sampled what. Of a reply that was broken off, only what is said of the ids that came."""
+        spans = self.reported_spans or tuple(self.spans)
+        if not spans and self.silent_version is not None:
+            spans = (VersionSpan(0, self.silent_version),)
+        if self.finish_reason is None:
+            spans = tuple(span for span in spans if not span.start or span.start < len(self.ids or ()))
+        return spans
 
     def _say(self, kind: str, said: list[str], piece: str, before: int) -> None:
         """Take in text or thinking; `before`: how many log-probabilities came before it."""
@@ -166,6 +184,10 @@ class _Growing:
         )
 
 
+def _says_something(delta: Delta) -> bool:
+    return bool(delta.ids or delta.text or delta.reasoning or delta.tool_calls)
+
+
 class Collector:
     """Collects the deltas of one call."""
 
@@ -184,19 +206,29 @@ class Collector:
         if delta.prompt_ids is not None and self.prompt_ids is None:
             self.prompt_ids = delta.prompt_ids
         self.usage = delta.usage or self.usage
+        if delta.policy_run is not None and self.policy_run not in (None, delta.policy_run):
+            self._fault("the engine spoke with the weights of two runs")
         self.logprobs_mode = delta.logprobs_mode or self.logprobs_mode
         self.policy_run = delta.policy_run or self.policy_run
-        if delta.fault is not None and delta.fault not in self.faults:
-            self.faults.append(delta.fault)
+        if delta.fault is not None:
+            self._fault(delta.fault)
         if delta.index < 0:
             return None
         growing = self._choices.get(delta.index)
         if growing is None:
             growing = self._choices[delta.index] = _Growing(delta.index)
+        # Services that give text alone may name a finish reason with every piece.
+        has_ids = delta.ids or (growing.ids and _says_something(delta))
+        if growing.finish_reason is not None and has_ids:
+            self._fault("the engine went on after the end of its reply")
         seen = growing.feed(delta)
         if growing.spoke:
             self.empty = False
         return seen
+
+    def _fault(self, fault: str) -> None:
+        if fault not in self.faults:
+            self.faults.append(fault)
 
     @property
     def count(self) -> int:
@@ -217,7 +249,6 @@ class Collector:
                 continue
             if growing.finish_reason is None and not aborted:
                 raise EngineError("the engine ended the stream in the middle of a reply")
-            spans = growing.reported_spans or tuple(growing.spans)
             out.append(
                 Choice(
                     index=growing.index,
@@ -226,7 +257,7 @@ class Collector:
                     ids=growing.ids,
                     logprobs=growing.logprobs,
                     entries=growing.entries,
-                    version_spans=spans,
+                    version_spans=growing.version_spans(),
                     metadata=growing.facts(),
                     blocks=growing.blocks,
                     runs=growing.order(),

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from agentworld.engines.backend import Backend, DropConnection, Job, RawReply, Wire
-from agentworld.engines.replies import Choice, Envelope, reply_body, usage
+from agentworld.engines.replies import Choice, Envelope, Tokens, reply_body, usage
 from agentworld.engines.reply_stream import ChoiceStream
 from agentworld.engines.surface import GenerationRequest, openai_error, parse_request, resolve_max_tokens
 from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError, NotFoundError
@@ -134,7 +134,6 @@ class EngineApp:
             request.headers.get("X-Request-Id"),
             backend.model,
             backend.logprobs_mode(parsed),
-            backend.policy.run,
         )
         prompts = self._prompts(parsed)
         job = Job(
@@ -194,25 +193,29 @@ class EngineApp:
             for piece in pieces:
                 await response.write(piece)
 
-        async def start(version: int | None) -> None:
+        async def start(batch: list[Tokens]) -> None:
             nonlocal started, wire
             started = True
+            for tokens in batch:
+                choices[tokens.index].begin(tokens)
             wire = self.backend.wire(job)
             await response.prepare(request)
-            for position, opening in enumerate(entry for stream in streams for entry in stream.opening()):
-                chunk = envelope.frame(kind, [opening], version)
-                if position == 0 and settings.return_token_ids:
-                    chunk["prompt_token_ids"] = job.prompts[0]
-                await send(wire.chunk(chunk))
+            for stream in streams:
+                for opening in stream.opening():
+                    # Of a choice that has not begun nobody knows which weights will speak.
+                    chunk = envelope.frame(kind, [opening], [stream.choice])
+                    if stream is streams[0] and settings.return_token_ids:
+                        chunk["prompt_token_ids"] = job.prompts[0]
+                    await send(wire.chunk(chunk))
 
         async with aclosing(self.backend.generate(job)) as batches:
             try:
                 async for batch in batches:
                     if not started:
-                        await start(batch[0].version if batch else None)
+                        await start(batch)
                     for tokens in batch:
                         for entry in streams[tokens.index].feed(tokens):
-                            chunk = envelope.frame(kind, [entry], choices[tokens.index].version)
+                            chunk = envelope.frame(kind, [entry], [choices[tokens.index]])
                             if settings.continuous_usage:
                                 chunk["usage"] = _usage(job, choices)
                             await send(wire.chunk(chunk))
@@ -221,7 +224,7 @@ class EngineApp:
                     raise
                 await send(wire.chunk(openai_error(error)))
         if settings.include_usage:
-            chunk = envelope.frame(kind, [], choices[0].version)
+            chunk = envelope.frame(kind, [], choices)
             chunk["usage"] = _usage(job, choices)
             await send(wire.chunk(chunk))
         await send(wire.end())

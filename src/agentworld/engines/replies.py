@@ -38,8 +38,10 @@ class Tokens(msgspec.Struct, kw_only=True):
     ends_with_stop_token: bool = False
     version: int | None = None
     """Policy version that sampled the first of these ids."""
+    run: str | None = None
+    """The run of that version, which is that of the whole call."""
     version_spans: list[list[int]] = msgspec.field(default_factory=list)
-    """On the last one: [[first token, version], ...]."""
+    """[[first token, version], ...] of the reply so far; on the last one at least."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +52,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     model: str
     logprobs_mode: str | None = None
-    run: str | None = None
 
     @staticmethod
-    def make(
-        request: GenerationRequest, request_id: str | None, model: str, mode: str | None, run: str | None
-    ) -> Envelope:
+    def make(request: GenerationRequest, request_id: str | None, model: str, mode: str | None) -> Envelope:
         """Take the caller's request id, or make one."""
         prefix = "chatcmpl" if request.kind == "chat" else "cmpl"
         return Envelope(
@@ -64,11 +63,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
             created=int(time.time()),
             model=model,
             logprobs_mode=mode if request.logprobs is not None else None,
-            run=run,
         )
 
-    def frame(self, kind: str, choices: list[dict[str, Any]], version: int | None) -> dict[str, Any]:
-        """A body or chunk around its choices, with the policy that sampled it."""
+    def frame(self, kind: str, choices: list[dict[str, Any]], spoke: Sequence[Choice]) -> dict[str, Any]:
+        """A body or chunk around its choices, with the policy that sampled the first token of those who `spoke`; its
+        version only where they agree.
+        """
         out: dict[str, Any] = {
             "id": self.id,
             "object": kind,
@@ -76,9 +76,11 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
             "model": self.model,
             "choices": choices,
         }
-        if version is not None:
-            out["policy_version"] = version
-            out["policy_run"] = self.run
+        versions = {choice.version for choice in spoke if choice.version is not None}
+        if len(versions) == 1:
+            out["policy_version"] = versions.pop()
+        if spoke and (runs := [choice.run for choice in spoke if choice.version is not None]):
+            out["policy_run"] = runs[0]
         if self.logprobs_mode is not None:
             out["logprobs_mode"] = self.logprobs_mode
         return out
@@ -97,19 +99,29 @@ class Choice:
         self.tops: list[Tops] = []
         self.finish_reason: str | None = None
         self.stop_reason: int | str | None = None
+        self.several = request.n > 1 or len(request.prompts) > 1
         self.version: int | None = None
+        self.run: str | None = None
         self.version_spans: list[list[int]] = []
         self._visible = 0
         self._stream = TextStream(chat.tokenizer, request.skip_special_tokens)
         self._stops = StopStrings(request.sampling.stop, request.include_stop)
 
+    def begin(self, tokens: Tokens) -> None:
+        """Take the policy of the first tokens; later ones change nothing."""
+        if self.version is None:
+            self.version, self.run = tokens.version, tokens.run
+
     def feed(self, tokens: Tokens) -> None:
         """Take new tokens."""
+        self.begin(tokens)
+        if tokens.version_spans:
+            self.version_spans = [list(span) for span in tokens.version_spans]
+        elif tokens.ids and tokens.version is not None and tokens.version != self._latest:
+            self.version_spans.append([len(self.ids), tokens.version])
         self.ids.extend(tokens.ids)
         self.logprobs.extend(tokens.logprobs)
         self.tops.extend(tokens.tops)
-        if self.version is None:
-            self.version = tokens.version
         hide = tokens.ends_with_stop_token and not self.request.include_stop
         shown = tokens.ids[:-1] if hide else tokens.ids
         self._visible += len(shown)
@@ -118,7 +130,10 @@ class Choice:
             self._stops.feed(self._stream.finish())
             self.finish_reason = tokens.finish_reason
             self.stop_reason = tokens.stop_reason
-            self.version_spans = tokens.version_spans
+
+    @property
+    def _latest(self) -> int | None:
+        return self.version_spans[-1][1] if self.version_spans else None
 
     @property
     def text(self) -> str:
@@ -148,8 +163,12 @@ class Choice:
         return parsed
 
     def policy(self) -> dict[str, Any]:
-        """`version_spans`, only where the weights changed inside the reply."""
-        return {"version_spans": self.version_spans} if len(self.version_spans) > 1 else {}
+        """`version_spans` of the finished reply, only where the weights changed inside it, or where other replies of
+        the call may be of other weights.
+        """
+        if self.several and not self.version_spans and self.version is not None:
+            return {"version_spans": [[0, self.version]]}
+        return {"version_spans": self.version_spans} if len(self.version_spans) > (not self.several) else {}
 
 
 def usage(prompt_tokens: int, completion_tokens: int, cached: int = 0) -> dict[str, Any]:
@@ -285,7 +304,7 @@ def reply_body(envelope: Envelope, choices: Sequence[Choice], used: dict[str, An
     chat = envelope.request.kind == "chat"
     shaped = [chat_choice(choice) if chat else completion_choice(choice) for choice in choices]
     kind = "chat.completion" if chat else "text_completion"
-    out = envelope.frame(kind, shaped, choices[0].version)
+    out = envelope.frame(kind, shaped, choices)
     if len(choices) == 1:
         out |= choices[0].policy()
     out["usage"] = used

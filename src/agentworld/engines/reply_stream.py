@@ -26,6 +26,7 @@ class ChoiceStream:
         self.choice = choice
         self._shown = 0
         self._reported = 0
+        self._told = 1
         self._plain = True
         self._first = True
 
@@ -73,7 +74,17 @@ class ChoiceStream:
             out["stop_reason"] = self.choice.stop_reason
         if self.choice.request.return_token_ids:
             out["token_ids"] = ids
-        return out
+        return out | self._news()
+
+    def _news(self) -> dict[str, Any]:
+        """`version_spans` of what was sent, where the weights changed since the last chunk: whoever leaves before the
+        end knows who sampled what.
+        """
+        spans = [span for span in self.choice.version_spans if span[0] < self._reported]
+        if len(spans) <= self._told:
+            return {}
+        self._told = len(spans)
+        return {"version_spans": spans}
 
     def _chat_end(self) -> list[dict[str, Any]]:
         parsed = self.choice.parse()
@@ -119,4 +130,4 @@ class ChoiceStream:
             out["prompt_token_ids"] = choice.prompt_ids if self._first else None
             out["token_ids"] = ids
         self._first = False
-        return [out | choice.policy() if choice.finish_reason is not None else out]
+        return [out | (choice.policy() if choice.finish_reason is not None else self._news())]

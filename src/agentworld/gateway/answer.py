@@ -195,8 +195,9 @@ class Answer:
             # Drivers write the whole conversation as their engine wants it.
             ask = await apart(call.size, engine.chat if is_chat else engine.complete, call.request)
             asked = begun_within(first, ask)
-        elif is_chat and can_go_on(call):
-            asked = aclosing(Resubmission(call, self._attempts.aborts_left, first).deltas(engine, self._updated))
+        elif is_chat and token_in is not None and can_go_on(call):
+            going_on = Resubmission(call, self._attempts.aborts_left, token_in.tokenizer, first)
+            asked = aclosing(going_on.deltas(engine, self._updated))
         else:
             asked = begun_within(first, engine.generate(call.prompt_ids, call.request, call.sampling))
         async with asked as deltas:

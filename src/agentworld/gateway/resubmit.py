@@ -4,7 +4,9 @@ In token-in, the prompt and what was sampled so far go to the engine again, with
 caller sees one reply. It is one step, whose `version_spans` say which weights sampled what, as from an engine that
 changes weights between two tokens, but for two things. A seed begins anew, so each piece takes the next seed: with the
 same one its draws would repeat those of the first. And the engine looks for stop strings in the new piece only, so one
-that lies across the cut is missed.
+that lies across the cut is found here: the reply then ends at the id that completes it, as the engine itself ends one.
+
+Pieces of two runs are never joined, whoever says of which run they are: the engine, or else the pool at each dispatch.
 
 Where a cut reply cannot be gone on with (text in, or parameters that depend on what was sampled before, such as a
 grammar), the call is made anew, unless its caller has seen some of it.
@@ -19,11 +21,15 @@ import msgspec
 from agentworld.capture.call import Call
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import Engine, EngineAbortedError, EngineBusyError
+from agentworld.engines.detokenize import StopStrings, TextStream
+from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import EngineError, EngineUnreachableError
 from agentworld.gateway.first_token import FirstTokenError, begun_within
 from agentworld.records import Policy, Sampling, Usage, VersionSpan
 
 _MAX_SEED = 2**31
+BEYOND_STOP = "beyond_stop"
+"""The name in a step's metadata under which stand the ids that the engine sampled after a stop string it missed."""
 
 
 def can_go_on(call: Call) -> bool:
@@ -40,21 +46,29 @@ def can_go_on(call: Call) -> bool:
 
 class Resubmission:
     """One call's reply over several calls of the engine. `cuts`: how many may be; the next one ends the reply.
-    `first_token`: seconds in which each piece has to begin.
+    `tokenizer`: of the ids; `first_token`: seconds in which each piece has to begin.
     """
 
-    def __init__(self, call: Call, cuts: int, first_token: float | None = None) -> None:
+    def __init__(self, call: Call, cuts: int, tokenizer: TokenizerAdapter, first_token: float | None = None) -> None:
         assert call.prompt_ids is not None
         self._call = call
         self._prompt = call.prompt_ids
         self._policy = call.policy
         self._sampled: list[int] = []
         self._spans: list[VersionSpan] = []
+        self._run: str | None = None
+        """Of what was sampled."""
+        self._before: str | None = None
+        """Of what was sampled before the present piece."""
+        self._said_run: str | None = None
+        self._said_spans = False
         self._start = 0
         self._counts = False
         self._cuts = cuts
         self._first_token = first_token
         self._pieces = 1
+        self._text = TextStream(tokenizer)
+        self._stops = StopStrings(call.sampling.stop, include=False)
 
     async def deltas(self, engine: Engine, wait: Callable[[], Awaitable[Policy]]) -> AsyncGenerator[Delta, None]:
         """The reply's pieces as if the engine had sent them in one go. `wait` returns once the engine may be asked
@@ -62,17 +76,22 @@ class Resubmission:
         """
         while True:
             cut = begun = False
-            self._start = len(self._sampled)
-            prompt = [*self._prompt, *self._sampled]
+            prompt = self._begin()
             try:
                 asked = engine.generate(prompt, self._call.request, self._rest())
                 async with begun_within(self._first_token, asked) as deltas:
                     async for delta in deltas:
                         begun = True
+                        if cut and delta.ids:
+                            delta.fault = "the engine went on after the end of its reply"
+                        beyond = self._cut_off(delta)
                         self._take(delta, prompt)
+                        if beyond:
+                            yield self._stop(delta, beyond)
+                            return
                         if delta.finish_reason == "abort" and self._pieces <= self._cuts:
                             cut = True
-                            delta.finish_reason = delta.version_spans = None
+                            delta.finish_reason = None
                         if cut:
                             delta.usage = None
                         yield delta
@@ -83,20 +102,43 @@ class Resubmission:
                 cut = True
             if not cut:
                 return
+            if self._stops.found is not None:
+                yield self._stop(Delta(ids=[], logprobs=[]), [])
+                return
             limit = self._call.sampling.max_tokens
             if limit is not None and len(self._sampled) >= limit:
-                yield self._end()
+                yield self._end("length")
                 return
             self._pieces += 1
             policy = await wait()
-            if policy.run != self._policy.run:
-                raise EngineAbortedError("the engine cut the reply for weights of another run", hint="Send it again")
+            if not self._sampled:
+                self._call.policy = policy  # Whoever was asked before said nothing of this reply.
+            elif policy.run != self._policy.run:
+                raise _other_run()
             self._policy = policy
 
-    def _end(self) -> Delta:
-        """What ends a reply that was cut just where `max_tokens` would have ended it."""
+    def _begin(self) -> list[int]:
+        """The prompt of the next piece."""
+        self._before = self._run
+        self._said_run, self._said_spans = None, False
+        self._start = len(self._sampled)
+        return [*self._prompt, *self._sampled]
+
+    def _end(self, reason: str) -> Delta:
+        """What ends a reply that was cut just where it would have ended."""
         usage = Usage(len(self._prompt), len(self._sampled)) if self._counts else None
-        return Delta(ids=[], logprobs=[], finish_reason="length", usage=usage, version_spans=tuple(self._spans))
+        return Delta(ids=[], logprobs=[], finish_reason=reason, usage=usage, version_spans=self._told())
+
+    def _stop(self, delta: Delta, beyond: list[int]) -> Delta:
+        """The piece as the last one, since a stop string ended in it or before."""
+        end = self._end("stop")
+        delta.finish_reason, delta.version_spans, delta.more = "stop", end.version_spans, False
+        delta.stop_reason = self._stops.found
+        # Where the engine's stream is left, its own count does not come.
+        delta.usage = Usage(len(self._prompt), len(self._sampled))
+        if beyond:
+            delta.metadata = {**(delta.metadata or {}), BEYOND_STOP: beyond}
+        return delta
 
     def _rest(self) -> Sampling:
         """What is left to ask for."""
@@ -111,8 +153,24 @@ class Resubmission:
             min_tokens=None if sampling.min_tokens is None else max(sampling.min_tokens - done, 0),
         )
 
+    def _cut_off(self, delta: Delta) -> list[int]:
+        """Cut a piece off after the id that completes the first stop string, as its text is; the ids beyond that."""
+        ids = delta.ids
+        if not ids or not self._call.sampling.stop:
+            return []
+        kept = 0
+        while kept < len(ids) and self._stops.found is None:
+            self._stops.feed(self._text.feed([ids[kept]]))
+            kept += 1
+        if kept < len(ids):
+            delta.ids = ids[:kept]
+            delta.logprobs = None if delta.logprobs is None else delta.logprobs[:kept]
+            delta.entries = None if delta.entries is None else delta.entries[:kept]
+        return ids[kept:]
+
     def _take(self, delta: Delta, prompt: list[int]) -> None:
         """Make a piece of the engine's reply one of the whole reply."""
+        self._runs(delta)
         self._span(delta)
         self._sampled.extend(delta.ids or ())
         self._counts = self._counts or delta.usage is not None
@@ -129,21 +187,44 @@ class Resubmission:
                     f"the engine counts {delta.usage.prompt_tokens} prompt tokens where {len(prompt)} were sent"
                 )
             delta.usage = Usage(first, self._start + delta.usage.completion_tokens)
-        if delta.finish_reason is not None:
-            delta.version_spans = tuple(self._spans)
+        if delta.ids or delta.finish_reason is not None:
+            # With every piece, so that whoever leaves before the end leaves on record who sampled what.
+            delta.version_spans = self._told()
+
+    def _runs(self, delta: Delta) -> None:
+        """Refuse to join what two runs sampled. The run goes on record with ids, as a piece may be cut before it has
+        any; the next one is then of its own run.
+        """
+        self._said_run = delta.policy_run or self._said_run
+        delta.policy_run = self._said_run if delta.ids or delta.finish_reason is not None else None
+        if self._said_run is not None and self._before not in (None, self._said_run):
+            raise _other_run()
+        if delta.ids:
+            self._run = self._said_run or self._policy.run
 
     def _span(self, delta: Delta) -> None:
-        """Note which weights sampled: as the engine says, else as was stamped when this piece was asked for."""
-        if delta.version_spans:
+        """Note which weights sampled: as the engine says, else as was stamped when this piece was asked for. What is
+        said beside no ids, be it at the piece's beginning or end, is nothing that was sampled.
+        """
+        if delta.version_spans and (delta.ids or len(self._sampled) > self._start):
+            self._said_spans = True
             self._spans = [span for span in self._spans if span.start < self._start]
             for span in delta.version_spans:
                 self._add(self._start + span.start, span.version)
-            return
-        if delta.policy_version is not None:
-            self._add(len(self._sampled), delta.policy_version)
-        elif not any(span.start >= self._start for span in self._spans) and delta.ids:
-            self._add(self._start, self._policy.version)
+        elif delta.ids and not self._said_spans:
+            if delta.policy_version is not None:
+                self._add(len(self._sampled), delta.policy_version)
+            elif not any(span.start >= self._start for span in self._spans):
+                self._add(self._start, self._policy.version)
 
     def _add(self, start: int, version: int) -> None:
         if not self._spans or self._spans[-1].version != version:
             self._spans.append(VersionSpan(start, version))
+
+    def _told(self) -> tuple[VersionSpan, ...] | None:
+        """Who sampled what there is."""
+        return tuple(span for span in self._spans if span.start < len(self._sampled)) or None
+
+
+def _other_run() -> EngineAbortedError:
+    return EngineAbortedError("the engine cut the reply for weights of another run", hint="Send it again")

@@ -6,6 +6,7 @@ into a rejection of this one step); a record that contradicts itself is stored, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,7 +103,10 @@ def _prepared(step: Step) -> Prepared:
     mask = mask_taken(step.response_mask)
     logprobs = logprobs_taken(step.response_logprobs)
     reasons = [step.excluded_reason] if step.excluded_reason else []
-    if faults := _faults(step, prompt, response, mask, logprobs):
+    faults = _faults(step, prompt, response, mask, logprobs)
+    if step.version_spans:
+        faults += _span_faults(step, response)
+    if faults:
         reasons.append("quarantined: " + ", ".join(faults))
     if step.finish_reason in ABORTED:
         reasons.append("aborted")
@@ -210,4 +214,20 @@ def _faults(
     for name, number, ids in counted:
         if number is not None and number != len(ids):
             faults.append(f"{name} is {number} but there are {len(ids)} ids")
+    return faults
+
+
+def _span_faults(step: Step, response: TokenArray | None) -> list[str]:
+    """What is wrong with who is said to have sampled what: each span has tokens of its own, and together all of them.
+    Starts are checked against the reply's ids, where there are some.
+    """
+    starts = [span.start for span in step.version_spans]
+    faults = []
+    if starts[0] != 0 or any(start <= before for before, start in itertools.pairwise(starts)):
+        faults.append(f"version_spans start at {starts[:8]}, which does not ascend from 0")
+    elif response is not None and starts[-1] >= max(len(response), 1):
+        faults.append(f"version_spans start at {starts[-1]} in {len(response)} response_ids")
+    first = step.version_spans[0].version
+    if step.policy is not None and step.policy.version != first:
+        faults.append(f"policy.version is {step.policy.version} but version_spans begin with {first}")
     return faults

@@ -258,13 +258,14 @@ class ScriptedEngine:
         spans: list[list[int]] = []
         await asyncio.sleep(reply.first_token_delay)
         if not ids:
-            yield Tokens(index=index, ids=[], finish_reason=reply.finish_reason, version=self._policy.version)
+            policy = self._policy
+            yield Tokens(index=index, ids=[], finish_reason=reply.finish_reason, version=policy.version, run=policy.run)
         for position, token_id in enumerate(ids):
             if position:
                 await asyncio.sleep(reply.token_delay)
             if not spans or spans[-1][1] != self._policy.version:
                 spans.append([position, self._policy.version])
-            tokens = Tokens(index=index, ids=[token_id], version=self._policy.version)
+            tokens = Tokens(index=index, ids=[token_id], version=self._policy.version, run=self._policy.run)
             if settings.logprobs is not None:
                 given = reply.logprobs
                 value = default_logprob(token_id, position) if given is None else given[position]

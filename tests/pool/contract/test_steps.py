@@ -111,7 +111,8 @@ def test_include_decides_what_is_read(pool, include):
     ],
 )
 def test_absent_and_empty_stay_apart(pool, absent):
-    sent = full_step(**{"usage": None, **absent})
+    spans = () if absent.get("response_ids") == [] else (VersionSpan(0, 4), VersionSpan(1, 5))
+    sent = full_step(**{"usage": None, "version_spans": spans, **absent})
     pool.append_steps([sent])
     there = pool.get_step("s")
     for name in ("prompt_ids", "response_ids", "response_logprobs", "prompt_messages", "response_message", "tools"):
@@ -239,6 +240,32 @@ def test_counts_that_disagree_are_quarantined_with_the_counts(pool, change, reas
     if sent.response_mask is not None:
         assert there.response_mask == sent.response_mask
     assert pool.stats().excluded_steps == 1
+
+
+@pytest.mark.parametrize(
+    ("spans", "reason"),
+    [
+        ([(0, 3), (0, 4)], "quarantined: version_spans start at [0, 0], which does not ascend from 0"),
+        ([(0, 3), (2, 4), (1, 5)], "quarantined: version_spans start at [0, 2, 1], which does not ascend from 0"),
+        ([(1, 3)], "quarantined: version_spans start at [1], which does not ascend from 0"),
+        ([(0, 3), (3, 4)], "quarantined: version_spans start at 3 in 3 response_ids"),
+        ([(0, 4), (1, 5)], "quarantined: policy.version is 3 but version_spans begin with 4"),
+        ([(0, 3), (2, 4)], None),
+        ([(0, 3)], None),
+    ],
+)
+def test_spans_of_versions_that_cannot_be_are_quarantined(pool, spans, reason):
+    spans = tuple(VersionSpan(*span) for span in spans)
+    ids = {"response_ids": [7, 8, 9], "response_logprobs": [-0.5] * 3}
+    pool.append_steps([step("t", step_id="s", policy=Policy("m", "r", 3), version_spans=spans, **ids)])
+    there = pool.get_step("s")
+    assert (there.excluded_reason, there.version_spans) == (reason, spans)
+
+
+def test_an_empty_reply_has_one_version(pool):
+    none = {"response_ids": [], "response_logprobs": []}
+    pool.append_steps([step("t", step_id="s", policy=None, version_spans=(VersionSpan(0, 3),), **none)])
+    assert pool.get_step("s").excluded_reason is None
 
 
 def test_an_aborted_reply_and_a_given_reason_exclude(pool):

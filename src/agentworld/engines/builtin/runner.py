@@ -79,10 +79,11 @@ Deliver = Callable[[list[tuple[Any, Tokens | BaseException]]], None]
 class Runner:
     """Owns the model and its thread. Everything but `submit`, `cancel`, `call`, `start` and `stop` runs in it."""
 
-    def __init__(self, model: Any, *, max_batch: int, version: int, deliver: Deliver) -> None:
+    def __init__(self, model: Any, *, max_batch: int, version: int, deliver: Deliver, run: str | None = None) -> None:
         self.model = model
         self.max_batch = max_batch
         self.version = version
+        self.run = run
         self._deliver = deliver
         self._backbone = model.get_decoder()
         self._head = model.get_output_embeddings()
@@ -139,9 +140,13 @@ class Runner:
             self._calls.append(action)
             self._wake.notify()
 
-    def weights_changed(self, version: int) -> None:
-        """Call in the thread once other weights are in place."""
-        self.version = version
+    def weights_changed(self, version: int, run: str | None = None) -> None:
+        """Call in the thread once other weights are in place. Those of another run end what is under way as `abort`:
+        a call is never answered by two runs.
+        """
+        if run != self.run:
+            self._cut()
+        self.version, self.run = version, run
         self._epoch += 1
         self._prefixes.clear()
 
@@ -164,6 +169,17 @@ class Runner:
                     self._turn()
                 except Exception as fault:  # a step that fails must not take the server down
                     self._fail(fault)
+
+    def _cut(self) -> None:
+        """End all calls that were taken in; one of several choices may have begun while others wait."""
+        out: list[tuple[Any, Tokens | BaseException]] = []
+        for sequence in (*self._rows, *self._waiting):
+            if not sequence.cancelled:
+                sequence.pending.finish_reason, sequence.pending.version_spans = "abort", sequence.spans
+                out.append((sequence.owner, sequence.pending))
+        self._rows, self._waiting, self._ready = [], [], 0
+        if out:
+            self._deliver(out)
 
     def _fail(self, fault: Exception) -> None:
         lost = [*self._rows, *self._waiting]
@@ -346,7 +362,7 @@ class Runner:
         tokens = sequence.pending
         tokens.ids.append(token_id)
         if tokens.version is None:
-            tokens.version = self.version
+            tokens.version, tokens.run = self.version, self.run
         if sequence.sampler.tops is not None:
             tokens.logprobs.append(logprob)
             tokens.tops.append(tops)
@@ -359,10 +375,9 @@ class Runner:
             tokens.finish_reason, tokens.stop_reason = "stop", stops.found
         elif position + 1 >= sequence.limit:
             tokens.finish_reason = "length"
-        if tokens.finish_reason is None:
-            return False
-        tokens.version_spans = sequence.spans
-        return True
+        if tokens.finish_reason is not None or len(sequence.spans) > 1:
+            tokens.version_spans = sequence.spans
+        return tokens.finish_reason is not None
 
     def _keep(self, row: int) -> None:
         """Remember what a finished sequence computed, for the turn that continues it."""

@@ -65,7 +65,11 @@ class BuiltinEngine:
         self._loop = asyncio.get_running_loop()
         self._reloading = asyncio.Lock()
         self._runner = Runner(
-            loaded.model, max_batch=settings.max_batch, version=settings.version, deliver=self._deliver
+            loaded.model,
+            max_batch=settings.max_batch,
+            version=settings.version,
+            run=settings.run,
+            deliver=self._deliver,
         )
         self._runner.verify()
 
@@ -157,7 +161,9 @@ class BuiltinEngine:
         return out
 
     async def reload(self, path: str, version: int, run: str | None) -> Policy:
-        """Read and check weights beside the running batch, then put them in place between two tokens."""
+        """Read and check weights beside the running batch, then put them in place between two tokens. Replies under way
+        go on with them, but end as `abort` where they are of another run.
+        """
         async with self._reloading:
             weights = await asyncio.to_thread(read_weights, self._model, Path(path))
             policy = Policy(version=version, run=run if run is not None else self._policy.run, path=path)
@@ -166,7 +172,7 @@ class BuiltinEngine:
             def install() -> None:
                 try:
                     install_weights(self._model, weights)
-                    self._runner.weights_changed(version)
+                    self._runner.weights_changed(version, policy.run)
                 except Exception as fault:
                     self._loop.call_soon_threadsafe(_fail, done, fault)
                     return
