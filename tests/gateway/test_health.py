@@ -91,3 +91,16 @@ def test_probes_mark_and_take_back_what_they_can_know() -> None:
         health.fail(EngineError("broken"))
     health.probed(None)  # It says which models it has, but answers no call.
     assert not health.sound
+
+
+def test_a_call_from_before_the_failure_ends_no_trial() -> None:
+    health, clock = made()
+    failing, left = health.begin(), health.begin()
+    health.fail(AWAY, failing)
+    clock.advance(1.0)
+    trial = health.begin()
+    assert trial is not None
+    health.end(left)
+    assert not health.usable
+    health.end(trial)
+    assert health.usable
