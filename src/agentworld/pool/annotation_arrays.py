@@ -25,7 +25,7 @@ DTYPES = (
     "float32",
     "float64",
 )
-MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024  # one row, which is written while others wait for the lock of the pool
 MAX_DIMENSIONS = 4
 AnyArray = npt.NDArray[Any]
 
@@ -42,7 +42,7 @@ def pack_values(values: Any, dtype: str | None, path: str) -> PackedArray:
     """Nested lists (null for what is not finite) or an array, as `dtype`; without one, an array's own, or float32.
 
     InvalidRequestError where the nesting is uneven, a value is no number or does not fit the dtype (precision may be
-    lost, the size of a value not), or the array has over 4 dimensions or 64 MiB.
+    lost, the size of a value not), or the array has over 4 dimensions or 8 MiB.
     """
     array = _array_of(values, path)
     if dtype is None:

@@ -30,8 +30,8 @@ from agentworld.records import Group, Reward
 
 CLOSED_GROUPS = 100  # that one transaction closes at most
 # Members of the groups that are closed together, but for those of a single group.
-CLOSED_MEMBERS = 60
-_CLOSING_SECONDS = 0.02  # after which one transaction closes no more
+CLOSED_MEMBERS = 24
+_CLOSING_SECONDS = 0.012  # after which one transaction closes no more
 
 _t = schema.trajectories
 _BY_PKS = sql(select(_t).where(among_integers(_t.c.pk, "rows")).order_by(_t.c.pk))
