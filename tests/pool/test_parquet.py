@@ -15,6 +15,8 @@ from agentworld.pool import open_store
 from agentworld.records import (
     Annotation,
     BatchSpec,
+    CurationPolicy,
+    Decision,
     Exchange,
     Feedback,
     FunctionCall,
@@ -295,3 +297,46 @@ def test_any_records_come_back_as_they_were(sqlite_pool, other, tmp_path, drawn,
     assert msgspec.to_builtins(other.get_trajectory(name)) == msgspec.to_builtins(sqlite_pool.get_trajectory(name))
     both = [pool.list_steps(trajectory_id=name, include=READ).items for pool in (sqlite_pool, other)]
     assert msgspec.to_builtins(both[0]) == msgspec.to_builtins(both[1])
+
+
+def test_what_people_decided_comes_along_and_what_a_policy_did_is_decided_anew(source, other, tmp_path):
+    names = finished(source, "a", reward=0.0, steps=2)
+    finished(source, "b", reward=0.0)
+    low = CurationPolicy(rules=("when reward < 1 then exclude 'low'", "when has reward then tag seen"))
+    source.set_curation(low)
+    source.decide([Decision(verdict="exclude", step_id=names[0], reason="leaks", source="ann")])
+    source.decide([Decision(verdict="ready", trajectory_id="b", source="ann")])
+    source.export_parquet(tmp_path / "export")
+    other.import_parquet(tmp_path / "export")
+    assert [one.readiness for one in other.list_trajectories().items] == ["ready", "ready"]
+    assert [one.labels for one in other.list_trajectories().items] == [{}, {}]
+    assert other.get_step(names[0]).excluded_reason == "manual: leaks"
+    assert [(one.by, one.source) for one in other.decisions(trajectory_id="a")] == [("manual", "ann")]
+    assert other.check() == []
+    other.set_curation(low)
+    assert [one.readiness for one in other.list_trajectories().items] == ["excluded", "ready"]
+    other.decide([Decision(verdict=None, step_id=names[0]), Decision(verdict=None, trajectory_id="b")])
+    assert other.get_step(names[0]).readiness == "excluded"
+    assert other.get_trajectory("b").excluded_reason == "rule: low"
+    assert other.check() == []
+
+
+def test_a_policy_that_is_in_force_decides_what_is_imported(source, other, tmp_path):
+    finished(source, "a", reward=0.0)
+    source.export_parquet(tmp_path / "export")
+    other.set_curation(CurationPolicy(rules=("when reward < 1 then exclude 'low'",)))
+    other.import_parquet(tmp_path / "export")
+    assert other.get_trajectory("a").excluded_reason == "rule: low"
+    assert other.check() == []
+
+
+def test_an_export_of_the_first_format_is_read(source, other, tmp_path):
+    finished(source, "a", reward=0.0)
+    source.export_parquet(tmp_path / "export")
+    (tmp_path / "export" / "decisions.parquet").unlink()
+    manifest = json.loads((tmp_path / "export" / "manifest.json").read_text())
+    manifest["format_version"] = 1
+    del manifest["rows"]["decisions"]
+    (tmp_path / "export" / "manifest.json").write_text(json.dumps(manifest))
+    other.import_parquet(tmp_path / "export")
+    assert contents(other) == contents(source)

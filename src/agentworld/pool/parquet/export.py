@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import or_, select, tuple_
+from sqlalchemy import and_, or_, select, tuple_
 
 from agentworld.errors import ConfigError
 from agentworld.pool import schema
@@ -32,7 +32,7 @@ TRAJECTORIES_AT_ONCE = 100
 _ROWS_OF_A_GROUP = 2_000
 _BYTES_OF_A_GROUP = 32 * 1024 * 1024
 
-_s, _t = schema.steps, schema.trajectories
+_s, _t, _d = schema.steps, schema.trajectories, schema.decisions
 _STEPS = sql(
     select_steps()
     .where(_t.c.trajectory_id == parameter("id"), _s.c.pk > parameter("above"))
@@ -59,6 +59,13 @@ _OF_TRAJECTORY = {
         .order_by(schema.exchanges.c.pk)
     ),
     **{name: _signals_sql(ROWS[name][0]) for name in ("rewards", "feedback", "annotations")},
+    "decisions": sql(
+        select(_d, _s.c.step_id.label("step_id"))
+        .join_from(_d, _t, _t.c.pk == _d.c.trajectory)
+        .outerjoin(_s, and_(_d.c.subject == "step", _s.c.pk == _d.c.row_pk))
+        .where(_t.c.trajectory_id == parameter("id"))
+        .order_by(_d.c.pk)
+    ),
 }
 _awaited = schema.awaited
 _ANY_AWAITED = sql(select(_awaited.c.target_id).where(_awaited.c.target == "step").limit(parameter("limit")))

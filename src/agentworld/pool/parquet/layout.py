@@ -56,8 +56,11 @@ ROWS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "feedback": (schema.feedback, ("value", "comment")),
     "annotations": (schema.annotation_arrays, ()),
     "groups": (schema.groups, ()),
+    "decisions": (schema.decisions, ("labels",)),
 }
-_LEFT_OUT = ("pk", "trajectory", "ready_seq")  # numbers of one pool, which mean nothing in another
+# Texts of a file beside the columns of its table: what its rows are of, by id.
+NAMED: dict[str, tuple[str, ...]] = {"decisions": ("step_id",)}
+_LEFT_OUT = ("pk", "row_pk", "trajectory", "ready_seq")  # numbers of one pool, which mean nothing in another
 OWNER = "owner"
 
 
@@ -91,7 +94,8 @@ def arrow_schema(name: str) -> pa.Schema:
         return pa.schema([*found, pa.field("content", pa.binary())] if name == "steps" else found)
     table = ROWS[name][0]
     own = [pa.field(column, _arrow_type(pa, table.c[column])) for column in columns_of(name)]
-    return pa.schema([pa.field(OWNER, pa.string()), *own])
+    named = [pa.field(column, pa.string()) for column in NAMED.get(name, ())]
+    return pa.schema([pa.field(OWNER, pa.string()), *named, *own])
 
 
 def plain_record(record: Trajectory | Step) -> dict[str, Any]:
@@ -120,7 +124,7 @@ def record_values(row: dict[str, Any], kind: Literal["trajectories", "steps"]) -
 def plain_row(name: str, owner: str, row: Any) -> dict[str, Any]:
     """A row of a table as a row of its file; texts as they were said."""
     table, texts = ROWS[name]
-    found: dict[str, Any] = {OWNER: owner}
+    found: dict[str, Any] = {OWNER: owner, **{column: row[column] for column in NAMED.get(name, ())}}
     for column in columns_of(name):
         value = row[column]
         if value is not None and column in texts:
@@ -134,7 +138,7 @@ def plain_row(name: str, owner: str, row: Any) -> dict[str, Any]:
 def table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
     """The columns of a table from a row of its file."""
     _, texts = ROWS[name]
-    found = {}
+    found = {column: row[column] for column in NAMED.get(name, ())}
     for column in columns_of(name):
         value = row[column]
         if value is not None and column in texts:

@@ -35,13 +35,14 @@ from agentworld.records import Step, Trajectory
 T = TypeVar("T")
 STEPS_AT_ONCE = 50
 _NAMES = ("trajectories", "steps", *ROWS)
+LATER = ("decisions",)  # files that exports of the first format have not
 
 
 def read_export(writer: Writer, appender: Appender, folder: Path, *, progress: Progress = no_progress) -> Imported:
     """See Pool.import_parquet."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    files = {name: _Stream(folder, name) for name in _NAMES}
+    files = {name: _Stream(folder, name) for name in _NAMES if name in manifest.rows or name not in LATER}
     groups = {row[OWNER]: table_row("groups", row) for row in files["groups"].all()}
     done = Imported()
     for number, row in enumerate(files["trajectories"].all()):
@@ -120,7 +121,7 @@ def _import_one(
     state = run(lambda txn: importing.begin(txn, trajectory_id, record.channel))
     if state != "new":
         setattr(done, state, getattr(done, state) + 1)
-        for name in _NAMES:
+        for name in files:
             if name not in ("trajectories", "groups"):
                 for _ in files[name].of(trajectory_id):
                     pass
@@ -144,7 +145,15 @@ def _import_one(
         rows = [table_row(name, each) for each in files[name].of(trajectory_id)]
         added = run(lambda txn, name=name, rows=rows: importing.add_rows(txn, name, trajectory_id, rows))  # type: ignore[misc]
         setattr(done, name, getattr(done, name) + added)
-    run(lambda txn: importing.finish(txn, record, groups.get(record.group_id or "")))
+    decided = (
+        [table_row("decisions", each) for each in files["decisions"].of(trajectory_id)] if "decisions" in files else []
+    )
+
+    def finish(txn: Transaction) -> None:
+        importing.finish(txn, record, groups.get(record.group_id or ""))
+        importing.decide(txn, trajectory_id, decided)
+
+    run(finish)
     done.trajectories += 1
 
 

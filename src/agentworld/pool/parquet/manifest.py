@@ -9,7 +9,7 @@ import msgspec
 from agentworld.errors import ConfigError, NotFoundError
 
 FORMAT = "agentworld.parquet"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 had no decisions
 NAME = "manifest.json"
 
 

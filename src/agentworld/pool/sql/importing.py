@@ -13,8 +13,10 @@ from agentworld.pool.exact_text import stored_json
 from agentworld.pool.group_rules import is_offered, serves
 from agentworld.pool.rules import IMPORTING
 from agentworld.pool.sql import groups
+from agentworld.pool.sql.decisions import ACTIVE, redecide
 from agentworld.pool.sql.events import add_event, move_events
 from agentworld.pool.sql.rows import json_or_none, policy_columns
+from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.step_digest import SAID_BYTES
 from agentworld.pool.sql.trajectories import FIND, imply
@@ -32,6 +34,9 @@ _RESTATE_STEP = sql(
     .where(_s.c.step_id == parameter("of_step"))
     .values({name: parameter(name) for name in (*_STEP_COLUMNS, "content")})
 )
+_STEP_KEYS = sql(select(_s.c.pk, _s.c.step_id).where(_s.c.trajectory == parameter("row")))
+_decisions = schema.decisions
+_ADD_DECISION = sql(insert(_decisions).values({column.name: parameter(column.name) for column in _decisions.c}))
 _KNOWN_STEPS = sql(
     select(_s.c.step_id, _s.c.content, _t.c.trajectory_id)
     .join_from(_s, _t, _t.c.pk == _s.c.trajectory)
@@ -207,6 +212,26 @@ def finish(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -
         add_event(
             txn, "trajectory.completed", record.trajectory_id, data={"status": record.status}, channel=record.channel
         )
+
+
+def decide(txn: Transaction, trajectory_id: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Put the decisions of a finished trajectory beside it. People's stay; what a policy decided elsewhere is decided
+    anew by the policy that is in force here, if any.
+    """
+    row = txn.one(FIND, {"id": trajectory_id})
+    assert row is not None
+    keys = {step["step_id"]: step["pk"] for step in txn.execute(_STEP_KEYS, {"row": row["pk"]})}
+    new = []
+    for values in rows:
+        step_id = values.pop("step_id")
+        if step_id is not None and step_id not in keys:
+            continue  # It became a dead letter.
+        target = row["pk"] if step_id is None else keys[step_id]
+        new.append({**values, "pk": txn.next_pk("decisions"), "row_pk": target, "trajectory": row["pk"]})
+    txn.many(_ADD_DECISION, new)
+    if new or txn.counter(ACTIVE) > 0:
+        redecide(txn, [row["pk"]])
+        settle_touched(txn, [row["pk"]])
 
 
 def _join(txn: Transaction, record: Trajectory, group: dict[str, Any] | None) -> None:
