@@ -8,6 +8,7 @@ import msgspec
 
 from agentworld.curation.checks.finding import Finding
 from agentworld.curation.checks.groups import correctness
+from agentworld.curation.checks.reading import Run
 from agentworld.curation.checks.registry import check
 from agentworld.curation.checks.saved import pack, unpack
 from agentworld.curation.checks.settings import CheckSettings
@@ -82,7 +83,7 @@ class Difficulty:
         loaded._task_of = {name: key for key, members in loaded._state.tasks.items() for name in members}
         return loaded
 
-    def add(self, run: BatchTrajectory) -> None:
+    def add(self, run: BatchTrajectory | Run) -> None:
         """Take in one trajectory; again under its id replaces it."""
         record = run.trajectory
         name, task = record.trajectory_id, task_key(record.task)

@@ -21,12 +21,12 @@ _LAYOUT = f"{_NAME}@1"
 _SIZE = 16
 
 
-def content_digest(trajectory: BatchTrajectory) -> bytes | None:
+def content_digest(trajectory: BatchTrajectory | Run) -> bytes | None:
     """16 bytes that say what was prompted and replied, step by step; ids of calls do not count. None without steps.
 
     Messages where there are any, else ids; retried, aborted and quarantined steps are left out.
     """
-    run = Run(trajectory)
+    run = Run.of(trajectory)
     hashed = hashlib.blake2b(digest_size=_SIZE)
     any_content = False
     for turn in run.kept:
@@ -54,9 +54,9 @@ def _plain(message: Message) -> tuple[Any, ...]:
 
 
 class _State(msgspec.Struct):
-    """`first`: channel -> digest -> trajectory that had it first."""
+    """`firsts`: trajectory -> its channel and digest, of those that had it first, the oldest first."""
 
-    first: dict[str, dict[bytes, str]] = {}
+    firsts: dict[str, tuple[str, bytes]] = {}
 
 
 @check(
@@ -76,7 +76,7 @@ class ExactDuplicates:
     def __init__(self, settings: CheckSettings | None = None) -> None:
         self._most = (settings or CheckSettings()).remembered
         self._state = _State()
-        self._digests: dict[str, tuple[str, bytes]] = {}
+        self._names: dict[tuple[str, bytes], str] = {}
         self._found: dict[str, Finding] = {}
 
     @classmethod
@@ -84,34 +84,29 @@ class ExactDuplicates:
         """Go on from a saved state."""
         loaded = cls(settings)
         loaded._state = unpack(_LAYOUT, state, _State)
-        loaded._digests = {
-            name: (channel, key) for channel, first in loaded._state.first.items() for key, name in first.items()
-        }
+        loaded._names = {key: name for name, key in loaded._state.firsts.items()}
         return loaded
 
-    def add(self, run: BatchTrajectory) -> None:
+    def add(self, run: BatchTrajectory | Run) -> None:
         """Take in one trajectory; again under its id replaces it."""
-        record = run.trajectory
-        name, channel = record.trajectory_id, record.channel
-        key = content_digest(run)
+        record, firsts = run.trajectory, self._state.firsts
+        name, content = record.trajectory_id, content_digest(run)
+        key = None if content is None else (record.channel, content)
         self._found.pop(name, None)
-        before = self._digests.get(name)
-        if before is not None and before != (channel, key):
-            del self._state.first[before[0]][before[1]], self._digests[name]
+        before = firsts.get(name)
+        if before is not None and before != key:
+            del firsts[name], self._names[before]
         if key is None:
             return
-        first = self._state.first.setdefault(channel, {})
-        of = first.get(key)
+        of = self._names.get(key)
         if of is not None and of != name:
-            evidence = {"of": of, "steps": len(run.steps)}
+            evidence = {"of": of, "steps": len(Run.of(run).turns)}
             self._found[name] = Finding(check=_NAME, version=_VERSION, trajectory_id=name, value=of, evidence=evidence)
         elif of is None and record.status not in ("failed", "abandoned"):
-            first[key] = name
-            self._digests[name] = (channel, key)
-            if len(self._digests) > self._most:
-                oldest = next(iter(self._digests))
-                there, digest = self._digests.pop(oldest)
-                del self._state.first[there][digest]
+            firsts[name], self._names[key] = key, name
+            if len(firsts) > self._most:
+                oldest = next(iter(firsts))
+                del self._names[firsts.pop(oldest)]
 
     def result(self) -> list[Finding]:
         """The copies among those added since the last call."""

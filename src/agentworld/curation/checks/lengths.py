@@ -56,9 +56,9 @@ class LengthOutliers:
         loaded._state = unpack(_LAYOUT, state, _State)
         return loaded
 
-    def add(self, run: BatchTrajectory) -> None:
+    def add(self, run: BatchTrajectory | Run) -> None:
         """Take in one trajectory."""
-        turns = Run(run).kept
+        turns = Run.of(run).kept
         length, unit = sum(turn.step.response_length or 0 for turn in turns), "tokens"
         if not length:
             length, unit = sum(len(turn.said) for turn in turns), "characters"

@@ -159,10 +159,10 @@ class NearDuplicates:
         loaded._texts.restore(saved.names, saved.salts, signatures)
         return loaded
 
-    def add(self, run: BatchTrajectory) -> None:
+    def add(self, run: BatchTrajectory | Run) -> None:
         """Take in one trajectory; again under its id replaces it."""
         name = run.trajectory.trajectory_id
-        text = "\n".join(turn.said for turn in Run(run).kept)
+        text = "\n".join(turn.said for turn in Run.of(run).kept)
         found = self._texts.add(name, text, run.trajectory.channel)
         self._found.pop(name, None)
         if found is not None:

@@ -18,7 +18,7 @@ _MOST_VALUES = 5
 class PoolCheck(Protocol):
     """A check over a whole pool that costs what is new. Made as `Class(settings)` or `Class.load(state, settings)`."""
 
-    def add(self, run: BatchTrajectory) -> None:
+    def add(self, run: BatchTrajectory | Run) -> None:
         """Take in one trajectory; again under its id replaces it."""
         ...
 
@@ -31,17 +31,18 @@ class PoolCheck(Protocol):
         ...
 
 
-def run_checks(trajectory: BatchTrajectory, context: CheckContext | None = None) -> list[Finding]:
+def run_checks(trajectory: BatchTrajectory | Run, context: CheckContext | None = None) -> list[Finding]:
     """The findings of the checks of steps and of trajectories, in the order of the checks' names.
 
     What a check of steps found is said of the trajectory too: its values joined, with how many steps and the first.
+    A `Run` made of the trajectory can be given to this and to checks of the pool, so that it is read once.
     A check that raised gives one finding `failed` that names it.
     """
     context = context or CheckContext()
-    run = Run(trajectory)
+    run = Run.of(trajectory)
     findings: list[Finding] = []
     failed: dict[str, str] = {}
-    trajectory_id = trajectory.trajectory.trajectory_id
+    trajectory_id = run.trajectory.trajectory_id
     for each in _of(("step", "trajectory"), context):
         try:
             if each.scope == "step":

@@ -126,7 +126,7 @@ def _number_kind(text: str) -> str | None:
     digits = "".join(filter(str.isdecimal, text))
     if not digits.isascii():
         return None
-    if _CARD.fullmatch(text) and _CARD_NUMBER.fullmatch(digits) and _luhn(digits):
+    if _CARD.fullmatch(text.lstrip("(")) and _CARD_NUMBER.fullmatch(digits) and _luhn(digits):
         return "card"
     international = text.startswith("+") and 8 <= len(digits) <= 15 and digits[0] != "0"
     if international or _NORTH_AMERICAN.fullmatch(text.lstrip("+")):

@@ -104,6 +104,11 @@ class Run:
             by_id[step.step_id] = last
             self.turns.append(last)
 
+    @classmethod
+    def of(cls, record: BatchTrajectory | Run) -> Run:
+        """`record` as a run; several checks may share one that was made."""
+        return record if isinstance(record, Run) else cls(record)
+
     @cached_property
     def kept(self) -> list[Turn]:
         """The turns that were not excluded: no retried, aborted or quarantined ones."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentworld.curation.checks.finding import Found
 from agentworld.curation.checks.private_rules import excerpt
@@ -13,37 +12,68 @@ from agentworld.curation.checks.registry import check
 from agentworld.curation.checks.settings import CheckContext
 
 _MOST_REFERENCES = 16
+_LONGEST_REFERENCE = 2_000  # characters
 
 
-def references(run: Run, context: CheckContext) -> list[re.Pattern[str]]:
-    """Patterns for the task's right answers that are long enough to be looked for; any one suffices."""
+class _Place(NamedTuple):
+    """Turn number from 1, the turn, the message's index in its prompt, its text and the place in it."""
+
+    number: int
+    turn: Turn
+    message: int
+    text: str
+    start: int
+
+
+def references(run: Run, context: CheckContext) -> list[str]:
+    """The task's right answers that are long enough to be looked for, in small letters; any one suffices."""
     found = (run.trajectory.task or {}).get(context.settings.reference_field)
     values: list[Any] = found if isinstance(found, list) else [found]
-    texts = (str(value).strip() for value in values[:_MOST_REFERENCES] if _is_plain(value))
-    return [
-        re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
-        for text in texts
-        if context.settings.shortest_reference <= len(text) <= 2_000
-    ]
+    texts = (str(value).strip().lower() for value in values[:_MOST_REFERENCES] if _is_plain(value))
+    return [text for text in texts if context.settings.shortest_reference <= len(text) <= _LONGEST_REFERENCE]
 
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _search(patterns: list[re.Pattern[str]], text: str) -> re.Match[str] | None:
-    return next((match for pattern in patterns if (match := pattern.search(text)) is not None), None)
+def find_whole(needles: list[str], text: str) -> int | None:
+    """Where the first of the needles, which are in small letters, stands in `text` with no letter or digit beside "
+    "it."""
+    low = text.lower()
+    for needle in needles:
+        at = low.find(needle)
+        while at >= 0:
+            end = at + len(needle)
+            before, after = low[at - 1 : at] if at else "", low[end : end + 1]
+            if not (_in_word(before) and _in_word(needle[0])) and not (_in_word(after) and _in_word(needle[-1])):
+                return min(at, len(text))
+            at = low.find(needle, at + 1)
+    return None
 
 
-def _seen(run: Run, patterns: list[re.Pattern[str]]) -> tuple[int, Turn, int, str, int] | None:
-    """Turn number (from 1), turn, message, text and place where a tool or the user first gave the answer, after the
-    opening."""
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _seen(run: Run, needles: list[str]) -> _Place | None:
+    """Where a tool, or the user after the opening, first gave the answer."""
     for number, turn in enumerate(run.kept, 1):
         for at, message in turn.new:
             if message.role == "tool" or (message.role == "user" and number > 1):
-                match = _search(patterns, message.text)
-                if match is not None:
-                    return number, turn, at, message.text, match.start()
+                start = find_whole(needles, message.text)
+                if start is not None:
+                    return _Place(number, turn, at, message.text, start)
+    return None
+
+
+def _in_opening(run: Run, needles: list[str]) -> _Place | None:
+    turn = run.turns[0] if run.turns else None
+    for at, message in turn.new if turn is not None else ():
+        if message.role != "tool":
+            start = find_whole(needles, message.text)
+            if start is not None and turn is not None:
+                return _Place(1, turn, at, message.text, start)
     return None
 
 
@@ -79,8 +109,8 @@ def solving_cost(run: Run, context: CheckContext) -> Iterator[Found]:
     "Common words and round numbers hit by chance.",
 )
 def first_answer_hit(run: Run, context: CheckContext) -> Iterator[Found]:
-    patterns = references(run, context)
-    found = _seen(run, patterns) if patterns else None
+    needles = references(run, context)
+    found = _seen(run, needles) if needles else None
     if found is not None:
         number, turn, at, text, start = found
         evidence = {
@@ -103,18 +133,18 @@ def first_answer_hit(run: Run, context: CheckContext) -> Iterator[Found]:
     "guessed ones. Tasks whose answer is not to be looked up (mathematics) should not be judged by it.",
 )
 def answer_without_evidence(run: Run, context: CheckContext) -> Iterator[Found]:
-    patterns = references(run, context)
-    last = run.last if patterns else None
+    needles = references(run, context)
+    last = run.last if needles else None
     if last is None or last.reply is None or not any(turn.reply and turn.reply.tool_calls for turn in run.kept):
         return
     text = last.reply.text
-    match = _search(patterns, text)
-    if match is None or _seen(run, patterns) is not None or _in_opening(run, patterns) is not None:
+    start = find_whole(needles, text)
+    if start is None or _seen(run, needles) is not None or _in_opening(run, needles) is not None:
         return
     evidence = {
         "step": last.step.step_id,
         "message": "reply",
-        "excerpt": excerpt(text, max(0, match.start() - 40)),
+        "excerpt": excerpt(text, max(0, start - 40)),
     }
     yield Found(True, evidence)
 
@@ -128,21 +158,9 @@ def answer_without_evidence(run: Run, context: CheckContext) -> Iterator[Found]:
     "under `shortest_reference` characters are not looked for; rewordings are overlooked.",
 )
 def leaked_reference(run: Run, context: CheckContext) -> Iterator[Found]:
-    patterns = references(run, context)
-    found = _in_opening(run, patterns) if patterns else None
+    needles = references(run, context)
+    found = _in_opening(run, needles) if needles else None
     if found is not None:
-        turn, at, text, start = found
+        _, turn, at, text, start = found
         evidence = {"step": turn.step.step_id, "message": at, "excerpt": excerpt(text, max(0, start - 40))}
         yield Found(True, evidence)
-
-
-def _in_opening(run: Run, patterns: list[re.Pattern[str]]) -> tuple[Turn, int, str, int] | None:
-    if not run.turns:
-        return None
-    turn = run.turns[0]
-    for at, message in turn.new:
-        if message.role != "tool":
-            match = _search(patterns, message.text)
-            if match is not None:
-                return turn, at, message.text, match.start()
-    return None

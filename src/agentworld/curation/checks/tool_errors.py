@@ -31,6 +31,7 @@ _EXIT = re.compile(
     r"\s*[:=]?\s*(-?[1-9]\d{0,4})\b",
     re.IGNORECASE,
 )
+_EXIT_WORDS = ("exit", "return code", "returned code")
 _SAYS = (
     "command not found",
     "No such file or directory",
@@ -84,7 +85,8 @@ def how_it_failed(text: str) -> tuple[str, int] | None:
         return "traceback", found
     for low, high in ((0, _HEAD), (max(_HEAD, len(text) - _HEAD), len(text))):
         part = text[low:high]
-        match = _EXIT.search(part) if "e" in part else None
+        lower = part.lower()
+        match = _EXIT.search(part) if any(word in lower for word in _EXIT_WORDS) else None
         if match is not None:
             return "exit_code", low + match.start()
     if len(text) <= _HEAD:
