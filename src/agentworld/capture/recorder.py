@@ -25,6 +25,8 @@ from agentworld.records import Exchange, Policy, Step, Usage
 
 ANNOUNCE_SECONDS = 0.5
 ROUNDING = 1e-3
+DRAWN = ("mixed_from", "mixed_probability")
+"""What a call's metadata says of how its model was drawn: on record also where it failed, for its retry."""
 
 
 class Recorder:
@@ -98,7 +100,8 @@ class Recorder:
     async def fail(self, call: Call, error: AgentWorldError) -> None:
         """Store a call that got no reply, with the error."""
         exchange = _exchange(call)
-        exchange.error = {**error.to_dict()["error"], "status": error.status}
+        drawn = {name: call.metadata[name] for name in DRAWN if name in call.metadata}
+        exchange.error = {**error.to_dict()["error"], "status": error.status, **drawn}
         exchange.marks = marks_of(call, None)
         await self._submit(exchange)
 

@@ -19,7 +19,7 @@ from agentworld.gateway import completion
 from agentworld.gateway.conversations import Conversations
 from agentworld.gateway.identity import Identity
 from agentworld.gateway.large import PER_MESSAGE, apart
-from agentworld.gateway.mixing import turn_of
+from agentworld.gateway.mixing import Draws, turn_of
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.retries import Retries
@@ -57,6 +57,7 @@ class Admission:
         self._retries = retries
         self._state = state
         self._overrides = overrides
+        self._draws = Draws(pool)
         self._pool = pool
 
     async def admit(self, request: Request, identity: Identity, body: bytes, size: int) -> Admitted:
@@ -88,9 +89,9 @@ class Admission:
         mix, drawn = self._models.mix(request.model), {}
         if mix is not None:
             version = self._state.policy(state, mix.base).version
-            draw = mix.draw(session.trajectory_id, turn_of(messages), version)
-            model = self._models.by_name[draw.model]
-            drawn = {"mixed_from": mix.name, "mixed_probability": draw.probability}
+            place, retry = (session.trajectory_id, turn_of(messages)), identity.retry_count > 0
+            draw = await self._draws.draw(mix, *place, version, body_digest, retry=retry)
+            model, drawn = self._models.by_name[draw.model], draw.facts(mix.name)
         own_channel = model.settings.channel if mix is None else None  # A mixed turn belongs to its trajectory.
         channel = own_channel or identity.channel or (there.channel if there else "train")
         _check_channel(identity, model, channel, there.channel if there else channel)

@@ -1,19 +1,32 @@
 """Mixed turns: a name whose turns several models answer, with probabilities that follow the policy's version.
 
-A draw depends on the mix, the trajectory and the number of the turn alone, so every gateway draws alike, a client's
-retry gets the model of its first try, and a run can be told again from its seed.
+A draw depends on the mix, the trajectory, the number of the turn and the policy's version alone, so every gateway draws
+alike, and a run can be told again from its seed. A client's retry is not drawn again, as the version may have changed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
+from agentworld.capture.call import first_step_id
+from agentworld.capture.recorder import DRAWN
 from agentworld.config import MixSettings, ModelSettings
-from agentworld.errors import ConfigError
-from agentworld.records import Message
+from agentworld.errors import ConfigError, NotFoundError
+from agentworld.pool.protocol import Pool
+from agentworld.records import Exchange, Message
+
+MIXED_FROM, PROBABILITY = DRAWN
+"""The names in a step's metadata, and in the error of a call that failed."""
+MAX_DRAWS = 20_000
+"""So many calls of mixes are remembered: some 10 MB."""
+_MOST_CALLS = 1000
+"""So many of a trajectory's latest calls are looked at: what is asked again came lately."""
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -22,6 +35,10 @@ class Draw(msgspec.Struct, frozen=True):
     model: str
     probability: float
 
+    def facts(self, mix: str) -> dict[str, Any]:
+        """What goes on record of it."""
+        return {MIXED_FROM: mix, PROBABILITY: self.probability}
+
 
 class Mix:
     """One mix. `name`: what callers ask for; `base`: the model whose policy's version schedules it."""
@@ -29,6 +46,7 @@ class Mix:
     def __init__(self, settings: MixSettings) -> None:
         self.name = settings.name
         self.base = settings.base
+        self.models = frozenset({settings.base, *settings.shares})
         self._seed = settings.seed
         self._shares = {model: tuple(sorted(points)) for model, points in settings.shares.items()}
 
@@ -47,6 +65,52 @@ class Mix:
             if number < passed:
                 return Draw(model, share)
         return Draw(self.base, max(1.0 - sum(shares.values()), 0.0))
+
+
+class Draws:
+    """The draws of one gateway. A retry gets that of its first try, which may have ended, or be on its way, here, or be
+    on record from another gateway.
+    """
+
+    def __init__(self, pool: Pool, limit: int = MAX_DRAWS) -> None:
+        self._pool = pool
+        self._limit = limit
+        self._drawn: OrderedDict[tuple[str, str, str], Draw] = OrderedDict()
+
+    async def draw(
+        self, mix: Mix, trajectory_id: str, turn: int, version: int, body_digest: str, *, retry: bool
+    ) -> Draw:
+        """Who answers this call. `body_digest`: of its body, by which a `retry` knows its first try."""
+        place = (mix.name, trajectory_id, body_digest)
+        found = None
+        if retry:
+            found = self._drawn.get(place) or await asyncio.to_thread(self._on_record, *place)
+        if found is None or found.model not in mix.models:  # The mix may have had other models then.
+            found = mix.draw(trajectory_id, turn, version)
+        self._drawn[place] = found
+        self._drawn.move_to_end(place)
+        if len(self._drawn) > self._limit:
+            self._drawn.popitem(last=False)
+        return found
+
+    def _on_record(self, mix: str, trajectory_id: str, body_digest: str) -> Draw | None:
+        """What was drawn for the latest call with this body, as the pool has it."""
+        try:
+            calls = self._pool.list_exchanges(trajectory_id, order="newest", limit=_MOST_CALLS)
+        except NotFoundError:
+            return None
+        for call in calls:
+            if call.body_digest == body_digest and (facts := self._facts(call)).get(MIXED_FROM) == mix:
+                return Draw(call.model, facts[PROBABILITY])
+        return None
+
+    def _facts(self, call: Exchange) -> dict[str, Any]:
+        if call.error is not None:
+            return call.error
+        try:
+            return self._pool.get_step(first_step_id(call.exchange_id), include=()).metadata
+        except NotFoundError:  # Pruned meanwhile.
+            return {}
 
 
 def turn_of(messages: Sequence[Message]) -> int:
