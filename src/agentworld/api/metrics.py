@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
@@ -29,6 +30,9 @@ from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 PROBES = ("/healthz", "/readyz")
+# The library looks a counter up by its labels anew each time, under a lock.
+_in_flight, _seconds = functools.cache(IN_FLIGHT.labels), functools.cache(SECONDS.labels)
+_requests = functools.lru_cache(1024)(REQUESTS.labels)
 _LIVE = re.compile(r"gauge_live[a-z]*_(\d+)\.db")
 
 
@@ -43,7 +47,7 @@ async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send:
             status = message["status"]
         await send(message)
 
-    in_flight = IN_FLIGHT.labels(surface)
+    in_flight = _in_flight(surface)
     in_flight.inc()
     try:
         await app(scope, receive, watch)
@@ -53,8 +57,8 @@ async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send:
         method = scope["method"] if scope["method"] in METHODS else "other"
         path = scope["path"]
         route = path if path in PROBES else route_name(path) if surface == "llm" else scope.get("path_template")
-        REQUESTS.labels(surface, route or "other", method, str(status)).inc()
-        SECONDS.labels(surface).observe(time.perf_counter() - begun)
+        _requests(surface, route or "other", method, str(status)).inc()
+        _seconds(surface).observe(time.perf_counter() - begun)
 
 
 def forget_dead(folder: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from agentworld.capture.call import Call
 from agentworld.capture.collect import Collector
+from agentworld.capture.landing import Landings
 from agentworld.capture.marks import call_mark, marks_of
 from agentworld.capture.media import keep_media
 from agentworld.capture.sessions import Session, Sessions
@@ -35,6 +36,7 @@ class Recorder:
     def __init__(self, pool: Pool, sessions: Sessions | None = None) -> None:
         self._pool = pool
         self._sessions = sessions
+        self._landings = Landings()
 
     async def commit(self, call: Call, session: Session, collector: Collector, choices: list[Choice]) -> list[Step]:
         """`look`, `plan` and `store` in one."""
@@ -106,7 +108,7 @@ class Recorder:
         await self._submit(exchange)
 
     async def _submit(self, exchange: Exchange) -> list[AppendResult]:
-        return await asyncio.wrap_future(self._pool.submit_exchange(exchange))
+        return await self._landings.of(self._pool.submit_exchange(exchange))
 
     def _step(
         self,

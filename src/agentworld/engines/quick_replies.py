@@ -41,7 +41,7 @@ class _Call(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Token(msgspec.Struct):
+class _Token(msgspec.Struct, gc=False):
     logprob: float | None = None
 
 

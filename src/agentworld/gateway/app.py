@@ -6,6 +6,7 @@ A request goes through three small steps: admit (identity, model, prompt), answe
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import traceback
 from typing import Any
@@ -43,6 +44,7 @@ from agentworld.gateway.stored import StoredResponses
 from agentworld.pool.protocol import Pool
 
 log = structlog.get_logger("agentworld.gateway")
+_lines = logging.getLogger("agentworld.gateway")
 PAUSE_WAIT_SECONDS = 20.0
 RETRY_AFTER_SECONDS = 5
 FORWARDED = ("anthropic-version", "anthropic-beta")
@@ -157,10 +159,11 @@ class Gateway:
             await self._error(http, AgentWorldError("the gateway failed to handle this request; its log says more"))
         finally:
             self.in_flight -= 1
-            milliseconds = round((time.monotonic() - begun) * 1000, 2)
-            facts = {"method": http.method, "path": http.path[:200], "status": http.status, "ms": milliseconds}
-            note = log.info if http.status >= 400 else log.debug
-            note("request", **facts, **http.facts)
+            if http.status >= 400 or _lines.isEnabledFor(logging.DEBUG):  # Else the line is made to be dropped.
+                milliseconds = round((time.monotonic() - begun) * 1000, 2)
+                facts = {"method": http.method, "path": http.path[:200], "status": http.status, "ms": milliseconds}
+                note = log.info if http.status >= 400 else log.debug
+                note("request", **facts, **http.facts)
 
     async def _error(self, http: Http, error: AgentWorldError) -> None:
         dialect = dialect_at(http.path)

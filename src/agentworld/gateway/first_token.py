@@ -22,17 +22,19 @@ def begins_early(call: Call, able: Capabilities) -> bool:
     return call.request.stream and streams
 
 
-@asynccontextmanager
-async def begun_within(
+def begun_within(
     seconds: float | None, asked: AbstractAsyncContextManager[AsyncIterator[Delta]]
-) -> AsyncIterator[AsyncIterator[Delta]]:
+) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
     """What the engine answers, as `asked` gives it; FirstTokenError where no token has come after so many seconds.
     None: it may take as long as the call.
     """
-    if seconds is None:
-        async with asked as deltas:
-            yield deltas
-        return
+    return asked if seconds is None else _bounded(seconds, asked)
+
+
+@asynccontextmanager
+async def _bounded(
+    seconds: float, asked: AbstractAsyncContextManager[AsyncIterator[Delta]]
+) -> AsyncIterator[AsyncIterator[Delta]]:
     deadline = asyncio.get_running_loop().time() + seconds
     async with AsyncExitStack() as stack:
         async with _by(deadline, seconds):
