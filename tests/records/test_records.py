@@ -1,3 +1,7 @@
+import hashlib
+import subprocess
+import sys
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -5,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
 from agentworld.records import BatchSpec, Message, Step, TextPart, check_id, digest, new_id
+from agentworld.records.ids import framed_digest
 from tests.records.strategies import conversations
 
 
@@ -84,3 +89,30 @@ def test_batch_specs_that_make_no_sense_name_their_field(spec, path):
     with pytest.raises(InvalidRequestError) as error:
         spec.resolved()
     assert error.value.path == path
+
+
+_FORKS = """
+import os
+from agentworld.records import new_id
+
+ids = [new_id("stp")]  # Random bytes are at hand now.
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, " ".join(new_id("stp") for _ in range(20)).encode())
+    os._exit(0)
+os.wait()
+ids += os.read(read, 4096).decode().split() + [new_id("stp") for _ in range(20)]
+print(len({name[-16:] for name in ids}))
+"""
+
+
+def test_a_forked_process_gives_other_ids():
+    done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("41\n", "")
+
+
+@pytest.mark.parametrize("length", [0, 2046, 2047, 2048, 4094, 5000, 64 * 1024, 64 * 1024 + 1])
+def test_digests_are_those_of_the_whole_whatever_its_length(length):
+    data = bytes(range(256)) * (length // 256 + 1)
+    data = data[:length]
+    assert framed_digest(data) == hashlib.blake2b(data, digest_size=16).digest()

@@ -19,6 +19,7 @@ from typing import Any
 
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import InvalidRequestError
+from agentworld.gateway.encodings import Encodings
 
 MARK = "\ufdd0"
 _CUT, _LITERAL = MARK + "1", MARK + "0"
@@ -26,10 +27,13 @@ _THINKING = ("<think>", "</think>")
 
 
 class EscapingTokenizer:
-    """The tokenizer as renderers see it: honours cut marks, and offers no offsets, as marks would shift them."""
+    """The tokenizer as renderers see it: honours cut marks, and offers no offsets, as marks would shift them. Texts
+    that were encoded lately are not encoded again.
+    """
 
     def __init__(self, adapter: TokenizerAdapter) -> None:
         self._adapter = adapter
+        self._encode = Encodings(adapter.encode)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -39,11 +43,11 @@ class EscapingTokenizer:
     def encode(self, text: str, add_special_tokens: bool = False, **_: Any) -> list[int]:
         """Ids of a text with marks; the pieces between two cuts are tokenized apart."""
         if MARK not in text:
-            return self._adapter.encode(text)
+            return self._encode(text)
         ids: list[int] = []
         for piece in text.split(_CUT):
             if piece:
-                ids.extend(self._adapter.encode(piece.replace(_LITERAL, MARK)))
+                ids.extend(self._encode(piece.replace(_LITERAL, MARK)))
         return ids
 
     def apply_chat_template(

@@ -12,6 +12,12 @@ from agentworld.errors import InvalidRequestError
 
 DIGEST_SIZE = 16
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_PLACES = range(120, -1, -10)  # of two digits each, the first one first
+_RANDOM_BYTES = 10
+# Asked for together, as each time lets go of the interpreter's lock.
+_AHEAD = 64
+_random: list[bytes] = []
 _blake2b = hashlib.blake2b
 # Of more bytes the library lets go of the interpreter's lock, and waits for it longer than hashing takes.
 _AT_ONCE = 2047
@@ -25,12 +31,23 @@ _known_ids: set[str] = set()
 
 def new_id(prefix: str) -> str:
     """`prefix_` and 26 characters: 48 bits of milliseconds, then 80 random bits, so that ids sort by time."""
-    number = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10), "big")
-    digits = []
-    for _ in range(26):
-        digits.append(_ALPHABET[number & 31])
-        number >>= 5
-    return f"{prefix}_{''.join(reversed(digits))}"
+    number = (time.time_ns() // 1_000_000 << 8 * _RANDOM_BYTES) | int.from_bytes(_some_random(), "big")
+    digits = "".join([_PAIRS[number >> place & 1023] for place in _PLACES])
+    return f"{prefix}_{digits}"
+
+
+def _some_random() -> bytes:
+    try:
+        return _random.pop()  # No other thread gets the same.
+    except IndexError:
+        data = os.urandom(_RANDOM_BYTES * _AHEAD)
+        _random.extend(
+            data[begin : begin + _RANDOM_BYTES] for begin in range(0, len(data) - _RANDOM_BYTES, _RANDOM_BYTES)
+        )
+        return data[-_RANDOM_BYTES:]
+
+
+os.register_at_fork(after_in_child=_random.clear)  # Else parent and child would give the same ids.
 
 
 def check_id(value: str, path: str) -> str:
