@@ -31,6 +31,11 @@ CONCURRENCY = 64
 PROMPT, LONG_PROMPT = 1_000, 50_000
 TASKS = 64
 LONG_TURNS = 4
+LONG_TASKS = 8
+_TURNS: dict[Mode, tuple[str, ...]] = {
+    "engine": ("first turn", "first turn of a known task", "later turns"),
+    "token-in": ("first render", "first render of a known task", "bridges"),
+}
 WARM_CALLS = 64
 WORKER_ROUNDS = 3
 _SYSTEM = {"role": "system", "content": "You solve the task that is set, with the tools that you have."}
@@ -95,7 +100,7 @@ class GatewayBench:
         kept = self._texts.setdefault((tokens, mode == "token-in"), [])
         if not kept:
             tokenizer: TokenizerAdapter | None = load_tokenizer(self.tokenizer) if mode == "token-in" else None
-            kept += [task_text(each, tokens, tokenizer) for each in range(TASKS if tokens == PROMPT else 4)]
+            kept += [task_text(each, tokens, tokenizer) for each in range(TASKS if tokens == PROMPT else LONG_TASKS)]
         return kept[number % len(kept)]
 
     def make(self, url: str, path: str, mode: Mode, *, stream: bool = False) -> Callable[[int], bytes]:
@@ -203,17 +208,17 @@ async def _seconds(connection: Connection, request: bytes) -> float:
 
 
 def long(bench: GatewayBench) -> list[Figure]:
-    """What the gateway adds to calls with prompts of 50,000 tokens, by turn of their conversation."""
+    """What the gateway adds to calls with prompts of 50,000 tokens, by turn of their conversation. Two rollouts of each
+    task follow each other: the second one's prompt is known to the pool, and in token-in its text has been encoded.
+    """
     figures = []
-    conversations = max(bench.calls // 200, 2)
+    conversations = min(max(bench.calls // 200, 2), 2 * LONG_TASKS)
     with bench.engine() as engine:
         for mode in ("engine", "token-in"):
             with bench.gateway(engine, mode) as gateway:
                 found = asyncio.run(_conversations(bench, engine.url, gateway.url, mode, conversations))
-            first, later = found
-            names = {"engine": ("first turn", "later turns"), "token-in": ("first render", "bridges")}[mode]
-            for name, (own, whole) in zip(names, (first, later), strict=True):
-                bound = 15.0 if name != "first render" else None
+            for name, (own, whole) in zip(_TURNS[mode], found, strict=True):
+                bound = 15.0 if "render" not in name else None
                 alone, added = 1000 * quantile(own, 0.5), 1000 * (quantile(whole, 0.5) - quantile(own, 0.5))
                 figures.append(
                     Figure(f"{name}, {mode}: added P50", added, "ms", beside=alone, required=bound, better="less")
@@ -223,16 +228,17 @@ def long(bench: GatewayBench) -> list[Figure]:
 
 async def _conversations(
     bench: GatewayBench, engine: str, gateway: str, mode: Mode, count: int
-) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
-    """Seconds of (first, later) turns, each by (engine, gateway)."""
+) -> list[tuple[list[float], list[float]]]:
+    """Seconds of first turns of new tasks, of known ones, and of later turns, each by (engine, gateway)."""
     own, whole = await connect(engine), await connect(gateway)
-    first: tuple[list[float], list[float]] = ([], [])
-    later: tuple[list[float], list[float]] = ([], [])
+    found: list[tuple[list[float], list[float]]] = [([], []), ([], []), ([], [])]
+    new, known, later = found
     for number in range(count):
-        messages: list[dict[str, Any]] = [_SYSTEM, {"role": "user", "content": bench.text(number, LONG_PROMPT, mode)}]
+        text = bench.text(number // 2, LONG_PROMPT, mode)
+        messages: list[dict[str, Any]] = [_SYSTEM, {"role": "user", "content": text}]
         for turn in range(LONG_TURNS):
             sent = body(messages)
-            place = first if turn == 0 else later
+            place = later if turn else known if number % 2 else new
             place[0].append(await _seconds(own, post(engine, "/v1/chat/completions", sent)))
             reply = await whole.call(post(gateway, f"/t/long-{number}/v1/chat/completions", sent))
             if reply.status != 200:
@@ -245,7 +251,7 @@ async def _conversations(
             ]
     own.close()
     whole.close()
-    return first, later
+    return found
 
 
 def workers(bench: GatewayBench) -> list[Figure]:
