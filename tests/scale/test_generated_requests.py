@@ -18,7 +18,7 @@ REQUESTS = int(os.environ.get("AGENTWORLD_SCALE_REQUESTS", "200000"))
 """With fewer than 30,000 the caches are not full early enough to see that memory is flat."""
 PARTS = 40
 PART_SECONDS = 600
-GROWTH_KIB = 16 * 1024  # from the first quarter on: what an allocator may keep
+GROWTH_KIB = 32 * 1024  # from the first quarter on: what allocators may keep, and less than 160 bytes a call
 
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(7200)]
 
