@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentworld.config import ServeSettings, convert
+from agentworld.config import MixSettings, ServeSettings, convert
 from agentworld.errors import ConfigError
 from agentworld.gateway import create_gateway
-from agentworld.gateway.mixing import Mix, open_mixes, turn_of
+from agentworld.gateway.mixing import Draws, Mix, open_mixes, turn_of
 from agentworld.gateway.models import Models
 from agentworld.pool import open_store
 from agentworld.records import Message, NewTrajectory, Policy
-from agentworld.testing import ScriptedEngine
+from agentworld.testing import ScriptedEngine, ScriptedReply
 from agentworld.testing.app_server import AppServer
 
 from .harness import Harness
@@ -160,6 +160,55 @@ async def test_turns_are_mixed_and_their_source_is_on_the_step() -> None:
         assert await turns(gateway, "t3", 2, "teacher") == ["teacher", "teacher"]
         assert {step.channel for step in gateway.steps("t3")} == {"teaching"}
         assert "mixed_from" not in gateway.steps("t3")[0].metadata
+
+
+async def age(gateway: Harness) -> None:
+    """Have the policy reach the version from which on it answers alone."""
+    gateway.pool.set_policy(Policy("policy", "default", 10))
+    gateway.gateway.state._read_at = 0.0
+
+
+def taught(gateway: Harness) -> str:
+    """A trajectory whose first turn the teacher answers at version 0."""
+    mix = gateway.gateway.models.mixes["mixed"]
+    return next(f"t{number}" for number in range(99) if mix.draw(f"t{number}", 0, 0).model == "teacher")
+
+
+ASKED: dict[str, Any] = {"model": "mixed", "messages": [{"role": "user", "content": "go"}]}
+
+
+@pytest.mark.parametrize("served", ["here", "elsewhere"])
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_retry_gets_the_model_of_its_first_try_whatever_became_of_it(served: str, answered: bool) -> None:
+    async with several(MIXED, policy={}, teacher={}) as (gateway, engines):
+        trajectory = taught(gateway)
+        if not answered:
+            engines["teacher"].script = ScriptedReply(status=500, error_body="no")
+        status, _, _ = await gateway.chat(ASKED, f"/t/{trajectory}")
+        assert (status == 200) == answered
+        await age(gateway)
+        engines["teacher"].script = "taught"
+        if served == "elsewhere":
+            gateway.gateway.admission._draws = Draws(gateway.pool)
+        _, body, _ = await gateway.chat(ASKED, f"/t/{trajectory}", x_stainless_retry_count="1")
+        assert body["choices"][0]["message"]["content"] == "taught"
+        retry = gateway.steps(trajectory)[-1]
+        assert (retry.metadata["mixed_from"], retry.metadata["mixed_probability"]) == ("mixed", 0.5)
+        # What is no retry is drawn by the version of now.
+        _, body, _ = await gateway.chat(ASKED, f"/t/{trajectory}")
+        assert body["choices"][0]["message"]["content"] == "policy"
+
+
+async def test_draws_that_are_remembered_are_bounded_and_those_of_models_that_left_do_not_count() -> None:
+    pool = open_store("memory://")
+    draws = Draws(pool, limit=2)
+    old = Mix(MixSettings(name="mixed", base="policy", shares={"teacher": ((0, 1.0),)}))
+    new = Mix(MixSettings(name="mixed", base="policy", shares={"other": ((0, 0.0),)}))
+    for name in ("t1", "t2", "t3"):
+        assert (await draws.draw(old, name, 0, 0, "body", retry=False)).model == "teacher"
+    assert [trajectory for _, trajectory, _ in draws._drawn] == ["t2", "t3"]
+    assert (await draws.draw(new, "t3", 0, 0, "body", retry=True)).model == "policy"
+    pool.close()
 
 
 async def test_a_mix_is_listed_like_a_model() -> None:

@@ -196,7 +196,7 @@ class Resubmission:
         any; the next one is then of its own run.
         """
         self._said_run = delta.policy_run or self._said_run
-        delta.policy_run = self._said_run if delta.ids or delta.finish_reason is not None else None
+        delta.policy_run = self._said_run if delta.ids or delta.finish_reason not in (None, "abort") else None
         if self._said_run is not None and self._before not in (None, self._said_run):
             raise _other_run()
         if delta.ids:
