@@ -370,3 +370,34 @@ def test_content_that_others_share_stays_exactly(pool, drawn):
             assert msgspec.to_builtins(getattr(read, field)) == msgspec.to_builtins(getattr(one, field))
     assert pool.check() == []
     assert isinstance(pool, MemoryPool) or pool.collect().token_blocks == 0
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_rollout_that_is_deleted_counts_as_ended_for_its_group(pool, indexed):
+    for number in range(3):
+        index = number if indexed else None
+        settings = {"group_id": "g", "group_size": 3, "rollout_index": index}
+        if number == 1:
+            pool.create_trajectory(NewTrajectory(trajectory_id="g-1", **settings))
+        else:
+            finished(pool, f"g-{number}", reward=float(number), **settings)
+    assert (pool.get_group("g").state, pool.get_group("g").ended) == ("open", 2)
+    pool.delete_trajectories(["g-1"])  # It had not ended.
+    closed = pool.get_group("g")
+    assert (closed.state, closed.closed_by, closed.members, closed.ended) == ("closed", "size", 2, 3)
+    batch = pool.lease(BatchSpec(method="grpo", groups=1, rollouts=2), "policy")
+    assert sorted(one.trajectory.trajectory_id for one in batch.items[0].trajectories) == ["g-0", "g-2"]
+    assert pool.check() == []
+
+
+def test_one_that_had_ended_goes_on_counting_and_another_attempt_stands_for_it(pool):
+    finished(pool, "a", reward=1.0, group_id="g", group_size=2, rollout_index=0)
+    pool.create_trajectory(NewTrajectory(trajectory_id="b", group_id="g", group_size=2, rollout_index=1))
+    pool.create_trajectory(NewTrajectory(trajectory_id="b2", group_id="g", group_size=2, rollout_index=1, attempt=1))
+    pool.delete_trajectories(["a", "b"])
+    group_now = pool.get_group("g")
+    assert (group_now.state, group_now.members, group_now.ended) == ("open", 1, 1)
+    assert pool.check() == []
+    pool.complete_trajectory("b2", "finished", 1.0)
+    assert (pool.get_group("g").state, pool.get_group("g").ended) == ("closed", 2)
+    assert pool.check() == []

@@ -45,6 +45,17 @@ def settle(state: State, there: Trajectory) -> None:
         close_if_due(state, group.group_id)
 
 
+def count_gone(state: State, gone: Trajectory) -> None:
+    """Count a rollout that was deleted with all of its attempts as ended, where its group waits for so many."""
+    group_id = gone.group_id or ""
+    group = state.groups[group_id]
+    if group.state == "closed" or group.size is None:
+        return
+    others = [one.rollout_index for one in state.trajectories.values() if one.group_id == group_id]
+    if gone.rollout_index is None or gone.rollout_index not in others:
+        state.rollouts_gone[group_id] = state.rollouts_gone.get(group_id, 0) + 1
+
+
 def recount(state: State, group_id: str) -> None:
     """The numbers of a group, from its members."""
     members = _members(state, group_id)
@@ -55,7 +66,8 @@ def recount(state: State, group_id: str) -> None:
     state.groups[group_id] = msgspec.structs.replace(
         state.groups[group_id],
         members=len(members),
-        ended=sum(rollout_ended([member.status for member in attempts]) for attempts in rollouts.values()),
+        ended=state.rollouts_gone.get(group_id, 0)
+        + sum(rollout_ended([member.status for member in attempts]) for attempts in rollouts.values()),
         served=sum(serves(member.readiness) for member in members),
     )
 

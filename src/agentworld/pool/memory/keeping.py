@@ -35,10 +35,14 @@ def remove(state: State, leases: Leases, trajectory_id: str) -> int | None:
             del state.exchanges[exchange_id]
     _drop_units(leases, {("trajectory", trajectory_id), *(("step", step_id) for step_id in steps)})
     if there.group_id is not None:
+        groups.count_gone(state, there)
         groups.recount(state, there.group_id)
+        if state.groups[there.group_id].members:
+            groups.close_if_due(state, there.group_id)
         _drop_from_snapshots(leases, {trajectory_id, *steps}, {there.group_id, f"group:{there.group_id}"})
         if not state.groups[there.group_id].members:
             del state.groups[there.group_id]
+            state.rollouts_gone.pop(there.group_id, None)
             _drop_units(leases, {("group", there.group_id), ("pair", f"group:{there.group_id}")})
     return len(steps)
 

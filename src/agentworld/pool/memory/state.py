@@ -80,6 +80,7 @@ class State:
         self.annotations: dict[tuple[str, str, str], tuple[Annotation, PackedArray]] = {}
         self.awaited: dict[tuple[Literal["step", "trajectory"], str], float] = {}
         self.groups: dict[str, Group] = {}
+        self.rollouts_gone: dict[str, int] = {}  # deleted, and counted as ended, by group
         self.marks: dict[tuple[bytes, str], CallMark] = {}  # by mark and trajectory
         self.tombstones: dict[tuple[str, str], str | None] = {}
         self.buried: list[Tombstone] = []

@@ -25,6 +25,7 @@ from agentworld.pool.sql.events import Events
 from agentworld.pool.sql.garbage import Loose
 from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import json_or_none
+from agentworld.pool.sql.standing import close_due_of
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import FeedbackKind
@@ -290,9 +291,18 @@ def _finish(txn: Transaction, rows: Sequence[Row]) -> None:
 
 
 def _leave_groups(txn: Transaction, rows: Sequence[Row]) -> None:
-    """Some members less; groups without members go too."""
+    """Some members less; a rollout that is gone counts as ended where its group waits for so many. Groups without
+    members go too.
+    """
     groups.count_all(txn, [(_hidden(row), None) for row in rows])
-    empty = [group for group in groups.load(txn, (row["group_id"] for row in rows)).values() if not group.members]
+    known = groups.load(txn, (row["group_id"] for row in rows))
+    waiting = {name: one for name, one in known.items() if one.members and one.state == "open" and one.size is not None}
+    if more := groups.count_gone(txn, waiting, map(groups.member_from, rows)):
+        counted = {
+            name: msgspec.structs.replace(waiting[name], ended=waiting[name].ended + n) for name, n in more.items()
+        }
+        close_due_of(txn, counted, counted)
+    empty = [group for group in known.values() if not group.members]
     if not empty:
         return
     ids = [group.group_id for group in empty]

@@ -161,6 +161,33 @@ def count_all(txn: Transaction, changes: Sequence[Change]) -> dict[str, Numbers]
     return counted
 
 
+def count_gone(txn: Transaction, open_groups: Mapping[str, Group], gone: Iterable[Member]) -> dict[str, int]:
+    """Count rollouts that were deleted with all of their attempts as ended, in groups that wait for so many; by group.
+
+    Call it once their rows are gone, and what they counted was taken away.
+    """
+    rollouts: set[tuple[str, int]] = set()
+    more: dict[str, int] = {}
+    for member in gone:
+        group_id = member.group_id or ""
+        if group_id not in open_groups:
+            continue
+        if member.rollout_index is None:
+            more[group_id] = more.get(group_id, 0) + 1
+        else:
+            rollouts.add((group_id, member.rollout_index))
+    left = _other_attempts(txn, rollouts, set())
+    for place in rollouts - left.keys():
+        more[place[0]] = more.get(place[0], 0) + 1
+    waited = {name: (one.size or 0) - one.ended for name, one in open_groups.items()}
+    more = {name: least for name, number in more.items() if (least := min(number, waited[name])) > 0}
+    txn.many(
+        _COUNT,
+        [{"id": name, "more_members": 0, "more_ended": number, "more_served": 0} for name, number in more.items()],
+    )
+    return more
+
+
 def offer(txn: Transaction, *group_ids: str) -> None:
     """Put groups last, in this order, in the order in which consumers look at groups."""
     txn.many(_OFFER, [{"id": group_id, "seq": txn.next_pk("ready_seq")} for group_id in group_ids])
