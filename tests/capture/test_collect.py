@@ -146,6 +146,60 @@ def test_versions_as_they_change() -> None:
     assert collector.choices()[0].version_spans == (VersionSpan(0, 9),)
 
 
+def test_only_pieces_with_ids_say_who_sampled_them() -> None:
+    collector = collect(
+        Delta(policy_version=2),
+        Delta(ids=[1], policy_version=3),
+        Delta(text="x", policy_version=9),
+        Delta(ids=[2], policy_version=4),
+        Delta(policy_version=3, finish_reason="stop"),
+    )
+    assert collector.choices()[0].version_spans == (VersionSpan(0, 3), VersionSpan(1, 4))
+    # A reply without any ids, or without a version beside them, has what was said before its first word.
+    collector = collect(Delta(policy_version=2), Delta(policy_version=3, text="x"), Delta(policy_version=9), END)
+    assert collector.choices()[0].version_spans == (VersionSpan(0, 3),)
+    collector = collect(Delta(policy_version=2), Delta(ids=[1], finish_reason="stop"))
+    assert collector.choices()[0].version_spans == (VersionSpan(0, 2),)
+
+
+def test_a_reply_that_was_broken_off_has_spans_of_what_came() -> None:
+    spans = (VersionSpan(0, 3), VersionSpan(2, 4))
+    for ids, kept in (([1, 2, 3], spans), ([1, 2], spans[:1]), ([], spans[:1])):
+        collector = collect(Delta(ids=ids, text="x", version_spans=spans))
+        assert collector.choices(aborted=True)[0].version_spans == kept
+    # A whole one has what was said, which the pool checks.
+    collector = collect(Delta(ids=[1], version_spans=spans, finish_reason="stop"))
+    assert collector.choices()[0].version_spans == spans
+
+
+def test_a_reply_of_two_runs_is_a_fault() -> None:
+    collector = collect(Delta(ids=[1], policy_run="a"), Delta(ids=[2]), Delta(ids=[3], policy_run="a"), END)
+    assert collector.faults == []
+    collector.feed(Delta(index=-1, policy_run="b"))
+    assert collector.faults == ["the engine spoke with the weights of two runs"]
+
+
+@pytest.mark.parametrize(
+    ("after", "fault"),
+    [
+        (Delta(ids=[2]), True),
+        (Delta(text="more"), True),
+        (Delta(), False),
+        (Delta(index=-1, usage=Usage(1, 1)), False),
+        (Delta(index=1, ids=[2], finish_reason="stop"), False),
+        (Delta(finish_reason="stop"), False),
+    ],
+)
+def test_what_comes_after_the_end_of_a_reply_is_a_fault(after: Delta, fault: bool) -> None:
+    collector = collect(Delta(ids=[1], text="x", finish_reason="stop"), after)
+    assert collector.faults == (["the engine went on after the end of its reply"] if fault else [])
+
+
+def test_services_without_ids_may_name_a_finish_reason_with_each_piece() -> None:
+    collector = collect(Delta(text="a", finish_reason="stop"), Delta(text="b", finish_reason="stop"))
+    assert (collector.faults, collector.choices()[0].message.content) == ([], "ab")
+
+
 def test_a_reply_without_end_is_an_error_unless_it_was_aborted() -> None:
     collector = collect(Delta(text="x", ids=[1]))
     with pytest.raises(EngineError, match="middle"):

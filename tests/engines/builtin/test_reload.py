@@ -12,7 +12,7 @@ from agentworld.engines.builtin.runner import Runner, Sequence
 from agentworld.engines.builtin.sampler import RowSampler
 from agentworld.engines.surface import Sampling
 from tests.engines.builtin.models import make_model, rescore, save_model
-from tests.engines.sse import until
+from tests.engines.sse import events, until
 
 GREEDY = {"prompt": [3] * 40, "max_tokens": 12, "temperature": 0, "logprobs": 0, "return_token_ids": True}
 
@@ -103,6 +103,61 @@ async def test_a_reply_under_way_goes_on_and_tells_where_the_weights_changed(cli
     assert reply["policy_version"] == 0
     assert reply["version_spans"] == reply["choices"][0]["version_spans"] == [[0, 0], [10, 4]]
     assert len(reply["choices"][0]["token_ids"]) == 20
+
+
+def held(runner, reached, version):
+    """Have the runner do nothing from the time on when `reached` says so, until the version is there."""
+    step = runner._step
+
+    def gated(*arguments):
+        if runner.version == version or not reached():
+            step(*arguments)
+
+    runner._step = gated
+
+
+SEVERAL = {"prompt": "x", "n": 2, "max_tokens": 20, "ignore_eos": True, "return_token_ids": True}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_each_of_several_replies_tells_by_which_weights_it_was_sampled(start, other_directory, stream):
+    """One row computes one after another, so the second begins after the change inside the first."""
+    client = await start(max_batch=1)
+    runner = client.engine._runner
+    held(runner, lambda: len(runner._rows[0].reply) >= 10, 4)
+    call = asyncio.ensure_future(client.raw({**SEVERAL, "stream": stream}))
+    await until(lambda: runner._rows and len(runner._rows[0].reply) >= 10)
+    assert (await reload(client, other_directory, 4))[0] == 200
+    _, raw = await call
+    if not stream:
+        reply = json.loads(raw)
+        assert [choice["version_spans"] for choice in reply["choices"]] == [[[0, 0], [10, 4]], [[0, 4]]]
+        assert "policy_version" not in reply
+        return
+    told = {0: [], 1: []}
+    for chunk in events(raw)[0]:
+        for choice in chunk["choices"]:
+            told[choice["index"]].append((chunk.get("policy_version"), choice.get("version_spans")))
+    assert (told[0][-1][1], told[1][-1][1]) == ([[0, 0], [10, 4]], [[0, 4]])
+    assert {version for version, _ in told[1]} == {4}
+    # As soon as it is so, not at the end only.
+    assert [spans for _, spans in told[0]].index([[0, 0], [10, 4]]) < len(told[0]) - 1
+
+
+async def test_weights_of_another_run_end_what_is_under_way(start, other_directory):
+    client = await start(max_batch=1)
+    runner = client.engine._runner
+    held(runner, lambda: len(runner._rows[0].reply) >= 10, 1)
+    call = asyncio.ensure_future(client(SEVERAL))
+    await until(lambda: runner._rows and len(runner._rows[0].reply) >= 10)
+    assert (await reload(client, other_directory, 1, run="other"))[0] == 200
+    reply = await call
+    assert [choice["finish_reason"] for choice in reply["choices"]] == ["abort", "abort"]
+    assert [len(choice["token_ids"]) for choice in reply["choices"]] == [10, 0]
+    assert (reply["policy_version"], reply["policy_run"]) == (0, None)
+    after = await client(SEVERAL)
+    assert (after["policy_version"], after["policy_run"]) == (1, "other")
+    assert {choice["finish_reason"] for choice in after["choices"]} == {"length"}
 
 
 def test_what_a_running_reply_computed_with_old_weights_is_not_given_to_another(model_directory):
