@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from agentworld.bench import gateway
+from agentworld.bench import checks, gateway
 from agentworld.bench.peers import ENVIRONMENTS
 from agentworld.bench.pool import SECTIONS, measure
 from agentworld.bench.record import Bench, Figure
@@ -101,6 +101,50 @@ def gateway_(
         raise typer.Exit(1)
 
 
+@app.command("checks")
+def checks_(
+    trajectories: Annotated[
+        int, typer.Option("--trajectories", min=16, help="Trajectories of 20 steps that are checked.")
+    ] = 400,
+    texts: Annotated[
+        int, typer.Option("--texts", min=100, help="Texts that near-duplicates are searched among.")
+    ] = 100_000,
+    section: Annotated[list[str] | None, typer.Option("--section", help="Measure this section; repeatable.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where the pool goes; a temporary folder by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """What checks cost, beside the same without them. Exit code 1 where a figure falls short."""
+    known = [each.name for each in checks.SECTIONS]
+    for name in section or ():
+        if name not in known:
+            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    short = False
+    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
+        bench = checks.ChecksBench(folder=Path(place), trajectories=trajectories, texts=texts)
+        for each, figures in checks.measure(bench, section or ()):
+            short = short or any(figure.met is False for figure in figures)
+            found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
+            if not as_json:
+                typer.echo(f"\n{each.title}")
+                _print_checks(figures)
+    if as_json:
+        output.emit_json({"trajectories": trajectories, "texts": texts, "sections": found})
+    if short:
+        raise typer.Exit(1)
+
+
+def _print_checks(figures: Sequence[checks.Figure]) -> None:
+    rows = [
+        (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
+        for figure in figures
+    ]
+    columns = ("measured", "checks", "without", "unit", "required", "is")
+    output.table(columns, rows, right=("checks", "without", "required"))
+
+
 def _print_gateway(figures: Sequence[gateway.Figure]) -> None:
     rows = [
         (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
@@ -110,13 +154,13 @@ def _print_gateway(figures: Sequence[gateway.Figure]) -> None:
     output.table(columns, rows, right=("gateway", "engine alone", "required"))
 
 
-def _bound(figure: Figure | gateway.Figure) -> str:
+def _bound(figure: Figure | gateway.Figure | checks.Figure) -> str:
     if figure.required is None:
         return ""
     return f"{'>=' if figure.better == 'more' else '<='} {_number(figure.required)}"
 
 
-def _is(figure: Figure | gateway.Figure) -> str:
+def _is(figure: Figure | gateway.Figure | checks.Figure) -> str:
     return {True: "met", False: "MISSED", None: ""}[figure.met]
 
 

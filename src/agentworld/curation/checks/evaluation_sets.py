@@ -41,7 +41,8 @@ class EvaluationSets:
         owners: list[npt.NDArray[np.int64]] = []
         for name, items in sets.items():
             for number, item in enumerate(items, 1):
-                runs = np.unique(ngrams(words_of(item.replace("\0\0", BARRIER)).hashes, count))
+                parts = [ngrams(words_of(part).hashes, count) for part in item.split(BARRIER)]
+                runs = np.unique(np.concatenate(parts))
                 if not len(runs):
                     self.skipped += 1
                     continue

@@ -26,6 +26,8 @@ _READING = frozenset(("view", "read", "open", "list", "search", "cat"))
 _PATH_FIELDS = ("path", "file_path", "filename", "file", "filepath", "target_file", "notebook_path")
 _COMMAND_FIELDS = ("command", "cmd", "code", "script", "input")
 _CODE_FIELDS = ("content", "new_str", "new_string", "file_text", "text", "patch", "diff", "replacement", "new_content")
+_TARGET = 400  # characters behind a command in which its target stands
+_SCANNED = 200_000  # characters of one argument
 _FLAGS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "early_exit",
@@ -82,7 +84,7 @@ def _flags(call: Call, arguments: dict[str, Any]) -> Iterator[tuple[str, str, in
     for name, value in arguments.items():
         if not isinstance(value, str) or not value:
             continue
-        field = name.lower()
+        field, value = name.lower(), value[:_SCANNED]
         if field in _COMMAND_FIELDS or field in _CODE_FIELDS:
             written.append(value)
         if field in _COMMAND_FIELDS and any(word in value for word in _TEST_WORDS):
@@ -112,7 +114,11 @@ def _edited_by_command(command: str) -> int | None:
     begin = 0
     for line in re.split(r"(?<=[\n;])|(?<=&&)|(?<=\|\|)", command):
         for match in _WRITING_COMMAND.finditer(line):
-            target = match["into"] if match["into"] is not None else line[match.end() - 1 :].partition("|")[0]
+            target = (
+                match["into"]
+                if match["into"] is not None
+                else line[match.end() - 1 : match.end() + _TARGET].partition("|")[0]
+            )
             if _TEST_PATH.search(target):
                 return begin + match.start()
         begin += len(line)

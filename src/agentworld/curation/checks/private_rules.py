@@ -55,7 +55,7 @@ _SECRETS = (
         "private_key",
         ("PRIVATE KEY-----",),
         re.compile(
-            r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----(?:[\s\S]{0,8000}?-----END (?:[A-Z]+ ){0,3}PRIVATE KEY-----)?"
+            r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----(?:[\s\S]{0,4000}?-----END (?:[A-Z]+ ){0,3}PRIVATE KEY-----)?"
         ),
     ),
     _Rule("url_password", ("://",), re.compile(r"://[^\s/:@\"'<>]{1,64}:(?!\$|\{|<|\*)[^\s/:@\"'<>]{3,64}@(?=\w)")),
