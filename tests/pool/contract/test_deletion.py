@@ -401,3 +401,13 @@ def test_one_that_had_ended_goes_on_counting_and_another_attempt_stands_for_it(p
     pool.complete_trajectory("b2", "finished", 1.0)
     assert (pool.get_group("g").state, pool.get_group("g").ended) == ("closed", 2)
     assert pool.check() == []
+
+
+def test_what_ends_after_its_group_has_closed_with_a_deleted_rollout_is_sound_too(pool):
+    for name in ("a", "b", "late"):
+        pool.create_trajectory(NewTrajectory(trajectory_id=name, group_id="g", group_size=2))
+    pool.delete_trajectories(["a"])
+    pool.complete_trajectory("b", "finished", 1.0)
+    pool.complete_trajectory("late", "finished", 1.0)
+    assert (pool.get_group("g").state, pool.get_group("g").ended, pool.get_group("g").served) == ("closed", 3, 1)
+    assert pool.check() == []
