@@ -174,9 +174,7 @@ def _groups(database: Database) -> Iterator[Problem]:
         for row in rows:
             for name in ("members", "ended", "served"):
                 # Of a group that waits for so many, those that were deleted count as ended too.
-                has_gone = (
-                    name == "ended" and row["size"] is not None and row["real_ended"] < row["ended"] <= row["size"]
-                )
+                has_gone = name == "ended" and row["size"] is not None and row["real_ended"] < row["ended"]
                 if row[name] != row[f"real_{name}"] and not has_gone:
                     message = f"{name} is {row[name]}, its trajectories give {row[f'real_{name}']}"
                     yield Problem("count", "groups", row["group_id"], message, hint)
