@@ -74,6 +74,7 @@ CASES = [
     Case("truncated", "cut by the limit", _reply("and then", finish_reason="length"), True),
     Case("truncated", "ended by itself", _reply("Done."), None),
     Case("quarantined", "counts disagree", _reply("x", excluded_reason="quarantined: 5 ids, 4 logprobs"), True),
+    Case("quarantined", "and late", _reply("x", excluded_reason="late; quarantined: 5 ids, 4 logprobs"), True),
     Case("quarantined", "aborted", _reply("x", excluded_reason="aborted"), None),
     # Calls.
     Case("bad_tool_call", "arguments are no JSON", _call("search", '{"query": "a'), "arguments"),

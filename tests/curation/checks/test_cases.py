@@ -3,7 +3,8 @@
 import pytest
 
 from agentworld.curation.checks import CheckContext, known, run_checks
-from agentworld.curation.checks.passes import Run
+from agentworld.curation.checks.duplicates import content_digest
+from agentworld.curation.checks.reading import Run
 from tests.curation.checks.building import calls, run, says, tool, user
 from tests.curation.checks.cases import CASES
 
@@ -70,3 +71,14 @@ def test_choices_of_one_call_are_no_loop():
     for number, step in enumerate(record.steps):
         step.choice_index = number
     assert [each for each in run_checks(record) if each.check == "loop"] == []
+
+
+@pytest.mark.parametrize("reason", ["rule: has errors", "late; manual: no", "quarantined: x; rule: y", "superseded"])
+def test_what_follows_from_labels_changes_none(reason):
+    """Steps that rules or people keep back are read as before; those that capture left out are not."""
+    record = run(user("x"), says("ok"), user("x"), says("ok"), user("x"), says("ok"))
+    before = content_digest(record)
+    record.steps[1].excluded_reason = reason
+    decided = all(part.startswith(("rule", "manual")) for part in reason.split("; "))
+    assert (content_digest(record) == before) is decided
+    assert [each.value for each in run_checks(record) if each.check == "loop"] == ([3] if decided else [])

@@ -72,6 +72,25 @@ def test_a_step_has_one_label_of_a_name():
     ]
 
 
+@pytest.mark.usefixtures("registered")
+def test_checks_of_packages_come_by_entry_point(monkeypatch):
+    class Point:
+        name, value = "theirs", "checks_of_others"
+
+        def load(self):
+            _register("theirs", lambda *given: [Found("x")])
+
+    registry._load_entry_points.cache_clear()
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "agentworld.checks" else [])
+    assert [each.value for each in run_checks(RECORD) if each.check == "theirs"] == ["x"]
+    assert "theirs" not in registry.built_in()
+    registry._load_entry_points.cache_clear()
+    monkeypatch.setattr(Point, "load", lambda self: 1 / 0)
+    with pytest.raises(ConfigError, match="checks of checks_of_others cannot be loaded"):
+        known()
+    registry._load_entry_points.cache_clear()
+
+
 def test_only_what_is_asked_for_runs():
     context = CheckContext(checks=chosen(["incomplete", "difficulty"]))
     assert {each.check for each in run_checks(RECORD, context)} == {"incomplete"}

@@ -103,5 +103,5 @@ def truncated(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
 )
 def quarantined(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     reason = turn.step.excluded_reason
-    if reason is not None and reason.startswith(QUARANTINED):
+    if reason is not None and any(part.startswith(QUARANTINED) for part in reason.split("; ")):
         yield Found(True, {"step": turn.step.step_id, "reason": excerpt(reason)})

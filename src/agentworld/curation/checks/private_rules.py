@@ -64,6 +64,7 @@ _SECRETS = (
 _NUMBERS = re.compile(r"(?<![\w.])[+(]?\d(?:[ ().-]{0,2}\d){8,22}(?!\w)")
 # Where numbers may be; begins with a plain set of characters, which is searched for several times as fast.
 _MAYBE_NUMBERS = re.compile(r"[0-9][0-9 ().-]{6,}")
+_FEWEST_DIGITS = 9  # of a telephone number
 _MAYBE_IBAN = re.compile(r"[A-Z]{2}[0-9]{2}[ A-Z0-9]")
 _NORTH_AMERICAN = re.compile(r"(?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[.-])\d{3}[.-]\d{4}")
 _CARD = re.compile(r"\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}\2\d{5}")
@@ -98,11 +99,12 @@ def personal_data(text: str) -> Iterator[Hit]:
         yield from _mails(text)
     for maybe in _MAYBE_NUMBERS.finditer(text):
         begin, end = max(0, maybe.start() - 1), maybe.end() + 1
-        for match in _NUMBERS.finditer(text, begin, end):
-            kind = _number_kind(match[0])
-            if kind is not None:
-                yield Hit(kind, match.start(), match.end())
-        if "." in maybe[0]:
+        if sum(map(maybe[0].count, "0123456789")) >= _FEWEST_DIGITS:
+            for match in _NUMBERS.finditer(text, begin, end):
+                kind = _number_kind(match[0])
+                if kind is not None:
+                    yield Hit(kind, match.start(), match.end())
+        if maybe[0].count(".") >= 3:
             for match in _IPV4.finditer(text, begin, end + 1):
                 if _is_public(match[0]):
                     yield Hit("ipv4", match.start(), match.end())

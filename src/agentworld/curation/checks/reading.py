@@ -11,6 +11,8 @@ import msgspec
 from agentworld.records import BatchTrajectory, Message, Step, ToolCall, Trajectory
 
 Place = int | Literal["reply"]
+_DECIDED = ("rule: ", "review: ", "manual: ")
+"""How reasons of rules and people begin; see `agentworld.pool.decision_rules`."""
 _NOTHING: tuple[Message, ...] = ()
 
 
@@ -111,13 +113,23 @@ class Run:
 
     @cached_property
     def kept(self) -> list[Turn]:
-        """The turns that were not excluded: no retried, aborted or quarantined ones."""
-        return [turn for turn in self.turns if turn.step.excluded_reason is None]
+        """The turns that stand: no retried, aborted or quarantined ones.
+
+        What rules and people excluded stands: checks read what was captured, so that what follows from their labels
+        changes no label.
+        """
+        return [turn for turn in self.turns if stands(turn.step)]
 
     @property
     def last(self) -> Turn | None:
         """The last turn that was not excluded and holds its reply's message."""
         return next((turn for turn in reversed(self.kept) if turn.reply is not None), None)
+
+
+def stands(step: Step) -> bool:
+    """Whether nothing but rules and people keeps the step back."""
+    reasons = step.excluded_reason.split("; ") if step.excluded_reason else ()
+    return all(reason.startswith(_DECIDED) for reason in reasons)
 
 
 def _texts(message: Message) -> Iterator[str]:

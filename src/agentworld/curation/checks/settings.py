@@ -38,7 +38,7 @@ class CheckSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     outlier_from: _Count = 30
     similar: _Share = 0.8
     shingle: _Count = 5
-    remembered: _Count = 200_000
+    remembered: _Count = 150_000
     shortest_text: _Count = 20
     ngram: Annotated[int, msgspec.Meta(ge=3)] = 13
 
