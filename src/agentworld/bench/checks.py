@@ -113,7 +113,7 @@ def _read(pool: Pool, names: Iterable[str]) -> Iterator[BatchTrajectory]:
 def _check(pool: Pool, names: Iterable[str], context: CheckContext, states: dict[str, bytes]) -> dict[str, bytes]:
     settings = context.settings
     checks: dict[str, PoolCheck] = {
-        name: make.load(states[name], settings) if name in states else make(settings)  # type: ignore[attr-defined]
+        name: make.load(states[name], settings) if name in states else make(settings)
         for name, make in pool_checks(context).items()
     }
     for record in _read(pool, names):

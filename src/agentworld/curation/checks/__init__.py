@@ -6,7 +6,7 @@ over a pool, and writing the labels, is not here.
 
 from agentworld.curation.checks.evaluation_sets import EvaluationSets, read_evaluation_sets
 from agentworld.curation.checks.finding import Finding, Found
-from agentworld.curation.checks.passes import PoolCheck, pool_checks, run_checks, run_group_checks
+from agentworld.curation.checks.passes import PoolCheck, PoolCheckClass, pool_checks, run_checks, run_group_checks
 from agentworld.curation.checks.registry import Check, check, chosen, known
 from agentworld.curation.checks.settings import CheckContext, CheckSettings
 
@@ -18,6 +18,7 @@ __all__ = [
     "Finding",
     "Found",
     "PoolCheck",
+    "PoolCheckClass",
     "check",
     "chosen",
     "known",

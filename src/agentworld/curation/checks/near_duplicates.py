@@ -131,7 +131,7 @@ class _State(msgspec.Struct):
     "channel, which the evidence names.",
     fails="The estimate of 128 minima has a standard deviation of up to 0.045, so pairs near the threshold `similar` "
     "are "
-    "told apart by chance, and about 1 in 20 pairs at it shares no band. Takes formulaic replies for copies. Order of "
+    "told apart by chance, and about 1 in 8 pairs at it shares no band. Takes formulaic replies for copies. Order of "
     "runs and prompts are not compared. Texts under `shortest_text` words are not looked at; the last `remembered` are "
     "searched.",
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
 
 from agentworld.curation.checks.finding import Finding, Found
 from agentworld.curation.checks.reading import Run
 from agentworld.curation.checks.registry import FAILED, Check, known
-from agentworld.curation.checks.settings import CheckContext
+from agentworld.curation.checks.settings import CheckContext, CheckSettings
 from agentworld.records import BatchTrajectory
 
 _MOST_VALUES = 5
@@ -28,6 +28,18 @@ class PoolCheck(Protocol):
 
     def save(self) -> bytes:
         """The state, to be loaded later; call it after the last `result`."""
+        ...
+
+
+class PoolCheckClass(Protocol):
+    """What makes a check of a pool."""
+
+    def __call__(self, settings: CheckSettings | None = None) -> PoolCheck:
+        """One that has seen nothing."""
+        ...
+
+    def load(self, state: bytes, settings: CheckSettings | None = None) -> PoolCheck:
+        """One that goes on from a saved state; StateError where it cannot."""
         ...
 
 
@@ -75,10 +87,10 @@ def run_group_checks(members: Sequence[BatchTrajectory], context: CheckContext |
     return findings
 
 
-def pool_checks(context: CheckContext | None = None) -> dict[str, Callable[..., PoolCheck]]:
+def pool_checks(context: CheckContext | None = None) -> dict[str, PoolCheckClass]:
     """The classes of the checks of pools that are asked for and need nothing else, by name."""
     context = context or CheckContext()
-    return {each.name: each.function for each in _of(("pool",), context) if not each.optional}
+    return {each.name: cast(PoolCheckClass, each.function) for each in _of(("pool",), context) if not each.optional}
 
 
 def _of(scopes: tuple[str, ...], context: CheckContext) -> Iterator[Check]:
