@@ -98,7 +98,9 @@ def fill(pool):
         )
     )  # fmt: skip
     pool.add_rewards([Reward(value=1.0, step_id=rich.step_id, source="judge", details={"why": "\x00"})])
-    pool.add_feedback([Feedback(kind="label", name="q", value={"a": 1}, trajectory_id="rich", comment="\ud800")])
+    pool.add_feedback(
+        [Feedback(kind="label", name="q", value={"a": 1}, trajectory_id="rich", comment="\ud800", content="0a" * 32)]
+    )
     pool.add_annotations([Annotation(name="v", values=[1.0, 2.0, 3.0], step_id=rich.step_id)])
     pool.add_rewards([Reward(value=0.5, step_id="never", trajectory_id="rich", source="early")])
     pool.complete_trajectory("rich", "finished", 1.0)
@@ -338,5 +340,16 @@ def test_an_export_of_the_first_format_is_read(source, other, tmp_path):
     manifest["format_version"] = 1
     del manifest["rows"]["decisions"]
     (tmp_path / "export" / "manifest.json").write_text(json.dumps(manifest))
+    other.import_parquet(tmp_path / "export")
+    assert contents(other) == contents(source)
+
+
+def test_an_export_that_does_not_tell_what_feedback_saw_is_read(source, other, tmp_path):
+    finished(source, "a", reward=0.0)
+    source.add_feedback([Feedback(kind="rating", value=1, trajectory_id="a")])
+    source.export_parquet(tmp_path / "export")
+    file = tmp_path / "export" / "feedback.parquet"
+    parquet = pyarrow.parquet
+    parquet.write_table(parquet.read_table(file).drop_columns(["content"]), file)
     other.import_parquet(tmp_path / "export")
     assert contents(other) == contents(source)

@@ -7,6 +7,7 @@ another trajectory, or its reply has another length) makes a dead letter of that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ Signal = Reward | Feedback | Annotation
 MAX_SIGNALS = 1000  # in one call, which is one transaction that others wait for
 PART_BYTES = 2 * 1024 * 1024  # of arrays in one transaction
 MAX_STEPS = 1000  # in one question
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 # Where a list of each kind stands in messages.
 PLACES: dict[type[Signal], str] = {Reward: "rewards", Feedback: "feedback", Annotation: "annotations"}
 
@@ -197,6 +199,12 @@ def _checked_feedback(sent: Feedback, target_id: str, path: str) -> Feedback:
         check_name(sent.name, f"{path}.name")
     if sent.other_id is not None:
         check_id(sent.other_id, f"{path}.other_id")
+    if sent.content is not None and _SHA256.fullmatch(sent.content) is None:
+        raise InvalidRequestError(
+            "content must be 64 small hex digits",
+            path=f"{path}.content",
+            hint="It is the SHA-256 of the reply's text; leave it out where nobody knows it",
+        )
     return msgspec.structs.replace(sent, feedback_id=sent.feedback_id or new_id("fbk"))
 
 

@@ -134,3 +134,17 @@ def test_the_latest_label_wins_and_null_takes_it_away(pool):
     pool.add_feedback([label("a", None, trajectory_id="u"), label("never", None, trajectory_id="u")])
     assert pool.get_trajectory("u").labels == {}
     assert pool.check() == []
+
+
+def test_what_was_seen_reads_back_and_is_a_part_of_what_was_said(pool):
+    seen = "0123456789abcdef" * 4
+    sent = Feedback(feedback_id="f", kind="rating", value=1, trajectory_id="t", content=seen)
+    assert pool.add_feedback([sent]) == 1
+    assert pool.list_feedback().items[0].content == seen
+    assert pool.add_feedback([sent]) == 0
+    with pytest.raises(ConflictError):
+        pool.add_feedback([on(sent, content=None)])
+    for wrong in ("", "0" * 63, "0" * 65, "A" * 64, "0" * 64 + "\n"):
+        with pytest.raises(InvalidRequestError) as caught:
+            pool.add_feedback([on(sent, feedback_id=None, content=wrong)])
+        assert caught.value.path == "feedback[0].content"

@@ -60,6 +60,8 @@ ROWS: dict[str, tuple[Table, tuple[str, ...]]] = {
 }
 # Texts of a file beside the columns of its table: what its rows are of, by id.
 NAMED: dict[str, tuple[str, ...]] = {"decisions": ("step_id",)}
+# Columns that exports of earlier versions have not; null there.
+LATER_COLUMNS: dict[str, tuple[str, ...]] = {"feedback": ("content",)}
 _LEFT_OUT = ("pk", "row_pk", "trajectory", "ready_seq")  # numbers of one pool, which mean nothing in another
 OWNER = "owner"
 
@@ -139,8 +141,9 @@ def table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
     """The columns of a table from a row of its file."""
     _, texts = ROWS[name]
     found = {column: row[column] for column in NAMED.get(name, ())}
+    later = LATER_COLUMNS.get(name, ())
     for column in columns_of(name):
-        value = row[column]
+        value = row.get(column) if column in later else row[column]
         if value is not None and column in texts:
             value = stored_json(exact_json.decode(value.encode())).decode()
         found[column] = value

@@ -16,6 +16,7 @@ from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.parquet.layout import (
     ARRAYS,
+    LATER_COLUMNS,
     OWNER,
     ROWS,
     arrays_of,
@@ -71,7 +72,7 @@ class _Stream:
             self._file = arrow().parquet.ParquetFile(path)
         except arrow().ArrowException as error:
             raise ConfigError(f"{path} cannot be read: {error}", path="path") from None
-        missing = set(arrow_schema(name).names) - set(self._file.schema_arrow.names)
+        missing = set(arrow_schema(name).names) - set(self._file.schema_arrow.names) - set(LATER_COLUMNS.get(name, ()))
         if missing:
             raise ConfigError(f"{path} lacks the columns {', '.join(sorted(missing))}", path="path")
         self._rows = self._read()

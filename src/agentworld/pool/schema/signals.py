@@ -35,6 +35,7 @@ feedback = growing(
     Column("source", Text, nullable=False),
     Column("of_trajectory", Text),
     Column("created_at", Float, nullable=False),
+    Column("content", Text),  # digest of the reply that was seen
     Index("feedback_by_target", "target", "target_id"),
 )
 

@@ -69,6 +69,7 @@ class FeedbackRows:
                 "value": _json(sent.value),
                 "comment": _json(sent.comment),
                 "source": sent.source,
+                "content": sent.content,
                 "of_trajectory": sent.trajectory_id if signal.target == "step" else None,
                 "created_at": sent.created_at or self._txn.now,
             }
@@ -119,6 +120,7 @@ def feedback_from(row: Row) -> Feedback:
         value=from_json(row["value"], None),
         comment=from_json(row["comment"], None),
         source=row["source"],
+        content=row["content"],
         created_at=row["created_at"],
     )
 

@@ -1,4 +1,4 @@
-"""Tables of curation, evaluators and followers; events by trajectory and by channel."""
+"""Tables of curation, evaluators and followers; events by trajectory and by channel; what feedback was given on."""
 
 import json
 
@@ -103,6 +103,7 @@ def upgrade() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
+    op.add_column("feedback", sa.Column("content", Text, nullable=True))
     op.add_column("events", sa.Column("channel", Text, nullable=True))
     _tell_channels()
     _index_where_there("events_by_trajectory", "events", "trajectory_id", "pk")
