@@ -111,7 +111,8 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unset, it is the one that the client called. `require_keys`: ask for API keys on a loopback address too.
     `allowed_hosts`: further names that the server answers to there, and whose pages may call it. `session_key_seconds`:
     how long the key of a trajectory holds where keys are required. `body_timeout`: seconds in which a request has to
-    arrive; `grace`: seconds that calls in flight have after the signal that ends the server. `idle_seconds`: how long
+    arrive; `write_timeout`: seconds in which a client has to take each piece of a reply of a model, else it counts as
+    gone; `grace`: seconds that calls in flight have after the signal that ends the server. `idle_seconds`: how long
     a trajectory of the gateway may be silent before it is closed; 0 for ever.
     """
 
@@ -130,6 +131,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed_hosts: tuple[str, ...] = ()
     session_key_seconds: Seconds = 7 * 86_400.0
     body_timeout: Seconds = 60.0
+    write_timeout: Seconds = 60.0
     grace: Seconds = 10.0
     idle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 6 * 3600.0
 

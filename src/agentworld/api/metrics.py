@@ -70,6 +70,28 @@ def forget_dead(folder: str) -> None:
                 file.unlink()
 
 
+class _Workers(MultiProcessCollector):
+    """What all workers counted. A worker makes its files with its first request of a kind, and for a moment they are
+    empty, which the library takes for damage.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(None, folder)  # type: ignore[no-untyped-call]
+        self._folder = folder
+
+    def collect(self) -> Any:
+        """The counters of all files that have begun."""
+        files = [str(file) for file in Path(self._folder).glob("*.db") if _begun(file)]
+        return self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+
+
+def _begun(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -133,7 +155,7 @@ def metrics(state: State) -> Response[bytes]:
     if folder := os.environ.get(SHARED_FOLDER):
         forget_dead(folder)
         requests = CollectorRegistry()
-        MultiProcessCollector(requests)  # type: ignore[no-untyped-call]
+        requests.register(_Workers(folder))
     # The framework adds the charset itself.
     kind = CONTENT_TYPE_LATEST.replace("; charset=utf-8", "")
     return Response(generate_latest(requests) + generate_latest(pool), media_type=kind)

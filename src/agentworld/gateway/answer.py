@@ -22,6 +22,7 @@ from agentworld.gateway.context import drop_limit
 from agentworld.gateway.first_token import begins_early, begun_within
 from agentworld.gateway.http import ClientGoneError, Http
 from agentworld.gateway.large import apart
+from agentworld.gateway.outbox import Outbox
 from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.state import SharedState
@@ -65,6 +66,9 @@ class Answer:
         self._stored = False
         self._sent_at = time.monotonic()
         self._watch = http.watch
+        self._outbox = Outbox(http, self._reader_left)
+        self._working: asyncio.Task[None] | None = None
+        self._stalled = False
 
     async def send(self) -> None:
         """Answer, or raise the error to answer with where nothing has been sent yet. Failures are on record."""
@@ -82,14 +86,14 @@ class Answer:
         except Exception as error:
             if not self._stored:
                 await self._record_failure(error)
-            if not isinstance(error, AgentWorldError) or not self._http.started:
+            self._flight.leave()
+            if not isinstance(error, AgentWorldError) or not self._outbox.begun:
                 raise
             writer = self._writer
-            await self._http.chunk(
-                writer.fail(error) if writer is not None else self._dialect.error_event(error), last=True
-            )
+            await self._outbox.end(writer.fail(error) if writer is not None else self._dialect.error_event(error))
         finally:
             self._flight.leave()
+            await self._outbox.close()
             if announcing is not None:
                 announcing.cancel()
 
@@ -101,7 +105,7 @@ class Answer:
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
-        working = asyncio.create_task(work)
+        working = self._working = asyncio.create_task(work)
         gone = asyncio.create_task(self._http.gone())
         try:
             await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -109,8 +113,13 @@ class Answer:
                 if not self._committing:
                     working.cancel()
                 await asyncio.wait({working})
-                if working.cancelled():
-                    raise ClientGoneError("the client closed the connection before it had its reply")
+            if working.cancelled():
+                how = (
+                    "took nothing of its reply any more"
+                    if self._stalled
+                    else "closed the connection before it had its reply"
+                )
+                raise ClientGoneError(f"the client {how}")
             working.result()
         except asyncio.CancelledError:
             if not self._committing:
@@ -122,6 +131,12 @@ class Answer:
                 working.cancel()
                 await asyncio.wait({working})
 
+    def _reader_left(self) -> None:
+        """The client takes nothing of its reply any more, as if it had closed the connection."""
+        self._stalled = True
+        if self._working is not None and not self._committing:
+            self._working.cancel()
+
     async def _see_through(self, working: asyncio.Task[None]) -> None:
         """The call was broken off while its reply is on its way into the pool: it ends well where that comes to its end
         soon, and is said to be lost where not. CancelledError then.
@@ -130,7 +145,8 @@ class Answer:
             await asyncio.wait({working}, timeout=COMMIT_SECONDS)
         finally:
             if not working.done():
-                _say_lost("reply", self._call.trajectory_id)
+                if not self._stored:
+                    _say_lost("reply", self._call.trajectory_id)
                 working.cancel()
         if not working.done():
             raise asyncio.CancelledError
@@ -259,17 +275,29 @@ class Answer:
         return self._writer
 
     async def _send(self, data: bytes, *, last: bool = False) -> None:
+        """Say something to the client, at its own pace: the engine waits only for one that is far behind, and its time
+        does not run then.
+        """
         self._sent_at = time.monotonic()
-        if not self._http.started:
-            await self._http.begin_events()
-        await self._http.chunk(data, last=last)
+        if last:
+            self._watch.wait()
+            await self._outbox.end(data)
+            return
+        if self._outbox.full:
+            self._watch.wait()
+            async with self._attempts.unclocked():
+                await self._outbox.room()
+            self._watch.work()
+        self._outbox.put(data)
 
     async def _ping(self) -> None:
         """Keep a silent stream open."""
         while True:
             wait = self._sent_at + PING_SECONDS - time.monotonic()
             await asyncio.sleep(max(wait, 0.001))
-            if time.monotonic() - self._sent_at >= PING_SECONDS:
+            if not self._outbox.empty:
+                self._sent_at = time.monotonic()  # Its reader has more to read than it does.
+            elif time.monotonic() - self._sent_at >= PING_SECONDS:
                 await self._send(self._dialect.ping)
 
     @property
@@ -293,6 +321,7 @@ class Answer:
         self._stored = True
         metrics.answered(self._call, steps, self._collector.usage)
         self._retries.answered(self._identity.key, self._call.body_digest, self._call.trajectory_id)
+        self._flight.leave()  # Its reader may take its time.
         reply = Reply(
             reply_id=self._reply_id,
             model=self._call.model,

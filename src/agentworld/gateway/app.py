@@ -6,6 +6,7 @@ A request goes through three small steps: admit (identity, model, prompt), answe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import traceback
@@ -47,6 +48,8 @@ log = structlog.get_logger("agentworld.gateway")
 _lines = logging.getLogger("agentworld.gateway")
 PAUSE_WAIT_SECONDS = 20.0
 RETRY_AFTER_SECONDS = 5
+LAST_WORD_SECONDS = 0.5
+"""So long the end of the server waits for a client to take the error."""
 FORWARDED = ("anthropic-version", "anthropic-beta")
 """Headers that go on to an engine that speaks the caller's own API."""
 
@@ -87,7 +90,7 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._http(Http(scope, receive, send))
+            await self._http(Http(scope, receive, send, self.settings.write_timeout))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -147,7 +150,9 @@ class Gateway:
         except asyncio.CancelledError:
             if not self.ending:
                 raise
-            await self._error(http, _ending())
+            http.write_timeout = min(http.write_timeout, LAST_WORD_SECONDS)
+            with contextlib.suppress(ClientGoneError):
+                await self._error(http, _ending())
         except ClientGoneError:
             http.status = http.status or ClientGoneError.status
         except AgentWorldError as error:

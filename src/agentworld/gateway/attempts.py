@@ -40,6 +40,7 @@ class Attempts:
         self._deadline: float | None = None
         self._tried: list[Upstream] = []
         self._rounds = 0
+        self._limit: asyncio.Timeout | None = None
         self._aborts = self._resubmitted = 0
         self.engine: Upstream | None = None
         self.place: Place | None = None
@@ -102,7 +103,11 @@ class Attempts:
         seconds = self.left
         try:
             async with asyncio.timeout(seconds) as limit:
-                yield
+                self._limit = limit
+                try:
+                    yield
+                finally:
+                    self._limit = None
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -112,6 +117,23 @@ class Attempts:
                 f"the engine at {where} did not end its reply within the {seconds:.3g} s that the call had left",
                 hint="Check its load, or raise upstream_timeout",
             ) from None
+
+    @asynccontextmanager
+    async def unclocked(self) -> AsyncIterator[None]:
+        """Wait for something else than the engine: the time for this call does not run meanwhile."""
+        limit, since = self._limit, self._clock.now()
+        if limit is None or self._deadline is None or limit.expired():
+            yield
+            return
+        when, loop = limit.when(), asyncio.get_running_loop()
+        begun = loop.time()
+        limit.reschedule(None)
+        try:
+            yield
+        finally:
+            self._deadline += self._clock.now() - since
+            if when is not None:
+                limit.reschedule(when + loop.time() - begun)
 
     async def again(self, error: AgentWorldError) -> bool:
         """Whether to try again after this error of the latest try; waits where that is wise."""

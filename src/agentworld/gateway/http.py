@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_HEADER_LENGTH = 16 * 1024
+WRITE_SECONDS = 60.0
 
 
 class ClientGoneError(AgentWorldError):
@@ -40,10 +41,19 @@ def broken_off() -> InvalidRequestError:
     return InvalidRequestError("The body broke off before its end", path="$")
 
 
-class Http:
-    """The request and the way to answer it. `headers`: added to whatever is answered."""
+def _takes_nothing(seconds: float) -> ClientGoneError:
+    return ClientGoneError(
+        f"the client took nothing of its reply for {seconds:g} s",
+        hint="Read replies as they come, or raise write_timeout on the server",
+    )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+
+class Http:
+    """The request and the way to answer it. `headers`: added to whatever is answered. `write_timeout`: seconds in which
+    the client has to take what is sent, piece by piece; else it counts as gone.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, write_timeout: float = WRITE_SECONDS) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope.get("query_string") or b""
@@ -55,6 +65,8 @@ class Http:
         self._raw: list[tuple[bytes, bytes]] = list(scope.get("headers") or [])
         self._receive = receive
         self._send = send
+        self.write_timeout = write_timeout
+        self._stalled = False
         self.started = False
         self.watch = Stopwatch()
 
@@ -122,7 +134,7 @@ class Http:
         """Answer with a whole body; anything but bytes is sent as JSON."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         await self._start(status, content_type, [(b"content-length", str(len(data)).encode())])
-        await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else data})
+        await self._write({"type": "http.response.body", "body": b"" if self.method == "HEAD" else data})
 
     async def begin_events(self) -> None:
         """Begin a stream of server-sent events."""
@@ -132,10 +144,23 @@ class Http:
 
     async def chunk(self, data: bytes, *, last: bool = False) -> None:
         """Send a piece of a stream."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        await self._write({"type": "http.response.body", "body": data, "more_body": not last})
 
     async def _start(self, status: int, content_type: bytes, more: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         self.started = True
         headers = [(b"content-type", content_type), *more, *self.headers]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._write({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _write(self, message: MutableMapping[str, Any]) -> None:
+        """Send something; ClientGoneError where the client takes nothing any more."""
+        if self._stalled:
+            raise _takes_nothing(self.write_timeout)
+        try:
+            async with asyncio.timeout(self.write_timeout) as limit:
+                await self._send(message)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._stalled = True
+            raise _takes_nothing(self.write_timeout) from None
