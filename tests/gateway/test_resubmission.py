@@ -126,6 +126,9 @@ def test_pieces_are_one_reply_whose_ids_text_and_versions_agree(
 ) -> None:
     if says == "silent":  # What nobody says cannot change within a piece.
         pieces = [piece._replace(versions=piece.versions[:1]) for piece in pieces]
+    # Versions go up from piece to piece, else they are of two runs.
+    ascending = [[version + 3 * place for version in piece.versions] for place, piece in enumerate(pieces)]
+    pieces = [piece._replace(versions=versions) for piece, versions in zip(pieces, ascending, strict=True)]
     engine = Pieces(pieces, says)
     choice, collector = asyncio.run(joined(engine, tuple(stop)))
     text, stops = TextStream(TOKENIZER), StopStrings(stop, include=False)

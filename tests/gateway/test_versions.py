@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from agentworld.engines.backend import Job, Wire
+from agentworld.engines.detokenize import StopStrings
 from agentworld.engines.replies import Tokens
 from agentworld.records import Policy, Step
-from agentworld.testing import ScriptedEngine, ScriptedReply, ScriptedRequest
+from agentworld.testing import ScriptedEngine, ScriptedReply, ScriptedRequest, scripted_engine
 
 from .clocks import HeldClock
 from .fleet import Fleet, fleet, silence
@@ -115,14 +116,17 @@ async def test_a_piece_whose_weights_change_is_told_apart_and_its_count_says_not
         assert (spans(step), step.excluded_reason) == ([(0, 3), (2, 4)], None)
 
 
+@pytest.mark.parametrize("new", [(2, "new"), (10, "new"), (2, "old"), (2, None)])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_pieces_of_which_the_engine_says_another_run_are_not_joined(stream: bool) -> None:
-    """Though the pool has not heard of it yet."""
+async def test_pieces_of_which_the_engine_says_another_run_are_not_joined(
+    stream: bool, new: tuple[int, str | None]
+) -> None:
+    """Though the pool has not heard of it yet. A version that is lower is one of another run, too."""
     async with fleet("?", tokens="token-in") as gateway:
         engine = gateway.engine
 
         def script(request: ScriptedRequest) -> ScriptedReply:
-            engine.set_policy(*((2, "new") if request.call else (9, "old")))
+            engine.set_policy(*(new if request.call else (9, "old")))
             return ScriptedReply(text="two") if request.call else cut("one ")
 
         engine.script = script
@@ -135,8 +139,8 @@ async def test_pieces_of_which_the_engine_says_another_run_are_not_joined(stream
         else:
             await ask(gateway, stream)
             (step,) = gateway.steps("t1")
-            assert step.policy == Policy("scripted", "new", 2)
-            assert (spans(step), step.response_ids) == ([(0, 2)], engine.requests[-1].sampled_ids[0])
+            assert step.policy == Policy("scripted", new[1] or "default", new[0])
+            assert (spans(step), step.response_ids) == ([(0, new[0])], engine.requests[-1].sampled_ids[0])
 
 
 async def test_a_piece_without_ids_may_be_followed_by_another_run() -> None:
@@ -240,6 +244,26 @@ async def test_a_stop_string_that_ends_where_the_engine_cuts_ends_the_reply() ->
         (step,) = gateway.steps("t1")
         assert (text, finish, usage.completion_tokens) == ("a", "stop", 6)
         assert (bytes(step.response_ids or ()), gateway.calls(), step.excluded_reason) == (b"a STOP", [2], None)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_an_engine_that_goes_on_after_a_stop_string_leaves_no_ids_that_the_text_has_not(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vLLM does before `min_tokens`. One reply is cut there, several are told by a sum of tokens and stay."""
+
+    class Deaf(StopStrings):
+        def feed(self, piece: str) -> bool:
+            return False
+
+    monkeypatch.setattr(scripted_engine, "StopStrings", Deaf)
+    async with fleet("a STOP b", tokens="token-in") as gateway:
+        _, body, _ = await gateway.chat({"messages": HELLO, "stop": ["STOP"], "n": count}, "/t/t1")
+        assert {choice["message"]["content"] for choice in body["choices"]} == {"a"}
+        ids = {bytes(each for each in step.response_ids or () if each < 256) for step in gateway.steps("t1")}
+        assert ids == {b"a STOP" if count == 1 else b"a STOP b"}
+        reason = None if count == 1 else "quarantined: the engine went on after a stop string"
+        assert {step.excluded_reason for step in gateway.steps("t1")} == {reason}
 
 
 @pytest.mark.parametrize("tokens", ["engine", "token-in"])

@@ -218,6 +218,8 @@ class Resubmission:
                 self._add(self._start, self._policy.version)
 
     def _add(self, start: int, version: int) -> None:
+        if self._pieces > 1 and any(span.version > version and span.start < self._start for span in self._spans):
+            raise _other_run()  # Versions go up within a run, and not every engine names its run.
         if not self._spans or self._spans[-1].version != version:
             self._spans.append(VersionSpan(start, version))
 

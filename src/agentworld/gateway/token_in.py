@@ -23,6 +23,7 @@ from agentworld.capture.call import Call
 from agentworld.capture.sessions import Session
 from agentworld.config import ModelSettings
 from agentworld.dialects.exchange import Delta, Request, ToolCallDelta
+from agentworld.engines.detokenize import StopStrings, TextStream
 from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
 from agentworld.errors import ContextLengthError, EngineError, InvalidRequestError
 from agentworld.forest import Tip
@@ -165,6 +166,7 @@ class TokenIn:
         rendering = await self._rendering(call.request.template)
         parsers: dict[int, ReplyParser] = {}
         positions: dict[int, int] = {}
+        watches: dict[int, _StopWatch] = {}
         async for delta in deltas:
             if delta.index < 0:
                 yield delta
@@ -177,6 +179,11 @@ class TokenIn:
                     "the engine gave a reply without token ids, which token-in reads it from",
                     hint="Use an engine that knows return_token_ids, such as vLLM 0.10.2 or newer",
                 )
+            if call.sampling.stop:
+                watch = watches.get(delta.index) or _StopWatch(self.tokenizer, call.sampling.stop)
+                watches[delta.index] = watch
+                if watch.passed(delta.ids or []):
+                    delta.fault = delta.fault or "the engine went on after a stop string"
             piece = parser.feed(delta.ids or [])
             if delta.finish_reason is not None:
                 piece += parser.finish()
@@ -214,6 +221,22 @@ class TokenIn:
                 }
             )
         return out
+
+
+class _StopWatch:
+    """Tells whether ids come after a stop string, which the text of the reply ends at."""
+
+    def __init__(self, tokenizer: TokenizerAdapter, stops: Sequence[str]) -> None:
+        self._text = TextStream(tokenizer)
+        self._stops = StopStrings(stops, include=False)
+
+    def passed(self, ids: Sequence[int]) -> bool:
+        """Take the ids of a piece."""
+        for token in ids:
+            if self._stops.found is not None:
+                return True
+            self._stops.feed(self._text.feed([token]))
+        return False
 
 
 def open_token_in(settings: ModelSettings) -> TokenIn:
