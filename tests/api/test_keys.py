@@ -3,6 +3,7 @@
 import pytest
 
 from agentworld.api.app import ROUTES
+from agentworld.api.bound_curation import BoundCuration
 from agentworld.api.bound_pool import BoundPool
 from agentworld.config import ModelSettings
 from agentworld.errors import ForbiddenError, UnauthorizedError
@@ -88,7 +89,7 @@ def test_no_route_but_the_open_ones_answers_without_a_key(server):
 
 
 SCOPE_OF = {"/metrics": "read", "keys": "admin", "gateway": "admin", "pool": "admin", "batches": "lease",
-            "consumers": "lease", "policy": "lease"}  # fmt: skip
+            "consumers": "lease", "policy": "lease", "curation": "read"}  # fmt: skip
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -97,7 +98,9 @@ def test_each_route_needs_its_scope(server, secrets, scope):
         if path.endswith(("events", "gateway/pause")):
             continue  # One has no end, the other would hold up all that follows.
         subject = path.removeprefix("/api/v1/").partition("/")[0]
-        wanted = "admin" if method == "DELETE" else SCOPE_OF.get(subject, "read" if method == "GET" else "write")
+        wanted = (
+            "admin" if method in ("DELETE", "PUT") else SCOPE_OF.get(subject, "read" if method == "GET" else "write")
+        )
         if method == "GET" and wanted != "lease":
             wanted = "admin" if subject == "keys" else "read"
         allowed = {wanted, "admin"} | ({"read"} if method == "GET" and wanted == "lease" else set())
@@ -270,7 +273,7 @@ def test_what_a_pool_comes_to_offer_is_not_open_to_a_bound_key_by_oversight():
             getattr(bound, name)
         except ForbiddenError:
             refused.add(name)
-    assert refused == offered - set(vars(BoundPool)) - {"poll_seconds"}
+    assert refused == offered - set(vars(BoundPool)) - set(vars(BoundCuration)) - {"poll_seconds"}
     assert {"stats", "delete_trajectories", "create_key", "set_paused", "sequences", "check"} <= refused
 
 

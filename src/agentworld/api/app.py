@@ -15,6 +15,7 @@ from litestar.datastructures import State
 
 from agentworld.api import (
     batches,
+    curation,
     docs,
     events,
     feedback,
@@ -35,6 +36,7 @@ from agentworld.api.origins import OriginGuard
 from agentworld.api.parameters import check_parameters
 from agentworld.api.replies import ExactResponse
 from agentworld.api.scopes import needed
+from agentworld.api.sweeps import Sweeps
 from agentworld.config import ServeSettings
 from agentworld.dialects.dialect import dialect_at
 from agentworld.errors import (
@@ -65,6 +67,7 @@ ROUTES: list[Any] = [
     *feedback.ROUTES,
     *groups.ROUTES,
     *batches.ROUTES,
+    *curation.ROUTES,
     *events.ROUTES,
     *media.ROUTES,
     *keeping.ROUTES,
@@ -86,6 +89,7 @@ def create_control(settings: ServeSettings, pool: Pool, key_made: Callable[[], N
                 "settings": settings,
                 "pool": pool,
                 "closing": closing,
+                "sweeps": Sweeps(closing),
                 "routes": ROUTES,
                 "probe": PoolProbe(pool),
                 "key_made": key_made,

@@ -16,7 +16,17 @@ from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import Rejected
 from agentworld.pool.rejections import kept_text
 from agentworld.pool.rules import printable
-from agentworld.records import MAX_DEPTH, Annotation, Feedback, Reward, Step, exact_json, hint_of_values
+from agentworld.records import (
+    MAX_DEPTH,
+    Annotation,
+    Decision,
+    Feedback,
+    NewReview,
+    Reward,
+    Step,
+    exact_json,
+    hint_of_values,
+)
 
 T = TypeVar("T")
 
@@ -42,6 +52,14 @@ class AnnotationRequest(Annotation, kw_only=True, forbid_unknown_fields=True):
     """An annotation on a trajectory or on one of its steps; `values` nests lists, null for what is not finite."""
 
 
+class DecisionRequest(Decision, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What a person decides of a trajectory or of one of its steps; null takes it back."""
+
+
+class ReviewRequest(NewReview, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A trajectory or one of its steps that somebody should look at."""
+
+
 class _StepRecords(msgspec.Struct, forbid_unknown_fields=True):
     steps: list[msgspec.Raw]
 
@@ -56,6 +74,14 @@ class _FeedbackRecords(msgspec.Struct, forbid_unknown_fields=True):
 
 class _AnnotationRecords(msgspec.Struct, forbid_unknown_fields=True):
     annotations: list[AnnotationRequest]
+
+
+class _DecisionRecords(msgspec.Struct, forbid_unknown_fields=True):
+    decisions: list[DecisionRequest]
+
+
+class _ReviewRecords(msgspec.Struct, forbid_unknown_fields=True):
+    reviews: list[ReviewRequest]
 
 
 def decode(body: bytes, kind: type[T], prefix: str = "$") -> T:
@@ -106,11 +132,13 @@ _SIGNALS: dict[str, tuple[type[Any], type[Any], type[Any]]] = {
     "rewards": (RewardRequest, _RewardRecords, Reward),
     "feedback": (FeedbackRequest, _FeedbackRecords, Feedback),
     "annotations": (AnnotationRequest, _AnnotationRecords, Annotation),
+    "decisions": (DecisionRequest, _DecisionRecords, Decision),
+    "reviews": (ReviewRequest, _ReviewRecords, NewReview),
 }
 
 
 def decode_signals(body: bytes, name: str) -> list[Any]:
-    """One signal, a list of them, or `{NAME: [...]}`; `name` is rewards, feedback or annotations."""
+    """One record, a list of them, or `{NAME: [...]}`; `name` is one of _SIGNALS."""
     one, several, kind = _SIGNALS[name]
     sent: list[Any]
     if body.lstrip()[:1] == b"[":

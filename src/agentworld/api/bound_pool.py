@@ -7,10 +7,11 @@ may not see is, for it, not there; what it may not write is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
+from agentworld.api.bound_curation import BoundCuration, place, whole
 from agentworld.errors import ForbiddenError, NotFoundError
 from agentworld.gateway.access import Grant
 from agentworld.pool.keys import KeyMethods
@@ -39,13 +40,7 @@ DEFAULT_CHANNEL = "train"
 """What a record says that says nothing of its channel; where a bound key writes, its own stands in its place."""
 
 
-if TYPE_CHECKING:
-    _Base = Pool  # So that its methods are held to the signatures of the protocol.
-else:
-    _Base = object  # So that no method that it lacks is there to be called, and do nothing.
-
-
-class BoundPool(_Base):
+class BoundPool(BoundCuration):
     """See Pool."""
 
     def __init__(self, pool: Pool, grant: Grant) -> None:
@@ -56,11 +51,7 @@ class BoundPool(_Base):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_") or not (hasattr(Pool, name) or hasattr(KeyMethods, name)):
             raise AttributeError(name)
-        raise ForbiddenError(
-            f"this is about the whole pool, and this key is for {_place(self._grant)} alone",
-            path="authorization",
-            hint="Use a key that is bound to no channel and no trajectory",
-        )
+        raise whole(self._grant, "the whole pool")
 
     # --- trajectories -----------------------------------------------------------------------------------------
     def create_trajectory(self, new: NewTrajectory, *, own_channel: str | None = None) -> Trajectory:
@@ -327,16 +318,8 @@ class BoundPool(_Base):
             asked = bool(self.get_step(step_id, include=()))
         if not asked:
             raise ForbiddenError(
-                f"this key is for {_place(self._grant)} alone", path="trajectory_id", hint="Name a trajectory or a step"
+                f"this key is for {place(self._grant)} alone", path="trajectory_id", hint="Name a trajectory or a step"
             )
-
-
-def _place(grant: Grant) -> str:
-    return (
-        f"the trajectory {grant.trajectory_id!r}"
-        if grant.trajectory_id is not None
-        else f"the channel {grant.channel!r}"
-    )
 
 
 def _unknown(what: str) -> ForbiddenError:

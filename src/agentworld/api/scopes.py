@@ -31,6 +31,11 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "events": (_READ, _NONE),
     "stats": (_READ, _NONE),
     "dead-letters": (_READ, _NONE),
+    # Trying a policy writes nothing. Putting one in force (PUT) or out of it (DELETE) is for admins.
+    "curation": (_READ, _READ),
+    "decisions": (_READ, _WRITE),
+    "reviews": (_READ, _WRITE),
+    "evaluations": (_READ, _NONE),
     "batches": (_TRAINER, _LEASE),
     "consumers": (_TRAINER, _LEASE),
     "policy": (_TRAINER, _LEASE),

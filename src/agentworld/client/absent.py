@@ -23,6 +23,7 @@ NOT_OVER_HTTP = {
     **dict.fromkeys(("tombstones", "put_media", "get_media", "report_worker", "forget_worker"), _OPEN),
     "check_writable": "Ask /readyz",
     **dict.fromkeys(("find_key", "get_key"), "Use list_keys; who asks a server has had its key checked already"),
+    **dict.fromkeys(("put_evaluations", "known_evaluations", "load_follower", "save_follower"), _OPEN),
     **dict.fromkeys(("check", "backup", "export_parquet", "import_parquet"), _COMMAND),
 }
 

@@ -58,13 +58,16 @@ STEPS_AT_ONCE = 50  # named in one address
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
-    """One request and the type of its reply. `idempotent`: sending it again does no harm, so it is retried."""
+    """One request and the type of its reply. `idempotent`: sending it again does no harm, so it is retried.
+    `timeout`: seconds that its reply may take, where that is longer than others may.
+    """
 
     method: str
     path: str
     reply: type[T]
     body: bytes | None = None
     idempotent: bool = True
+    timeout: float | None = None
 
     def read(self, body: bytes, origin: str) -> T:
         """The reply's record; ConfigError where the body is none, so that the server at `origin` is not ours."""

@@ -10,6 +10,7 @@ from agentworld.client import calls, wire
 from agentworld.client.absent import absent
 from agentworld.client.attempts import Attempt, attempts
 from agentworld.client.connection import Connection
+from agentworld.client.curation import CurationMethods
 from agentworld.client.following import follow
 from agentworld.client.keys import KeyMethods
 from agentworld.client.session import TrajectorySession, new_trajectory
@@ -54,7 +55,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class Factory(KeyMethods):
+class Factory(KeyMethods, CurationMethods):
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
     Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of
@@ -73,8 +74,12 @@ class Factory(KeyMethods):
         body = self._body(call)
         return call.read(body, self.url)
 
+    def _read(self, call: calls.Call[T]) -> T | None:
+        body = self._body(call)
+        return call.read(body, self.url) if body else None
+
     def _body(self, call: calls.Call[Any]) -> bytes:
-        reply = self._connection.request(call.method, call.path, call.body, retry=call.idempotent)
+        reply = self._connection.request(call.method, call.path, call.body, retry=call.idempotent, timeout=call.timeout)
         if reply.status >= 300:
             raise wire.control_error(reply.status, reply.body, self.url, call.path)
         return reply.body
@@ -318,9 +323,7 @@ class Factory(KeyMethods):
 
     def lease_within(self, spec: BatchSpec, consumer: str, seconds: float) -> Batch | None:
         """One batch, or None where the server had not enough units for `seconds` (at most 30 are asked for)."""
-        call = calls.lease(spec, consumer, min(seconds, wire.LONGEST_WAIT))
-        body = self._body(call)
-        return call.read(body, self.url) if body else None
+        return self._read(calls.lease(spec, consumer, min(seconds, wire.LONGEST_WAIT)))
 
     def get_batch(self, batch_id: str) -> BatchRecord:
         """See Pool."""
