@@ -130,18 +130,18 @@ async def test_one_call_tries_an_engine_after_its_rest_also_where_it_has_to_queu
     )
     upstreams = Upstreams(settings, 10.0, clock)
     home, other = upstreams.ranked("t")
-    async with upstreams.one("t") as (before, _):
-        assert before is home
+    async with upstreams.one("t") as before:
+        assert before.upstream is home
         home.health.fail(EngineUnreachableError("gone"))
         clock.advance(1.0)
         trying = upstreams.one("t")
         trial = asyncio.create_task(trying.__aenter__())
         await settle()
         assert not trial.done()
-        async with upstreams.one("t") as (second, _):
-            assert second is other
+        async with upstreams.one("t") as second:
+            assert second.upstream is other
     # The call from before the failure says nothing of the trial, which goes on.
-    assert (await trial)[0] is home
+    assert (await trial).upstream is home
     home.health.fail(EngineUnreachableError("gone"))
     assert not home.health.usable
     await trying.__aexit__(None, None, None)

@@ -220,14 +220,11 @@ class Answer:
             reads = is_chat and token_in is not None and call.prompt_ids is not None
             yield token_in.read(deltas, call) if reads and token_in is not None else deltas
 
-    async def _updated(self) -> Policy:
-        """The policy that speaks once the engine may be asked to go on with a reply that it cut."""
+    async def _updated(self, error: EngineError | None) -> tuple[Engine, Policy]:
+        """Which engine may be asked to go on with a reply that was cut, and the policy that speaks then."""
         self._flight.leave()
-        place = self._attempts.place
-        if place is not None:
-            place.give_back()
-        await self._attempts.pause(resubmitting=True)
-        return await self._flight.enter(self._call.model, self._attempts.left, place)
+        engine = await self._attempts.go_on(error)
+        return engine, await self._flight.enter(self._call.model, self._attempts.left, self._attempts.place)
 
     async def _plain(self) -> None:
         async def take(delta: Delta) -> None:

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agentworld.engines.base import EngineAbortedError, EngineBrokeError, EngineBusyError, EngineTimeoutError
+from agentworld.engines.base import Engine, EngineAbortedError, EngineBrokeError, EngineBusyError, EngineTimeoutError
 from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableError
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.queueing import Place
-from agentworld.gateway.upstreams import OutOfTimeError, Upstream, Upstreams
+from agentworld.gateway.upstreams import OutOfTimeError, Turn, Upstream, Upstreams
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 """Seconds before the same engines are asked again; doubled each time."""
@@ -28,7 +28,7 @@ _PASSING = (EngineBrokeError, EngineBusyError, EngineUnreachableError)
 
 class Attempts:
     """One call's. `seconds`: that it has in all, from its first dispatch on. `errors`: the failed tries as (engine,
-    code). `place`: the present try's at its engine.
+    code).
     """
 
     def __init__(self, upstreams: Upstreams, trajectory_id: str, retries: int, seconds: float, clock: Clock) -> None:
@@ -42,9 +42,19 @@ class Attempts:
         self._rounds = 0
         self._limit: asyncio.Timeout | None = None
         self._aborts = self._resubmitted = 0
-        self.engine: Upstream | None = None
-        self.place: Place | None = None
+        self._turn: Turn | None = None
+        self._left_behind: list[Upstream] = []
         self.errors: list[tuple[str, str]] = []
+
+    @property
+    def engine(self) -> Upstream | None:
+        """That of the present try, or of the latest."""
+        return None if self._turn is None else self._turn.upstream
+
+    @property
+    def place(self) -> Place | None:
+        """The present try's at its engine."""
+        return None if self._turn is None else self._turn.place
 
     @property
     def left(self) -> float:
@@ -81,13 +91,38 @@ class Attempts:
             raise EngineTimeoutError("the time for this call ended while the weights of its engine changed")
         await self._clock.sleep(wait)
 
+    async def go_on(self, error: EngineError | None) -> Engine:
+        """The engine at which a reply that was cut goes on, once it may be asked. `error`: of the latest piece, None
+        where the engine cut it. Another engine that is well is asked at once; the same one again after a while.
+        """
+        turn = self._turn
+        assert turn is not None
+        if error is not None:
+            engine = turn.upstream
+            self.errors.append((engine.address, error.code))
+            turn.end(error)
+            self._left_behind.append(engine)
+            if self._upstreams.others(self._left_behind):
+                engine.figures.failovers += 1
+                engine.figures.resubmitted += 1
+                self._aborts += 1
+                self._resubmitted += 1
+                await turn.move(self._left_behind)
+                return turn.upstream.engine
+        turn.place.give_back()
+        self._left_behind.clear()
+        await self.pause(resubmitting=True)
+        turn.again()
+        return turn.upstream.engine
+
     @asynccontextmanager
     async def next(self) -> AsyncIterator[Upstream]:
         """The engine of the next try; an error in the context is that of the try."""
-        async with self._upstreams.one(self._trajectory_id, self._tried, self._patience) as (engine, place):
-            self.engine, self.place = engine, place
+        async with self._upstreams.one(self._trajectory_id, self._tried, self._patience) as turn:
+            self._turn = turn
             self._resubmitted = 0
-            yield engine
+            self._left_behind.clear()
+            yield turn.upstream
 
     def _patience(self) -> float:
         """How long the call may queue: the time before its first dispatch has a limit of its own."""

@@ -106,14 +106,14 @@ class Slots:
 
 class Place:
     """One call's place on an engine: taken, given back while the call waits for something else, and taken again, behind
-    those that wait by then. `left`: seconds that the call has.
+    those that wait by then. `left`: seconds that the call has; `had`: it had a place on another engine.
     """
 
-    def __init__(self, slots: Slots, left: Callable[[], float]) -> None:
+    def __init__(self, slots: Slots, left: Callable[[], float], *, had: bool = False) -> None:
         self._slots = slots
         self._left = left
         self._since: float | None = None
-        self._had = False
+        self._had = had
 
     async def take(self) -> None:
         """Have a place; nothing where the call has it. QueueFullError as `Slots.acquire`."""

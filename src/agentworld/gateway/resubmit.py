@@ -8,6 +8,9 @@ that lies across the cut is found here: the reply then ends at the id that compl
 
 Pieces of two runs are never joined, whoever says of which run they are: the engine, or else the pool at each dispatch.
 
+A piece that fails is asked for again, from what there is of the reply: at another engine that is well, at once, else at
+the same one after a while.
+
 Where a cut reply cannot be gone on with (text in, or parameters that depend on what was sampled before, such as a
 grammar), the call is made anew, unless its caller has seen some of it.
 """
@@ -20,7 +23,7 @@ import msgspec
 
 from agentworld.capture.call import Call
 from agentworld.dialects.exchange import Delta
-from agentworld.engines.base import Engine, EngineAbortedError, EngineBusyError
+from agentworld.engines.base import Engine, EngineAbortedError, EngineBrokeError, EngineBusyError
 from agentworld.engines.detokenize import StopStrings, TextStream
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import EngineError, EngineUnreachableError
@@ -70,18 +73,21 @@ class Resubmission:
         self._text = TextStream(tokenizer)
         self._stops = StopStrings(call.sampling.stop, include=False)
 
-    async def deltas(self, engine: Engine, wait: Callable[[], Awaitable[Policy]]) -> AsyncGenerator[Delta, None]:
-        """The reply's pieces as if the engine had sent them in one go. `wait` returns once the engine may be asked
-        again, with the policy that then is said to speak, and raises where that is never.
+    async def deltas(
+        self, engine: Engine, wait: Callable[[EngineError | None], Awaitable[tuple[Engine, Policy]]]
+    ) -> AsyncGenerator[Delta, None]:
+        """The reply's pieces as if one engine had sent them in one go. `wait` takes the error of the latest piece, and
+        returns which engine may be asked for the next one and the policy that then is said to speak, or raises where
+        that is never.
         """
         while True:
-            cut = begun = False
+            cut = ended = False
+            failure: EngineError | None = None
             prompt = self._begin()
             try:
                 asked = engine.generate(prompt, self._call.request, self._rest())
                 async with begun_within(self._first_token, asked) as deltas:
                     async for delta in deltas:
-                        begun = True
                         if cut and delta.ids:
                             delta.fault = "the engine went on after the end of its reply"
                         beyond = self._cut_off(delta)
@@ -92,14 +98,15 @@ class Resubmission:
                         if delta.finish_reason == "abort" and self._pieces <= self._cuts:
                             cut = True
                             delta.finish_reason = None
+                        ended = ended or delta.finish_reason is not None
                         if cut:
                             delta.usage = None
                         yield delta
-            except (EngineUnreachableError, EngineBusyError, FirstTokenError):
-                # A piece that has not begun can be asked for again, whatever the caller has seen of the others.
-                if begun or not 1 < self._pieces <= self._cuts:
+            except (EngineUnreachableError, EngineBusyError, EngineBrokeError, FirstTokenError) as error:
+                # The reply can go on from what there is of it, at any engine, whatever the caller has seen.
+                if ended or not 1 < self._pieces <= self._cuts:
                     raise
-                cut = True
+                cut, failure = True, error
             if not cut:
                 return
             if self._stops.found is not None:
@@ -110,7 +117,7 @@ class Resubmission:
                 yield self._end("length")
                 return
             self._pieces += 1
-            policy = await wait()
+            engine, policy = await wait(failure)
             if not self._sampled:
                 self._call.policy = policy  # Whoever was asked before said nothing of this reply.
             elif policy.run != self._policy.run:

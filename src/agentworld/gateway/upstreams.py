@@ -94,6 +94,71 @@ class Upstream:
         return out | {"in_flight": self.slots.in_use, "waiting": self.slots.waiting}
 
 
+class Turn:
+    """A call at one of the engines. `upstream`, `place`: the present ones. `left`: seconds that the call has."""
+
+    upstream: Upstream
+    place: Place
+
+    def __init__(self, upstreams: Upstreams, trajectory_id: str, left: Callable[[], float]) -> None:
+        self._upstreams = upstreams
+        self._trajectory_id = trajectory_id
+        self._left = left
+        self._trial: int | None = None
+        self._trying = False
+
+    async def begin(self, without: Collection[Upstream] = (), *, again: bool = False) -> None:
+        """Go to an engine and have a place there. `again`: the call had one before; else see `Upstreams.one`."""
+        ranked = self._upstreams.ranked(self._trajectory_id, without) or self._upstreams.ranked(self._trajectory_id)
+        # The first is the warm one; another is better than none.
+        self.upstream = next((each for each in ranked if not each.slots.full), ranked[0])
+        # Claimed before the call queues, so that no second one tries an engine that is not known to be well.
+        self.again()
+        self.place = Place(self.upstream.slots, self._left, had=again)
+        try:
+            await self.place.take()
+        except BaseException as error:
+            self.end(error)
+            raise
+        figures = self.upstream.figures
+        figures.calls += 1
+        figures.retries += bool(without)
+
+    def again(self) -> None:
+        """Try the engine, be it anew after a try that ended."""
+        if not self._trying:
+            self._trying, self._trial = True, self.upstream.health.begin()
+
+    def end(self, error: BaseException | None) -> None:
+        """The try at this engine ended, well or with this error: count it, and mark the engine by it."""
+        if not self._trying:
+            return
+        self._trying = False
+        figures, health = self.upstream.figures, self.upstream.health
+        trial, self._trial = self._trial, None
+        if error is None:
+            health.succeed()
+        elif isinstance(error, QueueFullError):
+            figures.refused += 1
+            health.end(trial)
+        elif isinstance(error, EngineAbortedError):
+            figures.aborted += 1
+            health.end(trial)
+        elif isinstance(error, OutOfTimeError):
+            figures.failures += 1
+            health.end(trial)
+        elif isinstance(error, EngineError):
+            figures.failures += 1
+            health.fail(error, trial)
+        else:
+            health.end(trial)
+
+    async def move(self, without: Collection[Upstream]) -> None:
+        """Go on at another engine than these; the try at the present one has ended."""
+        self.place.give_back()
+        await self.begin(without, again=True)
+
+
 class Upstreams:
     """All engines of one model."""
 
@@ -141,45 +206,22 @@ class Upstreams:
         trajectory_id: str,
         without: Collection[Upstream] = (),
         left: Callable[[], float] = lambda: math.inf,
-    ) -> AsyncIterator[tuple[Upstream, Place]]:
-        """An engine with a place for this call, until the context is left. `without`: tried already, taken again only
-        where there is no other; `left`: seconds that the call has. QueueFullError where the call cannot wait either, or
-        waited too long.
+    ) -> AsyncIterator[Turn]:
+        """An engine with a place for this call, until the context is left; an error in the context is that of the
+        engine which the call is at then. `without`: tried already, taken again only where there is no other; `left`:
+        seconds that the call has. QueueFullError where the call cannot wait either, or waited too long.
         """
-        ranked = self.ranked(trajectory_id, without) or self.ranked(trajectory_id)
-        # The first is the warm one; another is better than none.
-        chosen = next((each for each in ranked if not each.slots.full), ranked[0])
-        # Claimed before the call queues, so that no second one tries an engine that is not known to be well.
-        trial = chosen.health.begin()
-        place = Place(chosen.slots, left)
+        turn = Turn(self, trajectory_id, left)
+        await turn.begin(without)
         try:
-            await place.take()
-            chosen._figures.calls += 1
-            chosen._figures.retries += bool(without)
-            yield chosen, place
-        except QueueFullError:
-            chosen._figures.refused += 1
-            chosen.health.end(trial)
-            raise
-        except EngineAbortedError:
-            chosen._figures.aborted += 1
-            chosen.health.end(trial)
-            raise
-        except OutOfTimeError:
-            chosen._figures.failures += 1
-            chosen.health.end(trial)
-            raise
-        except EngineError as error:
-            chosen._figures.failures += 1
-            chosen.health.fail(error, trial)
-            raise
-        except BaseException:
-            chosen.health.end(trial)
+            yield turn
+        except BaseException as error:
+            turn.end(error)
             raise
         else:
-            chosen.health.succeed()
+            turn.end(None)
         finally:
-            place.give_back()
+            turn.place.give_back()
 
     async def probe(self) -> None:
         """Look at all engines at once. That one does not answer is a mark on it; any other error is a bug: raised."""
