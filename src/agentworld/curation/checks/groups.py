@@ -20,6 +20,7 @@ def correctness(trajectory: Trajectory, name: str) -> float | None:
     "zero_advantage",
     scope="group",
     gates=True,
+    reads_steps=False,
     values="the value that all have",
     says="All rollouts of the group that are judged are equally correct, so that group-relative advantages are 0.",
     fails="Where no reward is named `correct`, the primary one counts, and shaping in it hides that all are equally "

@@ -15,16 +15,17 @@ from agentworld.records import BatchTrajectory
 
 _NAME = "length_outlier"
 _VERSION = "1"
-_LAYOUT = f"{_NAME}@1"
+_LAYOUT = f"{_NAME}@2"
 _PER_E = 50  # classes a factor of e: one is 2 % wide
 _LEAST_SPREAD = 5.0  # classes, so that where nearly all are equally long, 10 % is no outlier
 _NORMAL = 0.6745  # the median absolute deviation of a normal distribution, in standard deviations
 
 
 class _State(msgspec.Struct):
-    """`counts`: channel and unit -> class of length -> how many."""
+    """`counts`: channel and unit -> class of length -> how many. `places`: trajectory -> its two, the oldest first."""
 
     counts: dict[str, dict[int, int]] = {}
+    places: dict[str, tuple[str, int]] = {}
 
 
 @check(
@@ -37,9 +38,8 @@ class _State(msgspec.Struct):
     "the channel's median: 0.6745 (log length - median) / MAD, as Iglewicz and Hoaglin (1993) propose.",
     fails="Says nothing until a channel has had `outlier_from` lengths, and judges by those that came before or with "
     "it; "
-    "what was judged is not judged again. Channels of mixed tasks have several usual lengths. A trajectory that "
-    "changes "
-    "counts again.",
+    "what was judged is judged again only where it changes. Channels of mixed tasks have several usual lengths. One "
+    "that changes after `remembered` others counts twice.",
 )
 class LengthOutliers:
     """Counts lengths in classes of 2 %."""
@@ -57,7 +57,9 @@ class LengthOutliers:
         return loaded
 
     def add(self, run: BatchTrajectory | Run) -> None:
-        """Take in one trajectory."""
+        """Take in one trajectory; again under its id replaces it."""
+        name = run.trajectory.trajectory_id
+        self._drop(name)
         turns = Run.of(run).kept
         length, unit = sum(turn.step.response_length or 0 for turn in turns), "tokens"
         if not length:
@@ -68,7 +70,21 @@ class LengthOutliers:
         place = round(math.log1p(length) * _PER_E)
         counts = self._state.counts.setdefault(key, {})
         counts[place] = counts.get(place, 0) + 1
-        self._new[run.trajectory.trajectory_id] = (key, place, length)
+        self._new[name] = (key, place, length)
+        self._state.places[name] = (key, place)
+        if len(self._state.places) > self._settings.remembered:
+            del self._state.places[next(iter(self._state.places))]
+
+    def _drop(self, name: str) -> None:
+        self._new.pop(name, None)
+        before = self._state.places.pop(name, None)
+        if before is None:
+            return
+        key, place = before
+        counts = self._state.counts[key]
+        counts[place] -= 1
+        if not counts[place]:
+            del counts[place]
 
     def result(self) -> list[Finding]:
         """The outliers among those added since the last call."""
@@ -98,7 +114,7 @@ class LengthOutliers:
         return sum(counts.values()), median, weighted_median(away)
 
     def save(self) -> bytes:
-        """The state: a few kilobytes for each channel."""
+        """The state: a few kilobytes for each channel, and about 50 bytes for each trajectory."""
         return pack(_LAYOUT, self._state)
 
 

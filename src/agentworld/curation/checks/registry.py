@@ -45,6 +45,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     `function` by scope: step: `(turn, run, context) -> Found`s; trajectory: `(run, context) -> Found`s; group:
     `(members, context) -> Found`s with their trajectory_id; pool: a class, see `PoolCheck`. `gates`: it is meant for
     rules that keep something from being served. `optional`: it runs only where it is given what it needs.
+    `reads_steps`: of a check of groups, whether members are read with their steps.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     gates: bool = False
     optional: bool = False
+    reads_steps: bool = True
 
 
 _registered: dict[str, Check] = {}
@@ -71,6 +73,7 @@ def check(
     version: str = "1",
     gates: bool = False,
     optional: bool = False,
+    reads_steps: bool = True,
 ) -> Callable[[_F], _F]:
     """Register the decorated function or class as a check; ConfigError where the name is taken by other code."""
     check_id(name, "check")
@@ -94,6 +97,7 @@ def check(
             function=function,
             gates=gates,
             optional=optional,
+            reads_steps=reads_steps,
         )
         return function
 
