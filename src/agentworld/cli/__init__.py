@@ -28,6 +28,8 @@ COMMANDS: dict[str, str] = {
     "trajectories": "List trajectories, or show one with its steps and its tree.",
     "reward": "Put a reward on a trajectory or on a step.",
     "feedback": "Give feedback on a trajectory or a step, or list what was given.",
+    "curate": "Decide what is served: policies, decisions by hand, and why things stand as they do.",
+    "review": "Look at what needs a person, one after another.",
     "pool": "Look at a pool, check it, collect or delete from it, back it up, export, import, migrate.",
     "train": "Train a policy on batches from a pool.",
     "keys": "Make, list and revoke the API keys of a pool.",
