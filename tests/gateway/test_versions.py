@@ -36,12 +36,12 @@ def change(engine: ScriptedEngine, index: int, position: int, version: int, call
         mine = choice == index and len(engine.requests) == call + 1
         count = 0
         if mine and not position:
-            engine.set_policy(version)
+            engine.set_policy(version, engine.policy.run)
         async for tokens in play(job, choice, reply):
             yield tokens
             count += 1
             if mine and count == position:
-                engine.set_policy(version)
+                engine.set_policy(version, engine.policy.run)
 
     engine._play = changing  # type: ignore[method-assign]
 

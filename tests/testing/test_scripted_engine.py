@@ -142,7 +142,8 @@ async def test_a_list_of_replies_is_used_in_order_and_ends():
 
 
 async def test_a_policy_that_changes_inside_a_reply_is_told():
-    async with ScriptedEngine(ScriptedReply(text="abc", token_delay=0.001), version=3) as engine:
+    async with ScriptedEngine(ScriptedReply(text="abc", token_delay=0.001)) as engine:
+        engine.set_policy(3, "run-1")
         play = engine._play
 
         async def switching(job, index, reply):
@@ -160,6 +161,23 @@ async def test_a_policy_that_changes_inside_a_reply_is_told():
     assert json.loads(after)["policy_version"] == 4
     assert json.loads(after)["policy_run"] == "run-1"
     assert "version_spans" not in json.loads(after)["choices"][0]
+
+
+async def test_a_reply_is_cut_where_the_weights_are_of_another_run():
+    async with ScriptedEngine("abc", version=3) as engine:
+        play = engine._play
+
+        async def switching(job, index, reply):
+            async for tokens in play(job, index, reply):
+                yield tokens
+                engine.set_policy(0, "other")
+
+        engine._play = switching
+        _, raw = await post(engine, {**ASK, "n": 2})
+    reply = json.loads(raw)
+    told = [(choice["finish_reason"], choice["token_ids"]) for choice in reply["choices"]]
+    assert told == [("abort", [97]), ("abort", [])]
+    assert (reply["policy_version"], reply["policy_run"]) == (3, None)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])

@@ -82,7 +82,9 @@ class Backend(Protocol):
         ...
 
     def generate(self, job: Job) -> AsyncGenerator[list[Tokens], None]:
-        """Tokens of all choices of a job, in the order sampled. Closing the iterator cancels what is left."""
+        """Tokens of all choices of a job, in the order sampled, by weights of one run: those of another end what is
+        left as `abort`. Closing the iterator cancels what is left.
+        """
         ...
 
     def wire(self, job: Job) -> Wire:

@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
@@ -172,7 +173,7 @@ class ScriptedEngine:
         return self._policy
 
     def set_policy(self, version: int, run: str | None = None) -> None:
-        """Report another version from the next token on."""
+        """Report another version from the next token on; replies under way are cut where it is of another run."""
         self._policy = Policy(version=version, run=run)
 
     def logprobs_mode(self, request: GenerationRequest) -> str:
@@ -207,10 +208,15 @@ class ScriptedEngine:
             text = first.error_body
             raise RawReply(first.status, text.encode() if isinstance(text, str) else msgspec.json.encode(text))
         self._wires[job.id] = FaultyWire(first.faults)
+        run = self._policy.run
         for index, reply in enumerate(replies):
-            async for tokens in self._play(job, index, reply):
-                record.sampled_ids[index].extend(tokens.ids)
-                yield [tokens]
+            async with aclosing(self._play(job, index, reply)) as played:
+                async for tokens in played:
+                    if tokens.run != run:  # As the builtin engine does.
+                        yield [Tokens(index=index, ids=[], finish_reason="abort")]
+                        break
+                    record.sampled_ids[index].extend(tokens.ids)
+                    yield [tokens]
         record.finished = True
 
     async def _ask(self, job: Job, call: int, index: int) -> ScriptedReply:
