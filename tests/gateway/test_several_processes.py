@@ -170,3 +170,37 @@ def _marks(harness: Harness) -> list[Any]:
         for mark in harness.pool.find_marks([call_mark(key, body)])
         if mark.said == "asked"
     ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_trajectory_that_another_process_made_in_another_group_takes_no_reply(
+    tmp_path: Path, stream: bool
+) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(_: Any) -> str:
+        await go_on.wait()
+        return "from afar"
+
+    async with process(tmp_path, slow) as first, process(tmp_path) as second:
+        path, body = "/t/mine/g/gA/v1/chat/completions", {"messages": [user("hello")], "stream": stream}
+        original = asyncio.create_task(_posted(first, path, body))
+        await until(lambda: bool(first.engine.requests))
+        assert (await second.say("hello", "/t/mine/g/gB"))[0] == 200
+        go_on.set()
+        status, said = await original
+        # Before it says that the reply is done.
+        assert "meanwhile: it is in group 'gB', not 'gA'" in said
+        assert (status, '"finish_reason":"stop"' in said) == (200 if stream else 409, False)
+        (step,) = first.steps("mine")
+        assert step.response_message is not None
+        assert step.response_message.content == "ok"
+        (letter,) = first.pool.dead_letters()
+        assert "from afar" in letter.record
+        errors = [(each.error or {}).get("code") for each in first.pool.list_exchanges("mine")]
+        assert sorted(errors, key=str) == [None, "conflict"]
+
+
+async def _posted(harness: Harness, path: str, body: dict[str, Any]) -> tuple[int, str]:
+    async with harness.http.post(harness.url + path, json=body) as response:
+        return response.status, await response.text()

@@ -21,8 +21,8 @@ class Call(msgspec.Struct, kw_only=True):
     `renderer`: digest of the renderer of `prompt_ids`. `after_failure`: set where the call is the retry of one that
     failed or was left, and so repeats no other: the steps that were left half done, by choice. `anonymous`: digest of
     the API key of a call that names no trajectory. `created_at`: seconds since the epoch; `started`: on the monotonic
-    clock. `size`: about how many bytes the request is. `sequences`: step id -> prompt and reply in one array, once they
-    are planned.
+    clock. `only_group`, `only_channel`: see Exchange. `size`: about how many bytes the request is. `sequences`: step id
+    -> prompt and reply in one array, once they are planned.
     """
 
     trajectory_id: str
@@ -33,6 +33,8 @@ class Call(msgspec.Struct, kw_only=True):
     keys: list[bytes]
     tools_key: bytes
     group_id: str | None = None
+    only_group: str | None = None
+    only_channel: str | None = None
     channel: str = "train"
     agent: str | None = None
     tools: list[Tool] = []

@@ -20,6 +20,7 @@ from agentworld.dialects.responses_entries import ENTRIES, packed
 from agentworld.engines.base import logprob_space
 from agentworld.errors import AgentWorldError, EngineError, InvalidRequestError, PoolError
 from agentworld.forest import fork_reason, token_array
+from agentworld.pool.misplaced import told
 from agentworld.pool.protocol import AppendResult, Pool
 from agentworld.pool.rules import joined_reasons
 from agentworld.records import Exchange, Policy, Step, Usage
@@ -71,12 +72,14 @@ class Recorder:
         exchange.choices = steps
         exchange.policy = steps[0].policy if steps else call.policy
         exchange.marks = marks_of(call, choices)
+        exchange.only_group, exchange.only_channel = call.only_group, call.only_channel
         return exchange
 
     async def store(self, exchange: Exchange, call: Call, session: Session) -> list[Step]:
         """Put a planned exchange into the pool; returns its steps once they are durable.
 
-        PoolError where the pool would not take one, EngineError where it cannot take what the engine said.
+        PoolError where the pool would not take one, ConflictError where the trajectory is another's by now, EngineError
+        where it cannot take what the engine said.
         """
         steps = exchange.choices
         await keep_media(self._pool, call)
@@ -86,6 +89,8 @@ class Recorder:
             session.add(step, call.keys, call.sequences.get(step.step_id))
         try:
             for result in await self._submit(_with_arrays(exchange, call)):
+                if (misplaced := told(result)) is not None:
+                    raise misplaced
                 if result.outcome in ("rejected", "conflict"):
                     raise PoolError(
                         f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",

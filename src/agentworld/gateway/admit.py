@@ -134,6 +134,8 @@ class Admission:
             keys=keys,
             tools_key=tools_key,
             group_id=there.group_id if there is not None and there.group_id is not None else identity.group_id,
+            only_group=identity.group_id,
+            only_channel=identity.only_channel,
             channel=channel,
             agent=agent,
             tools=tools,

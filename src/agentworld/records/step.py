@@ -132,7 +132,9 @@ class Exchange(msgspec.Struct, kw_only=True):
     """One call as the gateway sees it: canonical request, identity and, once it ended, its choices.
 
     `choices` are steps that still lack what the forests decide (parent, fork reason, index); `error` is set where the
-    call failed, and then there are no choices. `marks` are kept beside it while the trajectory is open.
+    call failed, and then there are no choices. `marks` are kept beside it while the trajectory is open. `only_group`,
+    `only_channel`: where the call named or may use no other, so that its steps are refused where the trajectory is
+    there in another one; not stored.
     """
 
     exchange_id: str
@@ -153,4 +155,6 @@ class Exchange(msgspec.Struct, kw_only=True):
     latency_ms: float | None = None
     choices: list[Step] = []
     marks: list[Mark] = []
+    only_group: str | None = None
+    only_channel: str | None = None
     error: dict[str, Any] | None = None

@@ -18,6 +18,7 @@ from agentworld.pool.media import read_digest
 from agentworld.pool.memory.signals import apply_awaited, check_not_deleted
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.memory.trajectories import imply
+from agentworld.pool.misplaced import conflict_of
 from agentworld.pool.protocol import AppendResult, DeadLetter, Rejected
 from agentworld.pool.rejections import kept_text, rejection
 from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
@@ -30,13 +31,19 @@ def append_exchange(state: State, exchange: Exchange) -> list[AppendResult]:
     """The exchange and its choices."""
     check_id(exchange.exchange_id, "exchange_id")
     check_id(exchange.trajectory_id, "trajectory_id")
-    kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[], marks=[])
+    kept = msgspec.structs.replace(
+        exchange, messages=[], tools=[], choices=[], marks=[], only_group=None, only_channel=None
+    )
     marks = [(read_digest(mark.digest), mark.said) for mark in exchange.marks]
     content = digest(check_exchange(kept))
     there = state.exchanges.get(exchange.exchange_id)
     if there is not None and there[0] != content:
         raise ConflictError(f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id")
     if there is None:
+        made = state.trajectories.get(exchange.trajectory_id)
+        misplaced = None if made is None else conflict_of(exchange, made.group_id, made.channel)
+        if misplaced is not None:
+            return [_reject(state, rejection(step, misplaced.one_line())) for step in choices_of(exchange)]
         kept.created_at = kept.created_at or state.clock()
         if exchange.trajectory_id not in state.trajectories:
             implied = NewTrajectory(group_id=exchange.group_id, channel=exchange.channel, agent=exchange.agent)

@@ -19,6 +19,7 @@ from agentworld.pool.events import stored_channel
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, prepare
 from agentworld.pool.media import read_digest
+from agentworld.pool.misplaced import conflict_of
 from agentworld.pool.protocol import AppendResult, Rejected
 from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
@@ -29,7 +30,7 @@ from agentworld.pool.sql.rewards import keep_rewards
 from agentworld.pool.sql.rows import STEP_APPENDED
 from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.standing import settle_touched
-from agentworld.pool.sql.step_digest import same_content, step_digest, stored_parts
+from agentworld.pool.sql.step_digest import same_content
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tallies, Tally, new_tally
 from agentworld.pool.sql.transaction import Mark, Transaction
@@ -43,7 +44,9 @@ class PreparedExchange:
         check_id(exchange.exchange_id, "exchange_id")
         check_id(exchange.trajectory_id, "trajectory_id")
         self.exchange = exchange
-        kept = msgspec.structs.replace(exchange, messages=[], tools=[], choices=[], marks=[])
+        kept = msgspec.structs.replace(
+            exchange, messages=[], tools=[], choices=[], marks=[], only_group=None, only_channel=None
+        )
         self.marks = [(read_digest(mark.digest), mark.said) for mark in exchange.marks]
         self.kept = kept
         self.content = digest(check_exchange(kept))
@@ -70,6 +73,11 @@ def prepare_all(steps: Sequence[Step | Rejected]) -> list[Intake]:
     return taken
 
 
+def refused(steps: Sequence[Intake], error: AgentWorldError) -> list[Intake]:
+    """The steps, each rejected for this reason."""
+    return [step if isinstance(step, Rejected) else rejection(step.step, error.one_line()) for step in steps]
+
+
 class Appender:
     """Writes steps; used by the writing thread only."""
 
@@ -88,8 +96,8 @@ class Appender:
         for payload in payloads:
             try:
                 if isinstance(payload, PreparedExchange):
-                    batch.add_exchange(payload)
-                    payload = payload.steps
+                    misplaced = batch.add_exchange(payload)
+                    payload = payload.steps if misplaced is None else refused(payload.steps, misplaced)
                 outcomes.append([batch.add(taken) for taken in payload])
             except AgentWorldError as error:
                 outcomes.append(error)
@@ -166,8 +174,10 @@ class _Batch:
             self._exchanges = append_rows.known_exchanges(self._txn, exchanges)
 
     # --- planning ---------------------------------------------------------------------------------------------
-    def add_exchange(self, prepared: PreparedExchange) -> None:
-        """Plan the exchange's own row; ConflictError where other content is there."""
+    def add_exchange(self, prepared: PreparedExchange) -> ConflictError | None:
+        """Plan the exchange's own row; ConflictError where other content is there. Returns why its steps may not be in
+        the trajectory, as it is by now; then it is not planned.
+        """
         exchange, txn = prepared.exchange, self._txn
         known = self._exchanges.get(exchange.exchange_id)
         if known is not None:
@@ -175,7 +185,10 @@ class _Batch:
                 raise ConflictError(
                     f"exchange {exchange.exchange_id!r} is there with other content", path="exchange_id"
                 )
-            return
+            return None
+        made = self._tallies.get(exchange.trajectory_id)
+        if made is not None and (misplaced := conflict_of(exchange, made.group_id, made.channel)) is not None:
+            return misplaced
         tally = self._tally(exchange.trajectory_id, exchange.group_id, exchange.channel, exchange.agent)
         kept = msgspec.structs.replace(prepared.kept, created_at=exchange.created_at or txn.now)
         self._exchanges[exchange.exchange_id] = prepared.content
@@ -198,6 +211,7 @@ class _Batch:
             txn.count(counters.EXCHANGES_FAILED)
             data = stored_json({"exchange_id": exchange.exchange_id}).decode()
             self._event("exchange.failed", exchange.trajectory_id, None, data, tally.channel)
+        return None
 
     def add(self, taken: Intake) -> AppendResult:
         """Plan one step; a fault that is the step's own rejects it alone."""
@@ -225,7 +239,7 @@ class _Batch:
             raise refusal(error) from None
         mask, logprobs = pack_mask(prepared.mask), raw_logprobs(prepared.logprobs)
         present = append_rows.present_bits(prepared)
-        content = _content(prepared, tokens, messages, mask, logprobs, present)
+        content = append_rows.content_digest(prepared, tokens, messages, mask, logprobs, present)
         known = self._known.get(step_id)
         if known is not None:
             if same_content(known[0], content):
@@ -290,7 +304,7 @@ class _Batch:
         if known is None:
             self._number_events()
             row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
-            known = self._tallies[trajectory_id] = new_tally(row, channel)
+            known = self._tallies[trajectory_id] = new_tally(row, channel, group_id)
             self._event(trajectories.CREATED, trajectory_id, None, None, channel)
         return known
 
@@ -384,17 +398,3 @@ class _Batch:
         }
         for name, number in counted.items():
             self._txn.count(name, number)
-
-
-def _content(
-    prepared: Prepared,
-    tokens: TokenTrace | None,
-    messages: MessageTrace,
-    mask: bytes | None,
-    logprobs: bytes | None,
-    present: int,
-) -> bytes:
-    """The digest of all that the caller said."""
-    first = prepared.response if prepared.prompt is None else prepared.prompt
-    sequence = None if tokens is None else (tokens.content, 0 if first is None else len(first))
-    return step_digest(prepared.rest, stored_parts(mask, logprobs, sequence, messages.content, present))

@@ -12,6 +12,7 @@ from agentworld.errors import GoneError
 from agentworld.pool import rules, schema
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import Prepared
+from agentworld.pool.sql.forests import MessageTrace, TokenTrace
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import (
     PROMPT_IDS,
@@ -23,6 +24,7 @@ from agentworld.pool.sql.rows import (
     json_or_none,
 )
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
+from agentworld.pool.sql.step_digest import step_digest, stored_parts
 from agentworld.pool.sql.tally import Tally
 from agentworld.pool.sql.transaction import Transaction
 
@@ -190,3 +192,17 @@ def call_columns(prepared: Prepared, present: int, tally: Tally) -> tuple[str | 
     if sampling is not None or usage is not None or step.version_spans:
         call = stored_json(Call(sampling, usage, step.version_spans)).decode()
     return call, present
+
+
+def content_digest(
+    prepared: Prepared,
+    tokens: TokenTrace | None,
+    messages: MessageTrace,
+    mask: bytes | None,
+    logprobs: bytes | None,
+    present: int,
+) -> bytes:
+    """The digest of all that the caller said."""
+    first = prepared.response if prepared.prompt is None else prepared.prompt
+    sequence = None if tokens is None else (tokens.content, 0 if first is None else len(first))
+    return step_digest(prepared.rest, stored_parts(mask, logprobs, sequence, messages.content, present))

@@ -36,9 +36,9 @@ _SUMS = ("step_count", "prompt_tokens", "response_tokens", "usable_steps", "lack
 _CONSTANT = (str, int, float, bool, tuple)
 _KEPT = 8192  # trajectories
 _LOAD = sql(
-    select(*(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", *_POLICY, *_COUNTED))).where(
-        among_texts(_t.c.trajectory_id, "ids")
-    )
+    select(
+        *(_t.c[name] for name in ("pk", "trajectory_id", "status", "channel", "group_id", *_POLICY, *_COUNTED))
+    ).where(among_texts(_t.c.trajectory_id, "ids"))
 )
 _SELDOM = (*_POLICY, "sampling")
 _SAVE = sql(
@@ -75,12 +75,13 @@ class Tally:
     where it is known.
     """
 
-    __slots__ = (*_POLICY, *_COUNTED, "channel", "pk", "restated", "said", "status")
+    __slots__ = (*_POLICY, *_COUNTED, "channel", "group_id", "pk", "restated", "said", "status")
 
     def __init__(self, row: Row | Mapping[str, Any]) -> None:
         self.pk: int = row["pk"]
         self.status: str = row["status"]
         self.channel: str = row["channel"]
+        self.group_id: str | None = row["group_id"]
         self.policy_model: str | None = row["policy_model"]
         self.policy_run: str | None = row["policy_run"]
         self.policy_version: int | None = row["policy_version"]
@@ -137,9 +138,9 @@ class Tally:
 _NEW = {**dict.fromkeys((*_POLICY, "last_step", "sampling")), **dict.fromkeys(_SUMS, 0), "status": "open"}
 
 
-def new_tally(pk: int, channel: str) -> Tally:
+def new_tally(pk: int, channel: str, group_id: str | None) -> Tally:
     """That of a trajectory that begins with the steps of this transaction."""
-    return Tally({**_NEW, "pk": pk, "channel": channel})
+    return Tally({**_NEW, "pk": pk, "channel": channel, "group_id": group_id})
 
 
 class Tallies:
