@@ -1,8 +1,10 @@
-"""`agentworld reward`: put a reward on a trajectory or on one of its steps."""
+"""`agentworld reward`: put rewards, run evaluators over a pool, see what they failed on, and calibrate them."""
 
 from __future__ import annotations
 
 import math
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,12 +12,23 @@ import typer
 from agentworld.cli.source import PoolOption, UrlOption, source
 from agentworld.cli.usage import CommandLineError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Put rewards on trajectories and steps.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Put rewards, run evaluators over a pool, see what they failed on, calibrate them.",
+)
+
+
+class Again(StrEnum):
+    """What is evaluated once more."""
+
+    failed = "failed"
+    all = "all"
 
 
 @app.callback()
 def _group() -> None:
-    """Put rewards on trajectories and steps."""
+    """Put rewards, run evaluators over a pool, see what they failed on, calibrate them."""
 
 
 @app.command("set", context_settings={"ignore_unknown_options": True})
@@ -39,3 +52,85 @@ def set_(
     place = f"step {step}" if step else f"trajectory {trajectory}"
     note = f"; it waits, as there is no {place} yet" if result.waiting else ""
     typer.echo(f"{name} = {value:g} on {place}" + ("" if result.changed else " (it was so already)") + note)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="TOML file with tables [[evaluator]].", metavar="CONFIG")],
+    where: Annotated[
+        str | None, typer.Option(help="Which of those that ended; otherwise the finished and truncated ones.")
+    ] = None,
+    channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until it is stopped.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this evaluator, and those whose values it reads; repeatable.")
+    ] = None,
+    again: Annotated[Again | None, typer.Option(help="Once more: what failed, or all of it.")] = None,
+    concurrency: Annotated[int, typer.Option(help="Evaluations of each evaluator at once.", min=1, max=1024)] = 8,
+    retries: Annotated[int, typer.Option(help="Further tries after a failure that may pass.", min=0, max=10)] = 2,
+    pause_after: Annotated[int, typer.Option(help="Failures in a row after which an evaluator rests.", min=1)] = 50,
+    limit: Annotated[int | None, typer.Option(help="At most so many trajectories and groups.", min=1)] = None,
+    shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N parts, from 0; run each part once.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Evaluate and write nothing; say what there is to do.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    die_with_parent: Annotated[
+        bool, typer.Option("--die-with-parent", help="Stop when the process that started this one ends.")
+    ] = False,
+    pool: PoolOption = None,
+) -> int:
+    """Run evaluators over a pool. What is known already is not evaluated again; stopped anywhere, it goes on there.
+
+    Ends with 1 where an evaluation failed.
+    """
+    from agentworld.cli.reward_runs import Asked, run_config
+
+    asked = Asked(
+        config=config,
+        only=tuple(only or ()),
+        where=where,
+        channel=channel,
+        shard=shard,
+        again=again.value if again is not None else None,
+        follow=follow,
+        concurrency=concurrency,
+        retries=retries,
+        pause_after=pause_after,
+        limit=limit,
+        dry_run=dry_run,
+    )
+    return run_config(asked, pool, as_json=as_json, die_with_parent=die_with_parent)
+
+
+@app.command()
+def failures(
+    evaluator: Annotated[str | None, typer.Option(help="Only of this evaluator.")] = None,
+    trajectory: Annotated[str | None, typer.Option(help="Only on this trajectory.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, at most.", min=1, max=1000)] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON record a line.")] = False,
+    pool: PoolOption = None,
+) -> None:
+    """List what evaluators failed on, and why."""
+    from agentworld.cli.reward_runs import show_failures
+
+    show_failures(evaluator, trajectory, limit, pool, as_json=as_json)
+
+
+@app.command()
+def calibrate(
+    reward: Annotated[str, typer.Argument(help="Name of the reward that is judged.", metavar="REWARD")],
+    human: Annotated[str, typer.Argument(help="Name of the label or rating that people gave.", metavar="HUMAN")],
+    threshold: Annotated[float, typer.Option(help="From where on a value is a yes.")] = 0.5,
+    evaluator: Annotated[
+        str | None, typer.Option(help="Of this evaluator's evaluations, with each criterion, not the rewards in force.")
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="Only these trajectories.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    pool: PoolOption = None,
+) -> None:
+    """Say how far an evaluator agrees with people: accuracy, kappa, correlations, confusion, each criterion."""
+    from agentworld.cli.reward_calibration import calibrated
+
+    calibrated(reward, human, threshold, evaluator, where, channel, pool, as_json=as_json)

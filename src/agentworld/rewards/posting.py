@@ -72,22 +72,25 @@ def post(
     sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
     if key:
         sent["Authorization"] = f"Bearer {key}"
-    trouble, asked = "", 0.0
+    trouble, asked, transient = "", 0.0, True
     for attempt in range(address.retries + 1):
         if attempt:
             pause(min(max(FIRST_PAUSE * 2 ** (attempt - 1), asked), LONGEST_PAUSE))
         try:
             status, answer, asked = _once(address, path, data, sent)
         except (OSError, http.client.HTTPException) as error:
-            trouble, asked = str(error) or type(error).__name__, 0.0
+            trouble, asked, transient = str(error) or type(error).__name__, 0.0, True
             continue
         if status in (200, 201):
             return _decoded(address, answer)
         said = answer[:300].decode("utf-8", "replace")
         trouble = f"status {status}: {said.replace(key, '[key]') if key else said}"
-        if status not in TRY_AGAIN:
+        transient = status in TRY_AGAIN
+        if not transient:
             break
-    raise EvaluationError(f"{address.url}{path} gave no answer: {trouble}", hint="Check the address and its server")
+    raise EvaluationError(
+        f"{address.url}{path} gave no answer: {trouble}", hint="Check the address and its server", transient=transient
+    )
 
 
 def _once(address: Address, path: str, data: bytes, headers: Mapping[str, str]) -> tuple[int, bytes, float]:

@@ -19,10 +19,19 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}
 
 
 class EvaluationError(AgentWorldError):
-    """An evaluator could not judge, or what it said cannot be taken. It is a failed evaluation, never a zero."""
+    """An evaluator could not judge, or what it said cannot be taken. It is a failed evaluation, never a zero.
+
+    `transient`: the same may go well a moment later, as where a server did not answer.
+    """
 
     code = "evaluation_failed"
     status = 422
+
+    def __init__(
+        self, message: str, *, path: str | None = None, hint: str | None = None, transient: bool = False
+    ) -> None:
+        super().__init__(message, path=path, hint=hint)
+        self.transient = transient
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -1,0 +1,190 @@
+"""What `agentworld reward run` and `agentworld reward failures` do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+
+from agentworld.cli import output
+from agentworld.cli.progress import progress_bar
+from agentworld.cli.source import DEFAULT_POOL, check_given, open_existing
+from agentworld.cli.stopping import stopping
+
+if TYPE_CHECKING:
+    from agentworld.factory import EmbeddedPool
+    from agentworld.rewards.running import Plan, RunReport, RunSettings
+    from agentworld.rewards.running.settings import Again
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The command line of a run."""
+
+    config: Path
+    only: tuple[str, ...]
+    where: str | None
+    channel: str | None
+    shard: str | None
+    again: Again | None
+    follow: bool
+    concurrency: int
+    retries: int
+    pause_after: int
+    limit: int | None
+    dry_run: bool
+
+
+def read_plan(config: Path, only: tuple[str, ...] = ()) -> Plan:
+    """The evaluators of a file; functions of the user's are in modules beside it."""
+    from agentworld.rewards.registry import read_evaluators
+    from agentworld.rewards.running import plan_of
+
+    folder = str(config.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    # Evaluators in processes of their own look for the same modules.
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if folder not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, known)])
+    return plan_of(read_evaluators(config), only)
+
+
+def settings_of(asked: Asked) -> RunSettings:
+    """The run's settings; CommandLineError for options that cannot be meant together."""
+    from agentworld.cli.usage import CommandLineError
+    from agentworld.errors import ConfigError
+    from agentworld.rewards.running import RunSettings
+    from agentworld.rewards.running.settings import read_shard
+
+    if asked.follow and (asked.again is not None or asked.dry_run or asked.limit is not None):
+        raise CommandLineError(
+            "--follow does not go with --again, --dry-run or --limit", hint="Run those first, and follow afterwards"
+        )
+    try:
+        shard = read_shard(asked.shard)
+    except ConfigError as error:
+        raise CommandLineError(error.message, path="--shard", hint=error.hint) from None
+    return RunSettings(
+        name=asked.config.stem,
+        channel=asked.channel,
+        where=asked.where,
+        shard=shard,
+        again=asked.again,
+        follow=asked.follow,
+        concurrency=asked.concurrency,
+        retries=asked.retries,
+        pause_after=asked.pause_after,
+        limit=asked.limit,
+        dry_run=asked.dry_run,
+    )
+
+
+def run_config(asked: Asked, pool: str | None, *, as_json: bool, die_with_parent: bool) -> int:
+    """Run, and print what came of it; 1 where an evaluation failed, 130 where it was stopped."""
+    from agentworld.rewards.running import run_rewards
+
+    if die_with_parent:
+        from agentworld.api.processes import die_with_parent as follow_parent
+
+        follow_parent(os.getppid(), signal.SIGTERM)
+    settings = settings_of(asked)
+    plan = read_plan(asked.config, asked.only)
+    with stopping() as stop, opened_pool(pool) as opened, progress_bar() as show:
+        report = run_rewards(opened.store, plan, settings, progress=show, say=_say, stop=stop)
+    if as_json:
+        typer.echo(msgspec.json.encode(report).decode())
+    else:
+        show_report(report, dry_run=settings.dry_run)
+    if stop.is_set():
+        typer.echo("agentworld: stopped; the same command goes on", err=True)
+        return 0 if settings.follow else 130
+    if report.failed:
+        name = next(name for name, each in report.evaluators.items() if each.failed or each.skipped)
+        typer.echo(
+            f"agentworld: {report.failed} evaluations failed. `agentworld reward failures --evaluator {name}` says why,"
+            " `--again failed` tries them once more",
+            err=True,
+        )
+    return 1 if report.failed else 0
+
+
+def show_report(report: RunReport, *, dry_run: bool) -> None:
+    """The table of a run, and how much it was over."""
+    columns = ("evaluator", "evaluated", "to do", "known", "failed", "skipped", "mean", "seconds each")
+    rows = [
+        (
+            name,
+            each.evaluated,
+            each.due if dry_run else "",
+            each.cached,
+            each.failed,
+            each.skipped,
+            output.number(each.mean),
+            output.number(each.seconds_each),
+        )
+        for name, each in report.evaluators.items()
+    ]
+    output.table(columns, rows, right=columns[1:], whole=columns[:1])
+    groups = f" and {report.groups} groups" if report.groups else ""
+    typer.echo(f"{report.trajectories} trajectories{groups}" + ("; nothing was evaluated" if dry_run else ""))
+    for name, error in report.resting.items():
+        typer.echo(f"agentworld: {name} rests: {output.plain(output.clip(error, 300))}", err=True)
+
+
+def show_failures(
+    evaluator: str | None, trajectory: str | None, limit: int, pool: str | None, *, as_json: bool
+) -> None:
+    """A table of what evaluators failed on, the earliest first."""
+    with opened_pool(pool) as opened:
+        page = opened.list_evaluations(
+            evaluator=evaluator,
+            target="trajectory" if trajectory is not None else None,
+            target_id=trajectory,
+            state="failed",
+            limit=limit,
+        )
+    if as_json:
+        for one in page.items:
+            record = {
+                name: getattr(one, name)
+                for name in ("evaluator", "target", "target_id", "error", "attempts", "seconds", "at")
+            }
+            output.emit_json(record)
+        return
+    rows = [
+        (
+            output.moment(one.at),
+            output.plain(one.evaluator),
+            f"{one.target} {one.target_id}",
+            one.attempts,
+            output.plain(output.clip(one.error or "", 200)),
+        )
+        for one in page.items
+    ]
+    output.table(("when", "evaluator", "on", "attempts", "why"), rows, right=("attempts",), whole=("on",))
+    if not rows:
+        typer.echo("No evaluation has failed")
+    if page.next_cursor is not None:
+        typer.echo(f"The first {limit}; see --limit")
+
+
+def _say(line: str) -> None:
+    typer.echo(f"agentworld: {output.plain(output.clip(line, 400))}", err=True)
+
+
+@contextmanager
+def opened_pool(pool: str | None) -> Iterator[EmbeddedPool]:
+    """The pool that the option names, else the one in this folder."""
+    check_given("--pool", pool)
+    opened = open_existing(pool or DEFAULT_POOL)
+    try:
+        yield opened
+    finally:
+        opened.close()
