@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -114,15 +115,12 @@ def _decide(
 
 
 def _show(found: Standing) -> None:
-    manual = [one for one in found.decisions if one.by == "manual"]
-    ruled = [f"rule {one.number}, {one.rule}" for one in found.rules if one.decided]
     lines = [
         ("trajectory", found.trajectory_id),
         ("step", found.step_id or ""),
         ("readiness", found.readiness),
         ("because", "; ".join(found.reasons)),
-        ("by hand", "; ".join(_by_hand(one) for one in manual)),
-        ("decided by", "; ".join(ruled)),
+        *_who_decided(found),
         ("policy", found.policy or "none is in force for its channel"),
     ]
     for name, value in lines:
@@ -142,9 +140,18 @@ def _show(found: Standing) -> None:
         output.table(("evaluator that failed", "with"), rows)
 
 
-def _by_hand(one: Decision) -> str:
-    reason = f" ({one.reason})" if one.reason else ""
-    return f"{one.verdict}{reason}, says {one.source}"
+def _who_decided(found: Standing) -> Iterator[tuple[str, str]]:
+    """Each verdict on the target and, for a step, on its trajectory; a person's stands over the policy's."""
+    for step_id in dict.fromkeys((found.step_id, None)):
+        there = {one.by: one for one in found.decisions if one.step_id == step_id and one.verdict is not None}
+        if (manual := there.get("manual")) is not None:
+            reason = f" ({manual.reason})" if manual.reason else ""
+            yield "decided by", f"{manual.source}, by hand: {manual.verdict}{reason}"
+        elif (ruled := there.get("policy")) is not None:
+            subject = "trajectories" if step_id is None else "steps"
+            rule = next((one for one in found.rules if (one.number, one.subject) == (ruled.rule, subject)), None)
+            default = f"the policy's default: {ruled.verdict}"
+            yield "decided by", default if rule is None else f"rule {rule.number}: {rule.rule}"
 
 
 def _holds(one: Any) -> str:

@@ -107,7 +107,7 @@ def _drawn(
 
 
 def emit_json(value: Any) -> None:
-    """One line of JSON."""
-    import msgspec
+    """One line of JSON; a lone surrogate in it is an escape."""
+    from agentworld.records import exact_json
 
-    typer.echo(msgspec.json.encode(value).decode())
+    typer.echo(exact_json.encode(value).decode())

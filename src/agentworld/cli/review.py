@@ -24,6 +24,8 @@ ReviewId = Annotated[int, typer.Argument(help="Number of the review.", metavar="
 ChannelOption = Annotated[str | None, typer.Option("--channel", help="Only of this channel.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 LONGEST_REASON = 80
+MOST_LINES = 60  # of one text of a message
+MOST_PARTS = 12  # texts, media and calls of a message
 
 
 class State(StrEnum):
@@ -196,10 +198,17 @@ def _show_messages(step: Step, count: int, width: int) -> None:
     for number, message in enumerate(found[-count:], len(found) - min(count, len(found))):
         sampled = step.response_message is not None and number == len(found) - 1
         typer.echo(f"\n[{message.role}{', sampled' if sampled else ''}]")
-        for text in _texts(message):
-            typer.echo(output.lines(output.clip(text, width)))
+        for text in _texts(message)[:MOST_PARTS]:
+            typer.echo(_bounded(text, width))
     if not found:
         typer.echo("\nNo messages are on record.")
+
+
+def _bounded(text: str, width: int) -> str:
+    """At most `width` characters in MOST_LINES lines, escaped."""
+    whole = output.clip(text, width).split("\n")
+    kept = whole if len(whole) <= MOST_LINES else [*whole[:MOST_LINES], f"… ({len(whole) - MOST_LINES} lines more)"]
+    return output.lines("\n".join(kept))
 
 
 def _texts(message: Message) -> list[str]:
