@@ -8,6 +8,7 @@ Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from agentworld.curation.checks.words import Hashes, mix, ngrams, words_of
 
 PERMUTATIONS = 128
 _ROWS_AT_ONCE = 256  # of products, so that they stay in the cache of a core
+_TEXTS_AT_ONCE = 4_096
 _MISSED_WEIGHT = 0.9  # of a similar pair that no band finds, against a candidate that is none, which costs only time
 
 Signature = npt.NDArray[np.uint16]
@@ -80,10 +82,19 @@ def bands(threshold: float) -> tuple[int, int]:
 
 def band_keys(one: Signature, threshold: float, salt: int) -> list[int]:
     """One number of 64 bits for each band; equal where the band is equal under one salt."""
+    found: list[int] = band_key_table(one[None], threshold, [salt])[0].tolist()
+    return found
+
+
+def band_key_table(signatures: Signature, threshold: float, salts: Sequence[int]) -> Hashes:
+    """(texts, bands) uint64: the `band_keys` of each row of (texts, 128) signatures under its salt."""
     count, rows = bands(threshold)
-    table = one[: count * rows].reshape(count, rows).astype(np.uint64)
-    keys = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)
-    for row in range(rows):
-        keys = mix(keys ^ table[:, row])
-    found: list[int] = keys.tolist()
+    base = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    found = np.empty((len(signatures), count), np.uint64)
+    for begin in range(0, len(signatures), _TEXTS_AT_ONCE):
+        part = signatures[begin : begin + _TEXTS_AT_ONCE, : count * rows].reshape(-1, count, rows)
+        keys = base + np.array(salts[begin : begin + _TEXTS_AT_ONCE], np.uint64)[:, None]
+        for row in range(rows):
+            keys = mix(keys ^ part[:, :, row].astype(np.uint64))
+        found[begin : begin + _TEXTS_AT_ONCE] = keys
     return found
