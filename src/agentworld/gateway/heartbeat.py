@@ -55,6 +55,8 @@ class Heartbeat:
             self._said_at = time.monotonic()
             self._pool.report_worker(self.worker, *word)
             self._said = word
+        if due:
+            self._pool.gateway_workers()  # Who is silent counts as dead once this process has seen it so for a while.
         return state.paused
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.events import follow
 from agentworld.pool.explaining import Delivered, Explainer, with_spec
-from agentworld.pool.protocol import AppendResult, Drain, Pool, Rejected, SignalsResult, UnitExplanation
+from agentworld.pool.protocol import AppendResult, Drain, GatewayWorker, Pool, Rejected, SignalsResult, UnitExplanation
 from agentworld.records import Annotation, BatchSpec, Event, Exchange, Feedback, Reward, Step, check_id
 
 MAX_PAGE = 1000
@@ -62,6 +62,18 @@ class Store(Pool, abc.ABC):
     @abc.abstractmethod
     def _delivered(self, consumer: str, spec: BatchSpec, key: str) -> Delivered:
         """Where the unit of a resolved spec stands with the consumer."""
+
+    def gateway_workers(self) -> list[GatewayWorker]:
+        """See Pool."""
+        return self._silence.living(self._last_words())
+
+    @functools.cached_property
+    def _silence(self) -> draining.Silence:
+        return draining.Silence()
+
+    @abc.abstractmethod
+    def _last_words(self) -> list[GatewayWorker]:
+        """What each worker of a gateway said last of itself, by name."""
 
     def drain(self, timeout: float = 0.0) -> Drain:
         """See Pool."""

@@ -1,13 +1,17 @@
 """When the gateways of a pool have drained: each live worker knows of the pause and has no call in flight.
 
 A worker that knows of a pause sends no further call to an engine, so what it says from then on only falls to zero. One
-that was killed says nothing more, and stops counting after `SILENT_SECONDS`.
+that was killed says nothing more, and stops counting once whoever looks has seen it silent for `SILENT_SECONDS`. That
+is measured on the looking process's own monotonic clock: `seen_at` is of the pool's clock, and where that is set
+forward, workers that live would seem dead, and a drain complete under their calls.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from agentworld.pool.results import Drain, GatewayState, GatewayWorker
 
@@ -19,6 +23,25 @@ KEPT_SECONDS = 3600.0
 """For so long the pool keeps the last word of a worker that died."""
 LOOK_SECONDS = 0.05
 """Between two looks of one who waits."""
+
+
+class Silence:
+    """Since when each worker has said nothing, as this process saw it."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[GatewayWorker, float]] = {}
+        self._lock = threading.Lock()
+
+    def living(self, words: Sequence[GatewayWorker]) -> list[GatewayWorker]:
+        """Those of the workers with these last words that count as alive. One that is seen for the first time does."""
+        now = monotonic()
+        with self._lock:
+            last = {}
+            for word in words:
+                known = self._last.get(word.worker)
+                last[word.worker] = known if known is not None and known[0] == word else (word, now)
+            self._last = last
+            return [word for word, since in last.values() if now - since < SILENT_SECONDS]
 
 
 def judge(state: GatewayState, workers: Sequence[GatewayWorker]) -> Drain:

@@ -1,6 +1,26 @@
 """What the workers of gateways say of themselves, and when they have drained."""
 
+import pytest
+
+from agentworld.pool import draining
 from agentworld.pool.draining import KEPT_SECONDS, SILENT_SECONDS
+
+
+class Seconds:
+    """The monotonic clock of this process."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    clock = Seconds()
+    monkeypatch.setattr(draining, "monotonic", clock)
+    return clock
 
 
 def said(pool):
@@ -18,12 +38,13 @@ def test_the_last_word_of_each_worker_counts(pool):
     assert said(pool) == [("b", 2, 1)]
 
 
-def test_a_silent_worker_counts_as_dead(pool, clock):
+def test_a_silent_worker_counts_as_dead(pool, clock, seconds):
     pool.report_worker("killed", 5, 0)
-    clock.now += SILENT_SECONDS - 1
+    assert said(pool) == [("killed", 5, 0)]
+    seconds.now += SILENT_SECONDS - 1
     pool.report_worker("alive", 0, 0)
     assert [each.worker for each in pool.gateway_workers()] == ["alive", "killed"]
-    clock.now += 2
+    seconds.now += 1
     assert [each.worker for each in pool.gateway_workers()] == ["alive"]
     pool.report_worker("killed", 4, 0)
     assert said(pool) == [("alive", 0, 0), ("killed", 4, 0)]
@@ -60,12 +81,30 @@ def test_all_have_drained_when_each_knows_of_this_pause_and_has_nothing(pool):
     assert (pool.drain().drained, pool.drain().unaware) == (False, 2)
 
 
-def test_a_dead_worker_holds_up_nobody(pool, clock):
+def test_a_dead_worker_holds_up_nobody(pool, clock, seconds):
     pool.report_worker("killed", 7, 0)
     pool.set_paused(True)
     pool.report_worker("alive", 0, 1)
     assert not pool.drain().drained
-    clock.now += SILENT_SECONDS - 1
+    seconds.now += SILENT_SECONDS - 1
+    clock.now += 1
     pool.report_worker("alive", 0, 1)
-    clock.now += 2
+    assert not pool.drain().drained
+    seconds.now += 1
+    assert pool.drain().drained
+
+
+@pytest.mark.parametrize("step", [60.0, 2 * KEPT_SECONDS, -2 * KEPT_SECONDS])
+def test_a_step_of_the_clock_drains_no_call(pool, clock, seconds, step):
+    pool.report_worker("busy", 1, 0)
+    pool.report_worker("other", 0, 0)
+    pool.set_paused(True)
+    pool.report_worker("busy", 1, 1)
+    pool.report_worker("other", 0, 1)
+    assert not pool.drain().drained
+    clock.now += step
+    pool.report_worker("other", 0, 1)
+    found = pool.drain()
+    assert (found.drained, found.workers, found.in_flight) == (False, 2, 1)
+    pool.report_worker("busy", 0, 1)
     assert pool.drain().drained

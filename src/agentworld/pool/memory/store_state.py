@@ -7,7 +7,7 @@ import msgspec
 from agentworld.errors import NotFoundError
 from agentworld.pool import rules
 from agentworld.pool.bounds import check_policy_record
-from agentworld.pool.draining import KEPT_SECONDS, SILENT_SECONDS
+from agentworld.pool.draining import KEPT_SECONDS
 from agentworld.pool.keys import ApiKey, IssuedKey, NewKey, StoredKey, key_from, new_secret, secret_digest
 from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
@@ -49,6 +49,8 @@ class StateMethods(BatchMethods):
         with self._open():
             now = self._state.clock()
             self._state.workers[worker] = GatewayWorker(worker, in_flight, pauses, now)
+            if self._state.paused:
+                return  # Who waits for all to drain must not lose sight of one.
             for silent in [each for each in self._state.workers.values() if each.seen_at < now - KEPT_SECONDS]:
                 del self._state.workers[silent.worker]
 
@@ -57,13 +59,9 @@ class StateMethods(BatchMethods):
         with self._open():
             self._state.workers.pop(worker, None)
 
-    def gateway_workers(self) -> list[GatewayWorker]:
-        """See Pool."""
+    def _last_words(self) -> list[GatewayWorker]:
         with self._open():
-            since = self._state.clock() - SILENT_SECONDS
-            return sorted(
-                (each for each in self._state.workers.values() if each.seen_at >= since), key=lambda each: each.worker
-            )
+            return sorted(self._state.workers.values(), key=lambda each: each.worker)
 
     def check_writable(self) -> None:
         """See Pool."""

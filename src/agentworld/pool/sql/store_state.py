@@ -63,10 +63,9 @@ class StateMethods(SqlStore):
         """See Pool."""
         self._writer.submit(lambda txn: workers.forget(txn, worker)).result()
 
-    def gateway_workers(self) -> list[GatewayWorker]:
-        """See Pool."""
+    def _last_words(self) -> list[GatewayWorker]:
         with self._database.reading() as connection:
-            return workers.live(connection, self._clock())
+            return workers.last_words(connection)
 
     def check_writable(self) -> None:
         """See Pool."""

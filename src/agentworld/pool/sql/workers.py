@@ -6,9 +6,10 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
-from agentworld.pool.draining import KEPT_SECONDS, SILENT_SECONDS
+from agentworld.pool.draining import KEPT_SECONDS
 from agentworld.pool.results import GatewayWorker
 from agentworld.pool.sql.connections import Reader
+from agentworld.pool.sql.policies import PAUSED
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.transaction import Transaction
 
@@ -22,13 +23,16 @@ _REPORT = sql(
 )
 _FORGET = sql(delete(_w).where(_w.c.worker == parameter("of_worker")))
 _FORGET_SILENT = sql(delete(_w).where(_w.c.seen_at < parameter("before")))
-_LIVE = sql(select(_w).where(_w.c.seen_at >= parameter("since")).order_by(_w.c.worker))
+_ALL = sql(select(_w).order_by(_w.c.worker))
 
 
 def report(txn: Transaction, worker: str, in_flight: int, pauses: int) -> None:
-    """Note a worker's word, and forget those who have been silent for long."""
+    """Note a worker's word, and forget those who have been silent for long; not during a pause, as whoever waits for
+    all to drain must not lose sight of one.
+    """
     txn.execute(_REPORT, {"worker": worker, "in_flight": in_flight, "pauses": pauses, "seen_at": txn.now})
-    txn.execute(_FORGET_SILENT, {"before": txn.now - KEPT_SECONDS})
+    if not txn.counter(PAUSED):
+        txn.execute(_FORGET_SILENT, {"before": txn.now - KEPT_SECONDS})
 
 
 def forget(txn: Transaction, worker: str) -> None:
@@ -36,7 +40,7 @@ def forget(txn: Transaction, worker: str) -> None:
     txn.execute(_FORGET, {"of_worker": worker})
 
 
-def live(reader: Reader, now: float) -> list[GatewayWorker]:
-    """Those who said something lately."""
-    found = reader.execute(_LIVE, {"since": now - SILENT_SECONDS})
+def last_words(reader: Reader) -> list[GatewayWorker]:
+    """What each said last."""
+    found = reader.execute(_ALL, {})
     return [GatewayWorker(*(row[name] for name in _NAMES)) for row in found]
