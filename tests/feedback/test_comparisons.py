@@ -29,7 +29,9 @@ def rate(pool, values, name="good", source="anna", target="step_id"):
 
 
 def pairs(pool, **options):
-    return [(one.step_id or one.trajectory_id, one.other_id, one.value) for one in rating_pairs(pool, "good", **options)]
+    return [
+        (one.step_id or one.trajectory_id, one.other_id, one.value) for one in rating_pairs(pool, "good", **options)
+    ]
 
 
 def test_branches_of_one_prompt_that_were_compared_are_served_as_a_pair(pool):

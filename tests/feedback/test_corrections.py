@@ -78,6 +78,16 @@ def test_what_curation_excludes_gives_none_unless_asked_for(pool, talk):
     assert [one.chosen.text for one in corrections(pool, excluded=True)] == ["one"]
 
 
+@pytest.mark.parametrize("status", ["failed", "abandoned"])
+def test_how_a_run_ended_excludes_no_correction(pool, talk, status):
+    talk.sample([asked("a")], "five")
+    talk.end(status)
+    correct(pool, "one")
+    assert [one.chosen.text for one in corrections(pool)] == ["one"]
+    pool.decide([Decision(trajectory_id="t", verdict="exclude", reason="wrong")])
+    assert list(corrections(pool)) == []
+
+
 def test_on_a_trajectory_it_is_of_the_last_reply_or_of_the_one_that_was_seen(pool, talk):
     talk.sample([asked("a")], "five")
     talk.sample([asked("a"), said("five"), asked("b")], "six")

@@ -1,15 +1,21 @@
-"""`agentworld feedback`: what people say of trajectories and steps."""
+"""`agentworld feedback`: what people say of trajectories and steps, and what is made of it."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from agentworld.cli.source import PoolOption, UrlOption, source
+from agentworld.cli.usage import CommandLineError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Give feedback, and list it.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Give feedback, list it, and make training data and measures of it.",
+)
 
 
 class Kind(StrEnum):
@@ -22,9 +28,48 @@ class Kind(StrEnum):
     comment = "comment"
 
 
+class Layout(StrEnum):
+    """What a correction is written as."""
+
+    pairs = "pairs"
+    targets = "targets"
+
+
+class Judgement(StrEnum):
+    """What annotators say of one target under one name."""
+
+    label = "label"
+    rating = "rating"
+
+
+class Scale(StrEnum):
+    """What values of annotators are."""
+
+    nominal = "nominal"
+    ordinal = "ordinal"
+    interval = "interval"
+
+
+class Implicit(StrEnum):
+    """The implicit signals."""
+
+    regenerate = "regenerate"
+    edit = "edit"
+    abandon = "abandon"
+
+
+NameOption = Annotated[str, typer.Option("--name", help="Name of the label or rating.")]
+JudgementOption = Annotated[Judgement, typer.Option("--kind", help="label or rating.")]
+SourcesOption = Annotated[
+    list[str] | None,
+    typer.Option("--source", help="Only this annotator; repeatable. Otherwise all that are not machines."),
+]
+StepsOption = Annotated[str | None, typer.Option("--where", help="Only steps that match.")]
+
+
 @app.callback()
 def _group() -> None:
-    """Give feedback, and list it."""
+    """Give feedback, list it, and make training data and measures of it."""
 
 
 @app.command()
@@ -40,6 +85,7 @@ def add(
     step: Annotated[str | None, typer.Option(help="Id of a step, where it is about that step.")] = None,
     source_name: Annotated[str, typer.Option("--source", help="Who says so.")] = "cli",
     feedback_id: Annotated[str | None, typer.Option("--id", help="Its id; sent again it is the same.")] = None,
+    content: Annotated[str | None, typer.Option(help="SHA-256 of the reply that was seen.")] = None,
     pool: PoolOption = None,
     url: UrlOption = None,
 ) -> None:
@@ -56,6 +102,7 @@ def add(
         value=_value(value),
         comment=comment,
         source=source_name,
+        content=content,
     )
     with source(pool, url) as opened:
         result = opened.add_signals([sent])
@@ -74,14 +121,16 @@ def list_(
     pool: PoolOption = None,
     url: UrlOption = None,
 ) -> None:
-    """List feedback in the order in which it came."""
+    """List feedback in the order in which it came. `seen`: whether the reply that was seen is the one there now."""
     from agentworld.cli.output import clip, moment, plain, table
+    from agentworld.feedback.content import seen_of
     from agentworld.records import exact_json
 
     with source(pool, url) as opened:
         page = opened.list_feedback(
             trajectory_id=trajectory, step_id=step, kind=kind.value if kind is not None else None, limit=limit
         )
+        seen = ["" if as_json or one.content is None else seen_of(opened, one) for one in page.items]
     if as_json:
         for one in page.items:
             typer.echo(exact_json.encode(one).decode())
@@ -96,12 +145,139 @@ def list_(
             one.other_id or "",
             plain(clip(one.comment or "", 60)),
             plain(one.source),
+            standing,
         ]
-        for one in page.items
+        for one, standing in zip(page.items, seen, strict=True)
     ]
-    table(["when", "kind", "on", "name", "value", "preferred to", "comment", "source"], rows, whole=["on"])
+    table(["when", "kind", "on", "name", "value", "preferred to", "comment", "source", "seen"], rows, whole=["on"])
     if page.next_cursor is not None:
         typer.echo(f"The first {limit}; see --limit")
+
+
+@app.command()
+def corrections(
+    out: Annotated[Path | None, typer.Option(help="File of JSON lines; otherwise standard output.")] = None,
+    layout: Annotated[
+        Layout, typer.Option("--as", help="pairs (prompt, chosen, rejected) or targets (messages).")
+    ] = Layout.pairs,
+    where: StepsOption = None,
+    of_source: Annotated[str | None, typer.Option("--source", help="Only corrections of this source.")] = None,
+    excluded: Annotated[bool, typer.Option("--excluded", help="Also of steps that curation excludes.")] = False,
+    store: Annotated[
+        bool, typer.Option("--store", help="Put them into the pool instead, as text-only steps and comparisons.")
+    ] = False,
+    pool: PoolOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Write corrections as preference pairs or as targets of supervised training."""
+    from agentworld.cli import feedback_data
+
+    if not store:
+        feedback_data.export_corrections(
+            out,
+            targets=layout is Layout.targets,
+            where=where,
+            of_source=of_source,
+            excluded=excluded,
+            pool=pool,
+            url=url,
+        )
+        return
+    if out is not None or url is not None:
+        raise CommandLineError("--store does not go with --out or --url", hint="It writes into the pool of --pool")
+    feedback_data.store_corrections(where=where, of_source=of_source, excluded=excluded, pool=pool)
+
+
+@app.command()
+def pairs(
+    name: Annotated[str, typer.Option("--name", help="Name of the rating.")],
+    margin: Annotated[float, typer.Option(help="By how much two have to differ.")] = 1.0,
+    most: Annotated[int, typer.Option(help="Pairs of one prompt or group, the widest first.", min=1)] = 8,
+    sources: SourcesOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    pool: PoolOption = None,
+) -> None:
+    """Make comparisons of ratings: of steps with one prompt, and of rollouts of one group."""
+    from agentworld.cli.feedback_data import make_pairs
+
+    make_pairs(name, margin, most, sources or [], pool, dry_run=dry_run)
+
+
+@app.command()
+def implicit(
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until it is stopped.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="From the first event on.")] = False,
+    channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
+    signals: Annotated[
+        list[Implicit] | None, typer.Option("--signal", help="Only regenerate, edit or abandon; repeatable.")
+    ] = None,
+    least_similar: Annotated[
+        float, typer.Option(help="An edit keeps at least so much of the text.", min=0, max=1)
+    ] = 0.5,
+    longest: Annotated[int, typer.Option(help="Characters of a text that is compared.", min=1)] = 20_000,
+    most_edited: Annotated[
+        float, typer.Option(help="Where more of the replies came back changed, none is an edit.", min=0, max=1)
+    ] = 0.5,
+    pool: PoolOption = None,
+) -> int:
+    """Derive feedback from use: replies regenerated, edited, abandoned. Stopped anywhere, it goes on there."""
+    from agentworld.cli.feedback_data import run_implicit
+    from agentworld.feedback.implicit import SIGNALS, Thresholds
+
+    wanted = {each.value for each in signals} if signals else set(SIGNALS)
+    thresholds = Thresholds(
+        signals=tuple(each for each in SIGNALS if each in wanted),
+        least_similar=least_similar,
+        longest=longest,
+        most_edited=most_edited,
+    )
+    return run_implicit(thresholds, channel, pool, again=again, follow=follow)
+
+
+@app.command()
+def agreement(
+    name: NameOption,
+    kind: JudgementOption = Judgement.label,
+    level: Annotated[
+        Scale | None, typer.Option(help="nominal, ordinal or interval; otherwise by kind: nominal, interval.")
+    ] = None,
+    sources: SourcesOption = None,
+    where: StepsOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    pool: PoolOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Say how far annotators agree: percent, Cohen's and Fleiss' kappa, Krippendorff's alpha."""
+    from agentworld.cli.feedback_data import show_agreement
+
+    show_agreement(
+        name,
+        kind.value,
+        level.value if level is not None else None,
+        sources or [],
+        where,
+        pool,
+        url,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def disagreements(
+    name: NameOption,
+    kind: JudgementOption = Judgement.label,
+    sources: SourcesOption = None,
+    where: StepsOption = None,
+    least: Annotated[float, typer.Option(help="Only what is worth more, from 0 to 1.", min=0, max=1)] = 0.0,
+    tolerance: Annotated[float, typer.Option(help="Numbers no further apart agree.", min=0)] = 0.0,
+    review: Annotated[bool, typer.Option("--review", help="Put them into the review queue.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON record a line.")] = False,
+    pool: PoolOption = None,
+) -> None:
+    """List targets on which annotators disagree, the most first."""
+    from agentworld.cli.feedback_data import show_disagreements
+
+    show_disagreements(name, kind.value, sources or [], where, least, tolerance, pool, review=review, as_json=as_json)
 
 
 def _value(text: str | None) -> Any:

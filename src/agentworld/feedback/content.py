@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from agentworld.errors import NotFoundError
 from agentworld.forest.messages import canonical_arguments
 from agentworld.pool.results import Page
-from agentworld.records import Feedback, FeedbackKind, Message, Step
+from agentworld.records import Feedback, FeedbackKind, Message, Step, Trajectory
 
 Seen = Literal["current", "outdated", "unknown"]
 _CALL, _ARGUMENTS = b"\x1e", b"\x1f"  # what separates tool calls and their arguments from the text
@@ -20,6 +20,9 @@ class Reading(Protocol):
     """What is read of a pool, in this process or over HTTP."""
 
     def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
+        """See Pool."""
+
+    def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""
 
     def list_steps(

@@ -52,7 +52,8 @@ def corrections(
 ) -> Iterator[Correction]:
     """The corrections in a pool, in the order in which they came; of one person on one step only the last.
 
-    `where`: of steps. `source`: only of this one. `excluded`: also of steps that curation excludes. What is said of a
+    `where`: of steps. `source`: only of this one. `excluded`: also of steps that are excluded for more
+    than that their trajectory failed or was abandoned. What is said of a
     trajectory is of its last reply, or of the last one that its `content` names. `left_out` counts, by reason, what
     gives no row: missing (no such step with messages, or it is not of `where`), excluded, outdated (the reply is
     another one than was seen), unchanged, superseded (by a later one of the same source).
@@ -70,7 +71,7 @@ def corrections(
         step = _step(pool, one, where)
         if step is None or step.prompt_messages is None or step.response_message is None:
             left_out["missing"] += 1
-        elif not excluded and (step.excluded_reason is not None or step.readiness == "excluded"):
+        elif not excluded and _is_excluded(pool, step):
             left_out["excluded"] += 1
         elif one.content is not None and reply_digest(step.response_message) != one.content:
             left_out["outdated"] += 1
@@ -162,6 +163,14 @@ def _about(one: Correction) -> dict[str, Any]:
 def jsonl(row: dict[str, Any]) -> str:
     """A row as one line of JSON."""
     return exact_json.encode(row).decode() + "\n"
+
+
+def _is_excluded(pool: Reading, step: Step) -> bool:
+    """Whether something else than how the trajectory ended excludes the step: failed runs have good prompts."""
+    if step.excluded_reason is not None or step.readiness != "excluded":
+        return step.excluded_reason is not None
+    trajectory = pool.get_trajectory(step.trajectory_id)
+    return trajectory.excluded_reason != trajectory.status
 
 
 def _step(pool: Reading, one: Feedback, where: str | None) -> Step | None:
