@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.capture import Collector
 from agentworld.capture.call import Call
 from agentworld.dialects.exchange import Choice, Delta, Request
-from agentworld.engines.base import Engine
+from agentworld.engines.base import Engine, EngineAbortedError
 from agentworld.engines.detokenize import StopStrings, TextStream
 from agentworld.engines.tokenizer import byte_tokenizer
+from agentworld.errors import EngineError
 from agentworld.gateway.resubmit import BEYOND_STOP, Resubmission
 from agentworld.gateway.stream_parser import Qwen3Parser
 from agentworld.records import Policy, Sampling, Usage, VersionSpan
@@ -83,8 +85,8 @@ def spans_of(versions: Sequence[int]) -> tuple[VersionSpan, ...]:
     )
 
 
-async def joined(engine: Pieces, stop: tuple[str, ...]) -> tuple[Choice, Collector]:
-    """The reply as it goes on record."""
+async def joined(engine: Pieces, stop: tuple[str, ...] = (), then: Pieces | None = None) -> tuple[Choice, Collector]:
+    """The reply as it goes on record. `then`: the engine that is asked for what follows the first piece."""
     request = Request(dialect="chat", model="m", messages=())
     call = Call(
         trajectory_id="t",
@@ -97,8 +99,9 @@ async def joined(engine: Pieces, stop: tuple[str, ...]) -> tuple[Choice, Collect
         prompt_ids=PROMPT,
     )
 
-    async def wait() -> Policy:
-        return Policy("m", "r", engine.pieces[len(engine.asked)].versions[0])
+    async def wait(error: EngineError | None) -> tuple[Engine, Policy]:
+        following = then or engine
+        return cast(Engine, following), Policy("m", "r", following.pieces[len(following.asked)].versions[0])
 
     collector = Collector()
     async for delta in Resubmission(call, 16, TOKENIZER).deltas(cast(Engine, engine), wait):
@@ -156,3 +159,11 @@ def test_pieces_are_one_reply_whose_ids_text_and_versions_agree(
 def text_of(ids: list[int]) -> str:
     stream = TextStream(TOKENIZER)
     return stream.feed(ids) + stream.finish()
+
+
+def test_an_engine_that_is_behind_may_go_on_and_one_whose_weights_went_back_may_not() -> None:
+    newer, older = Piece("ab", [5], 8), Piece("cd", [4], 8)
+    choice, _ = asyncio.run(joined(Pieces([newer, older], "pieces"), then=Pieces([older], "pieces")))
+    assert choice.version_spans == (VersionSpan(0, 5), VersionSpan(2, 4))
+    with pytest.raises(EngineAbortedError, match="another run"):
+        asyncio.run(joined(Pieces([newer, older], "pieces")))

@@ -116,7 +116,7 @@ async def test_a_piece_whose_weights_change_is_told_apart_and_its_count_says_not
         assert (spans(step), step.excluded_reason) == ([(0, 3), (2, 4)], None)
 
 
-@pytest.mark.parametrize("new", [(2, "new"), (10, "new"), (2, "old"), (2, None)])
+@pytest.mark.parametrize("new", [(2, "new"), (10, "new"), (2, "old"), (2, None), (10, None)])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_pieces_of_which_the_engine_says_another_run_are_not_joined(
     stream: bool, new: tuple[int, str | None]

@@ -63,6 +63,9 @@ class Resubmission:
         """Of what was sampled."""
         self._before: str | None = None
         """Of what was sampled before the present piece."""
+        self._engine: Engine | None = None
+        self._moved = False
+        """Whether the present piece comes from another engine than the one before."""
         self._said_run: str | None = None
         self._said_spans = False
         self._start = 0
@@ -83,7 +86,7 @@ class Resubmission:
         while True:
             cut = ended = False
             failure: EngineError | None = None
-            prompt = self._begin()
+            prompt = self._begin(engine)
             try:
                 asked = engine.generate(prompt, self._call.request, self._rest())
                 async with begun_within(self._first_token, asked) as deltas:
@@ -124,8 +127,9 @@ class Resubmission:
                 raise _other_run()
             self._policy = policy
 
-    def _begin(self) -> list[int]:
-        """The prompt of the next piece."""
+    def _begin(self, engine: Engine) -> list[int]:
+        """The prompt of the next piece, which goes to `engine`."""
+        self._moved, self._engine = engine is not self._engine, engine
         self._before = self._run
         self._said_run, self._said_spans = None, False
         self._start = len(self._sampled)
@@ -204,10 +208,13 @@ class Resubmission:
         """
         self._said_run = delta.policy_run or self._said_run
         delta.policy_run = self._said_run if delta.ids or delta.finish_reason not in (None, "abort") else None
-        if self._said_run is not None and self._before not in (None, self._said_run):
+        if not delta.ids and self._said_run is None:
+            return  # It may be said yet.
+        run = self._said_run or self._policy.run
+        if self._before not in (None, run):
             raise _other_run()
         if delta.ids:
-            self._run = self._said_run or self._policy.run
+            self._run = run
 
     def _span(self, delta: Delta) -> None:
         """Note which weights sampled: as the engine says, else as was stamped when this piece was asked for. What is
@@ -225,8 +232,9 @@ class Resubmission:
                 self._add(self._start, self._policy.version)
 
     def _add(self, start: int, version: int) -> None:
-        if self._pieces > 1 and any(span.version > version and span.start < self._start for span in self._spans):
-            raise _other_run()  # Versions go up within a run, and not every engine names its run.
+        before = [span.version for span in self._spans if span.start < self._start]
+        if before and version < before[-1] and not self._moved:
+            raise _other_run()  # An engine's versions go up within a run. Another one may be behind.
         if not self._spans or self._spans[-1].version != version:
             self._spans.append(VersionSpan(start, version))
 
