@@ -57,6 +57,9 @@ def load(file: Path) -> Any:
     from agentworld.agents.definition import read_agent
     from agentworld.agents.run_config import read_run
     from agentworld.cli.serve import settings_from
+    from agentworld.curation.policies import read_policy
+    from agentworld.curation.running import plan_of, read_curate_settings
+    from agentworld.query.rules import parse_rules
     from agentworld.rewards.registry import read_evaluators
     from agentworld.tasks.definition import read_task_set
     from agentworld.trainers.job import read_job
@@ -64,6 +67,10 @@ def load(file: Path) -> Any:
     fields = tomllib.loads(file.read_text())
     if fields.keys() & {"models", "channels", "mix"}:
         return settings_from(file, {}, {}, None)
+    if "rules" in fields:
+        return parse_rules(read_policy(file).rules)
+    if fields.keys() & {"checks", "reviews", "evaluation_sets"}:
+        return plan_of(read_curate_settings(file))
     if "evaluator" in fields:
         return read_evaluators(file)
     if "task_sets" in fields:

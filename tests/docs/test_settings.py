@@ -9,6 +9,7 @@ from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.run_config import RunConfig, Selection
 from agentworld.config import ChannelSettings, MixSettings, ModelSettings, SamplingOverrides, ServeSettings
 from agentworld.credit import CreditSpec
+from agentworld.curation.running import CurateSettings, ReviewSettings
 from agentworld.records import BatchSpec, Sampling
 from agentworld.tasks.definition import ReadyDefinition
 from agentworld.tasks.jsonl import JsonlDefinition
@@ -30,6 +31,8 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld train", 1, BatchSpec),
     ("agentworld train", 2, TrainSettings),
     ("agentworld train", 3, CreditSpec),
+    ("agentworld curate run", 0, CurateSettings),
+    ("agentworld curate run", 1, ReviewSettings),
 ]
 # What a definition is and what it is called follow from the file.
 IMPLIED = {"kind"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentworld.cli import curate_policy, output
+from agentworld.cli import curate_policy, curate_run, output
 from agentworld.cli.source import PoolOption, UrlOption, source
 from agentworld.cli.who import ByOption, name_of
 from agentworld.errors import NotFoundError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Decide what is served, and see why.")
 app.add_typer(curate_policy.app, name="policy")
+curate_run.register(app)
 
 Target = Annotated[str, typer.Argument(help="Id of a trajectory or of a step.", metavar="ID")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
