@@ -7,6 +7,7 @@ trajectory comes back or another worker has served it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -83,12 +84,22 @@ class Session:
         self.repeats: dict[tuple[str, int], list[Repeat]] = {}
         """Body digest and choice index -> the steps with that body that no other supersedes from the start."""
         self._failures = Failures()
+        self._last_at = 0.0
         self.passed_over = 0
         """Steps in the pool that were too many to load."""
         self.on_growth: Callable[[int], None] | None = None
         self._holdings = Holdings()
         self._known: set[str] = set()
         self._ordinal = 0
+
+    @property
+    def last_at(self) -> float:
+        """When the latest call that is known here came, else when the trajectory was made; now where it is not there:
+        seconds since the epoch.
+        """
+        if self._last_at:
+            return self._last_at
+        return time.time() if self.trajectory is None else self.trajectory.created_at
 
     @property
     def size(self) -> int:
@@ -127,6 +138,7 @@ class Session:
             return
         before = self.size
         self._known.add(step.step_id)
+        self._last_at = max(self._last_at, step.created_at)
         overtaken = "superseded_by" in step.metadata
         digest = step.metadata.get("body_digest")
         if isinstance(digest, str) and not overtaken:

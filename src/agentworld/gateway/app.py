@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -40,6 +41,7 @@ from agentworld.gateway.past import joined, load_past, size_of
 from agentworld.gateway.readiness import PoolProbe, Shared
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
+from agentworld.gateway.running import RunningCalls
 from agentworld.gateway.state import SharedState
 from agentworld.gateway.stored import StoredResponses
 from agentworld.pool.protocol import Pool
@@ -76,9 +78,12 @@ class Gateway:
         overrides = Overrides(settings.channels)
         self.admission = Admission(self.models, self.sessions, self.retries, self.state, overrides, pool)
         self.heartbeat = Heartbeat(pool, self.state)
+        self.running_calls = RunningCalls(pool, settings.idle_seconds)
         self.probe = PoolProbe(pool)
         self.conditions = Shared(self._look)
         self.background = Background()
+        self.beside: dict[str, Callable[[], dict[str, Any]]] = {}
+        """What further runs beside the server, by name, and says of itself in /readyz; called in a thread."""
         self._engine_metrics = metrics.EngineMetrics()
         self._calls: dict[asyncio.Task[Any], Http] = {}
         self.in_flight = 0
@@ -106,10 +111,13 @@ class Gateway:
     async def _start(self) -> None:
         """Begin what goes on beside the calls. The worker makes itself known before it takes one."""
         await self.heartbeat.start()
-        idle = IdleTrajectories(self.pool, self.settings.idle_seconds, self.heartbeat.worker)
+        idle = IdleTrajectories(
+            self.pool, self.settings.idle_seconds, self.heartbeat.worker, running=self.running_calls
+        )
         self.background.begin("probes", self.models.probe)
         self.background.begin("engine_counters", self._count_engines)
         self.background.begin("idle", idle.run)
+        self.background.begin("running_calls", self.running_calls.run)
 
     async def _count_engines(self) -> None:
         """Show the engines' counters to whoever reads the metrics, until cancelled."""
@@ -261,7 +269,8 @@ class Gateway:
             "tokens": admitted.call.source,
             "stream": request.stream,
         }
-        await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
+        async with self.running_calls.call(admitted.call.trajectory_id, admitted.session.last_at):
+            await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
 
     async def _look(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """How the pool and the models are."""
@@ -291,6 +300,8 @@ class Gateway:
                 failing.append({"task": "heartbeat", "error": self.heartbeat.error, "seconds_ago": 0.0})
             if failing:
                 said["background"] = failing
+            for name, look in self.beside.items():
+                said[name] = await asyncio.to_thread(look)
         await http.reply(200 if ready else 503, said)
 
 

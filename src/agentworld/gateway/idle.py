@@ -2,7 +2,8 @@
 
 What came through the gateway and was silent for `idle_seconds` is closed: as finished where its last call was answered
 and the reply awaits nothing, else (the call failed, the reply calls a tool whose result never came, or was broken off)
-as abandoned. Trajectories that a program filled itself are its own to end.
+as abandoned. Trajectories that a program filled itself are its own to end, and one with a call on its way is no silent
+one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from agentworld.errors import AgentWorldError, ConflictError, NotFoundError
+from agentworld.gateway.running import RunningCalls
 from agentworld.pool.protocol import Pool
 from agentworld.records import Exchange, Step, TerminalStatus, Trajectory
 
@@ -25,13 +27,23 @@ _PER_ROUND = 5
 
 
 class IdleTrajectories:
-    """Closes what is idle on one pool. `worker`: the name under which this process reports itself there."""
+    """Closes what is idle on one pool. `worker`: the name under which this process reports itself there. `running`: its
+    calls.
+    """
 
-    def __init__(self, pool: Pool, idle_seconds: float, worker: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        idle_seconds: float,
+        worker: str,
+        now: Callable[[], float] = time.time,
+        running: RunningCalls | None = None,
+    ) -> None:
         self._pool = pool
         self._idle = idle_seconds
         self._worker = worker
         self._now = now
+        self._running = running or RunningCalls(pool, idle_seconds, now)
         self._cursor: str | None = None
 
     async def run(self) -> None:
@@ -69,6 +81,8 @@ class IdleTrajectories:
             return False  # A program submitted it.
         call = self._last_call(name)
         if call is None or max(_ended(call), _ended(step or call)) > self._now() - self._idle:
+            return False
+        if self._running.known(name):
             return False
         answered = call.error is None and step is not None and awaits_nothing(step)
         status: TerminalStatus = "finished" if answered else "abandoned"
