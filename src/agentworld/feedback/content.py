@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
-from agentworld.errors import NotFoundError
+from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.forest.messages import canonical_arguments
 from agentworld.pool.results import Page
 from agentworld.records import Feedback, FeedbackKind, Message, Step, Trajectory
@@ -14,6 +15,7 @@ from agentworld.records import Feedback, FeedbackKind, Message, Step, Trajectory
 Seen = Literal["current", "outdated", "unknown"]
 _CALL, _ARGUMENTS = b"\x1e", b"\x1f"  # what separates tool calls and their arguments from the text
 PAGE = 200
+_EXCHANGE = re.compile(r"exc_([0-9a-z]+)")
 
 
 class Reading(Protocol):
@@ -53,6 +55,18 @@ def reply_digest(reply: Message) -> str:
         arguments = canonical_arguments(call.function.arguments).encode("utf-8", "surrogatepass")
         seen.update(_CALL + call.function.name.encode("utf-8", "surrogatepass") + _ARGUMENTS + arguments)
     return seen.hexdigest()
+
+
+def step_of_reply(reply_id: str) -> str:
+    """The id of the step that a reply of the gateway became, by the `id` in its body or in its stream: of several
+    choices the first one's. InvalidRequestError where the id is none of the gateway's.
+    """
+    found = _EXCHANGE.search(reply_id)
+    if found is None:
+        raise InvalidRequestError(
+            f"{reply_id[:100]!r} is no id of a reply of the gateway", path="reply_id", hint="Take `id` of the reply"
+        )
+    return f"stp_{found[1]}"
 
 
 def seen_of(pool: Reading, one: Feedback) -> Seen:
