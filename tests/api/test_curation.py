@@ -101,7 +101,7 @@ def test_the_end_of_the_server_breaks_a_sweep_off(slow):
     slow.end_streams()
     assert slow.pool.broken_off.wait(30)
     status, reply = put(slow)
-    assert (status, reply["error"]["code"]) == (503, "pool_error")
+    assert (status, reply["error"]["code"]) == (503, "shutting_down")
 
 
 def test_who_waits_is_told_what_a_sweep_failed_with(slow):

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from agentworld.client.wire import LONGEST_WAIT
-from agentworld.errors import PoolError
+from agentworld.errors import EndingError
 from agentworld.pool.keeping.records import Progress
 
 logger = structlog.get_logger("agentworld.api")
@@ -77,7 +77,7 @@ class Sweeps:
     def start(self, channel: str, wanted: Any, work: Callable[[Progress], Any]) -> Sweep:
         """Begin `work`, or join what runs already for the channel and wants the same."""
         if self._closing.is_set():
-            raise PoolError("the server is ending", hint="Send this to another one, or once it is back")
+            raise EndingError("the server is ending", hint="Send this to another one, or once it is back")
         with self._lock:
             self._running = {name: one for name, one in self._running.items() if not one.ended.is_set()}
             running = self._running.get(channel)
