@@ -280,3 +280,22 @@ def test_a_key_of_a_trajectory_sees_and_decides_that_trajectory(held):
     ):
         with pytest.raises(ForbiddenError, match="trajectory 'v' alone"):
             refused()
+
+
+def test_an_agent_decides_nothing_about_its_own_trajectory(held):
+    clients, pool = held
+    started = clients["free"].start_trajectory(NewTrajectory(trajectory_id="own"))
+    clients["free"].complete_trajectory("own", "finished", 0.0)
+    clients["free"].add_reviews([NewReview(trajectory_id="own", reason="look")])
+    [review] = [one for one in pool.list_reviews().items if one.trajectory_id == "own"]
+    with connect(clients["free"].url, api_key=started.api_key) as agent:
+        for refused in (
+            lambda: agent.decide([Decision(verdict="ready", trajectory_id="own")]),
+            lambda: agent.resolve_review(review.review_id, "me", "accept"),
+            lambda: agent.skip_review(review.review_id, "me"),
+            lambda: agent.undo_review(review.review_id, "me"),
+        ):
+            with pytest.raises(ForbiddenError, match="decides nothing about it"):
+                refused()
+        assert agent.add_reviews([NewReview(trajectory_id="own", reason="please", worth=0.6)]) == 1
+    assert pool.get_trajectory("own").readiness == "excluded"

@@ -60,7 +60,8 @@ class BoundCuration(_Base):
 
     # --- decisions --------------------------------------------------------------------------------------------
     def decide(self, decisions: Sequence[Decision]) -> int:
-        """See Pool. What is not the caller's is not there."""
+        """See Pool. What is not the caller's is not there; an agent decides nothing of itself."""
+        self._check_judge()
         sent = check_decisions(decisions)
         for target, target_id, _ in sent:
             self._check_target(target, target_id)
@@ -111,16 +112,19 @@ class BoundCuration(_Base):
 
     def skip_review(self, review_id: int, by: str) -> Review:
         """See Pool."""
+        self._check_judge()
         self.get_review(review_id)
         return self._pool.skip_review(review_id, by)
 
     def resolve_review(self, review_id: int, by: str, verdict: ReviewVerdict, comment: str | None = None) -> Review:
         """See Pool."""
+        self._check_judge()
         self.get_review(review_id)
         return self._pool.resolve_review(review_id, by, verdict, comment)
 
     def undo_review(self, review_id: int, by: str) -> Review:
         """See Pool."""
+        self._check_judge()
         self.get_review(review_id)
         return self._pool.undo_review(review_id, by)
 
@@ -161,6 +165,15 @@ class BoundCuration(_Base):
         if channel is not None:
             self._grant.check_channel(channel, "what is asked for")
         return self._grant.channel
+
+    def _check_judge(self) -> None:
+        """ForbiddenError for an agent, which would otherwise let pass what the policy keeps back of it."""
+        if self._grant.of_agent:
+            raise ForbiddenError(
+                "the key of an agent's own trajectory decides nothing about it",
+                path="authorization",
+                hint="Decide and review with a key that `agentworld keys create` made",
+            )
 
     def _check_target(self, target: str, target_id: str) -> None:
         """NotFoundError where it is not the caller's. A step stands with its trajectory, so both have to be."""

@@ -53,6 +53,11 @@ class Grant(msgspec.Struct, frozen=True):
         """Whether it is for one channel or trajectory alone."""
         return self.channel is not None or self.trajectory_id is not None
 
+    @property
+    def of_agent(self) -> bool:
+        """Whether it is a session key's, which an agent has for its own trajectory."""
+        return self.key_id is not None and self.secret is None
+
     def allows(self, needed: Iterable[Scope]) -> bool:
         """Whether one of these scopes is granted."""
         return "admin" in self.scopes or not self.scopes.isdisjoint(needed)
