@@ -143,3 +143,15 @@ def test_an_excluded_original_is_in_no_pair(pool, talk):
     store_corrections(pool, corrections(pool))
     pool.decide([Decision(step_id="t-0", verdict="exclude", reason="secret")])
     assert pool.lease(BatchSpec(method="dpo", require=("messages",)), "pairs") is None
+
+
+def test_a_stored_correction_goes_with_its_user(pool):
+    Talk(pool, user="kim").sample([asked("my secret")], "five")
+    pool.complete_trajectory("t", "finished")
+    correct(pool, "four")
+    store_corrections(pool, corrections(pool))
+    assert len(pool.list_trajectories().items) == 2
+    pool.delete_user("kim")
+    assert pool.list_trajectories().items == []
+    assert list(corrections(pool)) == []
+    assert pool.check() == []

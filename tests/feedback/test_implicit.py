@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from agentworld.errors import InvalidRequestError
+from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.feedback.content import reply_digest
 from agentworld.feedback.following import FOLLOWER, derive
 from agentworld.feedback.implicit import LABEL, Thresholds
@@ -228,3 +228,38 @@ def test_what_was_deleted_since_is_passed_over(pool):
     talk.end("abandoned")
     pool.delete_trajectories(["t"])
     assert derive(pool).trajectories == 0
+
+
+def test_where_it_breaks_off_the_next_run_goes_on(pool, monkeypatch):
+    for number in range(3):
+        talk = Talk(pool, f"t{number}")
+        talk.sample([A], "x")
+        talk.end("abandoned")
+    kept, calls = pool.add_signals, []
+
+    def failing(sent):
+        calls.append(sent)
+        if len(calls) == 2:
+            raise RuntimeError("killed")
+        return kept(sent)
+
+    monkeypatch.setattr(pool, "add_signals", failing)
+    with pytest.raises(RuntimeError):
+        derive(pool)
+    monkeypatch.undo()
+    assert [bool(pool.get_trajectory(f"t{number}").labels) for number in range(3)] == [True, False, False]
+    derived = derive(pool)
+    assert (derived.trajectories, derived.signals.total()) == (3, 2)
+    assert all(pool.get_trajectory(f"t{number}").labels for number in range(3))
+
+
+def test_a_second_one_beside_it_is_told(pool):
+    talk = Talk(pool)
+    talk.sample([A], "x")
+    talk.end("abandoned")
+
+    def another(total):
+        derive(pool)
+
+    with pytest.raises(ConflictError):
+        derive(pool, follow=True, done=another)

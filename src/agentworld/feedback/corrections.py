@@ -115,14 +115,19 @@ def store_corrections(pool: Pool, found: Iterator[Correction]) -> int:
 
     Each becomes a finished trajectory of one step in the channel of the original, labelled `correction`, and a
     comparison. So units `trajectory` and `pair` serve them to specs that require messages and not tokens, as long as
-    both sides may be served. Again it changes nothing.
+    both sides may be served. Again it changes nothing. It is of the original's user, and is deleted with all of theirs;
+    who deletes the original trajectory alone has to delete it too.
     """
     new = 0
     for one in found:
         name = "correction_" + digest(b"correction", one.feedback_id.encode()).hex()
         trajectory_id = f"trj_{name}"
         about = {"corrects": one.step_id, "feedback_id": one.feedback_id, "source": one.source}
-        pool.create_trajectory(NewTrajectory(trajectory_id=trajectory_id, channel=one.channel, metadata=about))
+        # Of the same user, so that it goes where all of theirs is deleted.
+        user = pool.get_trajectory(one.trajectory_id).user
+        pool.create_trajectory(
+            NewTrajectory(trajectory_id=trajectory_id, channel=one.channel, metadata=about, user=user)
+        )
         step = Step(
             step_id=f"stp_{name}",
             trajectory_id=trajectory_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -19,6 +20,7 @@ FOLLOWER = "feedback.implicit"
 MOST_STEPS = 2_000
 """Trajectories with more steps are left out, and counted: all of one is in memory at once."""
 _EVENTS, _STEPS, _SIGNALS = 500, 200, 500
+_LOOK = 0.2  # seconds between two looks at whether it is to stop
 
 
 class Derived(msgspec.Struct, kw_only=True):
@@ -53,21 +55,35 @@ def derive(
     revision = 0 if follower is None else follower.revision
     position = 0 if follower is None or again else follower.position
     total = Derived()
-    while not stop.is_set():
-        page = pool.events(position, _EVENTS, channel=channel)
-        if not page:
-            if not follow:
-                break
-            stop.wait(pool.poll_seconds)
-            continue
-        for trajectory_id in _ended(page):
-            _derive_one(pool, trajectory_id, thresholds, total)
-        position = page[-1].sequence
-        revision = pool.save_follower(name, position, revision=revision).revision
-        progress("trajectories", total.trajectories, None)
-        if done is not None:
-            done(total)
+    woken = threading.Event()
+    unwatch = pool.watch(woken.set)
+    try:
+        while not stop.is_set():
+            # Before it looks, so that what comes meanwhile wakes it.
+            woken.clear()
+            page = pool.events(position, _EVENTS, channel=channel)
+            if not page:
+                if not follow:
+                    break
+                _wait(woken, stop, pool.poll_seconds)
+                continue
+            for trajectory_id in _ended(page):
+                _derive_one(pool, trajectory_id, thresholds, total)
+            position = page[-1].sequence
+            revision = pool.save_follower(name, position, revision=revision).revision
+            progress("trajectories", total.trajectories, None)
+            if done is not None:
+                done(total)
+    finally:
+        unwatch()
     return total
+
+
+def _wait(woken: threading.Event, stop: threading.Event, seconds: float) -> None:
+    """Until something woke it, it is to stop, or the time is over."""
+    until = time.monotonic() + seconds
+    while not stop.is_set() and time.monotonic() < until and not woken.wait(_LOOK):
+        pass
 
 
 def _ended(events: Sequence[Event]) -> list[str]:
