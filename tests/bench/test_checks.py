@@ -17,11 +17,16 @@ def small(monkeypatch):
 def test_the_command_says_what_it_measured(tmp_path, capsys):
     code = invoke(["bench", "checks", "--trajectories", "16", "--texts", "300", "--folder", str(tmp_path), "--json"])
     said = json.loads(capsys.readouterr().out)
-    assert (said["trajectories"], said["texts"], list(said["sections"])) == (16, 300, ["pass", "near"])
+    assert (said["trajectories"], said["texts"], list(said["sections"])) == (16, 300, ["pass", "run", "near"])
     rate, alone, new = said["sections"]["pass"]
     assert rate["required"] == 2_000
     assert rate["met"] == (rate["value"] >= 2_000)
-    assert code == (0 if rate["met"] else 1)
+    whole, only_new, nothing = said["sections"]["run"]
+    assert whole["met"] == (whole["value"] >= whole["required"] == 2_000)
+    assert whole["beside"] > whole["value"] > 0
+    assert only_new["value"] > 0
+    assert nothing["value"] > 0
+    assert code == (0 if rate["met"] and whole["met"] else 1)
     assert 0 < rate["value"] < alone["value"]
     assert new["value"] > 0
     assert list(tmp_path.iterdir()) == []
@@ -35,7 +40,7 @@ def test_copies_are_found_and_others_are_not():
 
 
 def test_bounds_are_of_the_whole_number_of_texts():
-    assert [section.name for section in checks.SECTIONS] == ["pass", "near"]
+    assert [section.name for section in checks.SECTIONS] == ["pass", "run", "near"]
     assert checks.Figure("a", 3.0, "s", required=2.0, better="less").met is False
     assert checks.Figure("a", 3.0, "s", required=2.0).met is True
     assert checks.Figure("a", 3.0, "s").met is None
@@ -43,4 +48,4 @@ def test_bounds_are_of_the_whole_number_of_texts():
 
 def test_a_section_that_is_not_there_is_named(capsys):
     assert invoke(["bench", "checks", "--section", "fast"]) == 2
-    assert "There are pass, near" in capsys.readouterr().err
+    assert "There are pass, run, near" in capsys.readouterr().err

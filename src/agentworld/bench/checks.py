@@ -19,8 +19,9 @@ from agentworld.bench.record import Bench, Better, one_core, seconds
 from agentworld.curation.checks import CheckContext, CheckSettings, PoolCheck, chosen, known, pool_checks, run_checks
 from agentworld.curation.checks.near_duplicates import SimilarTexts
 from agentworld.curation.checks.reading import Run
+from agentworld.curation.running import CurateSettings, plan_of, run_curation
 from agentworld.pool.protocol import Pool
-from agentworld.records import BatchTrajectory
+from agentworld.records import BatchTrajectory, Reward
 from agentworld.testing.workload import tool_trajectories
 
 TURNS = 20
@@ -126,6 +127,46 @@ def _check(pool: Pool, names: Iterable[str], context: CheckContext, states: dict
     return {name: each.save() for name, each in checks.items()}
 
 
+def whole_run(bench: ChecksBench) -> list[Figure]:
+    """`agentworld curate run` over a pool that has rewards: everything, then a tenth as much that is new, then nothing.
+
+    All deterministic checks, reading and writing of labels included. Beside it: reading the same alone. Rates are for a
+    second of CPU time, which is that of one core, so that what else the machine does counts less.
+    """
+    plan = plan_of(CurateSettings(run=tuple(sorted(set(known()) - {"near_duplicate"}))))
+    tasks = max(bench.trajectories // _ROLLOUTS, 1)
+    with one_core(), Bench(steps=0, url=None, folder=bench.folder, seed=bench.seed).pool() as pool:
+        first = _rewarded(pool, _fill(pool, tasks, bench.seed))
+        for _ in _read(pool, first[:_ROLLOUTS]):  # Warms up.
+            pass
+        reading = cpu_seconds(lambda: list(_read(pool, first)))
+        whole = cpu_seconds(lambda: run_curation(pool, plan))
+        new = _rewarded(pool, _fill(pool, max(tasks // 10, 1), bench.seed + 1))
+        reading_new = cpu_seconds(lambda: list(_read(pool, new)))
+        more = cpu_seconds(lambda: run_curation(pool, plan))
+        nothing = cpu_seconds(lambda: run_curation(pool, plan))
+    steps, new_steps = len(first) * TURNS, len(new) * TURNS
+    return [
+        Figure("everything, with its labels", steps / whole, "steps/CPU s", beside=steps / reading, required=2_000.0),
+        Figure("what is new", new_steps / more, "steps/CPU s", beside=new_steps / reading_new),
+        Figure("nothing is new", 1_000 * nothing, "ms", better="less"),
+    ]
+
+
+def _rewarded(pool: Pool, names: list[str]) -> list[str]:
+    for start in range(0, len(names), 500):
+        part = names[start : start + 500]
+        pool.add_rewards([Reward(value=float(at % 3 == 0), trajectory_id=name) for at, name in enumerate(part)])
+    return names
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU time of this process, all its threads together, that the work takes."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
 def near_duplicates(bench: ChecksBench) -> list[Figure]:
     """Texts of 200 words, a tenth of them earlier ones with one word changed, in a process of its own.
 
@@ -179,6 +220,7 @@ def _draw(random: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int
 
 SECTIONS = [
     Section("pass", "deterministic checks over trajectories of 20 steps, on one core", one_pass),
+    Section("run", "agentworld curate run over trajectories of 20 steps, on one core", whole_run),
     Section("near", "near-duplicates by MinHash, on one core", near_duplicates),
 ]
 
