@@ -83,13 +83,14 @@ def test_the_guide_names_every_layout():
 
 def test_the_examples_in_python_run():
     found = [block.text for block in blocks("python") if block.page.name == "rewards.md"]
-    assert len(found) == 3
+    assert len(found) == 4
     names = {"__name__": "documented"}
     for text in found:
         exec(compile(text, "rewards.md", "exec"), names)
     assert names["verdicts"]["t1"].values == {"reward": 1.0}
     assert [record.source for record in names["records"]] == ["numeric"]
-    assert names["report"].overall.accuracy == pytest.approx(2 / 3)
+    assert names["calibration"].overall.accuracy == pytest.approx(2 / 3)
+    assert names["report"].evaluators["numeric"].evaluated == 0
     assert names["polite"](run_of("yes please")) == 1.0
 
 

@@ -35,6 +35,7 @@ from agentworld.api.metrics import counted
 from agentworld.api.origins import OriginGuard
 from agentworld.api.parameters import check_parameters
 from agentworld.api.replies import ExactResponse
+from agentworld.api.reward_status import RewardStatus
 from agentworld.api.scopes import needed
 from agentworld.api.sweeps import Sweeps
 from agentworld.config import ServeSettings
@@ -78,7 +79,12 @@ ROUTES: list[Any] = [
 ]
 
 
-def create_control(settings: ServeSettings, pool: Pool, key_made: Callable[[], None] = lambda: None) -> Litestar:
+def create_control(
+    settings: ServeSettings,
+    pool: Pool,
+    key_made: Callable[[], None] = lambda: None,
+    rewards: RewardStatus | None = None,
+) -> Litestar:
     """The control API alone. `key_made` is called, in any thread, once a key was made here."""
     closing = asyncio.Event()
     return Litestar(
@@ -93,6 +99,7 @@ def create_control(settings: ServeSettings, pool: Pool, key_made: Callable[[], N
                 "routes": ROUTES,
                 "probe": PoolProbe(pool),
                 "key_made": key_made,
+                "rewards": rewards,
             }
         ),
         exception_handlers={Exception: respond},
@@ -276,16 +283,20 @@ async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
     await send({"type": "http.response.body", "body": content})
 
 
-def create_app(settings: ServeSettings, pool: Pool) -> Server:
-    """The server on an open pool. The caller closes the pool after the shutdown."""
+def create_app(settings: ServeSettings, pool: Pool, rewards: str | None = None) -> Server:
+    """The server on an open pool. The caller closes the pool after the shutdown. `rewards`: the follower's name of the
+    process beside it that runs evaluators.
+    """
+    status = RewardStatus(pool, rewards) if rewards is not None else None
     gateway: Gateway | None = None
     if settings.models:
         from agentworld.gateway.app import create_gateway
 
         gateway = create_gateway(settings, pool)
+        gateway.beside = {"rewards": status.look} if status is not None else {}
     access = Access(pool, required=settings.keys_required)
     return Server(
-        create_control(settings, pool, access.forget_unknown),
+        create_control(settings, pool, access.forget_unknown, status),
         gateway,
         OriginGuard(settings),
         access,

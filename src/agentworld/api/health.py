@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from litestar import get
 from litestar.datastructures import State
 
@@ -20,7 +22,9 @@ async def readyz(state: State) -> dict[str, str]:
     if state.closing.is_set():
         raise EndingError("the server is shutting down")
     await state.probe.check()
-    return {"status": "ready"}
+    if state.rewards is None:
+        return {"status": "ready"}
+    return {"status": "ready", "rewards": await asyncio.to_thread(state.rewards.line)}
 
 
 ROUTES = [healthz, readyz]

@@ -151,6 +151,8 @@ def metrics(state: State) -> Response[bytes]:
     """Metrics as Prometheus reads them; those of all workers of this server together."""
     pool = CollectorRegistry()
     pool.register(PoolCollector(reach(state)))
+    if state.rewards is not None:
+        pool.register(state.rewards)
     requests = REGISTRY
     if folder := os.environ.get(SHARED_FOLDER):
         forget_dead(folder)

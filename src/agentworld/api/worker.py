@@ -37,6 +37,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     main_pid: int
     log_level: logs.Level = "info"
     log_json: bool = True
+    rewards: str | None = None
+    """The follower's name of the process that runs the server's evaluators."""
 
 
 def load(settings: WorkerSettings) -> ASGI:
@@ -50,7 +52,7 @@ def load(settings: WorkerSettings) -> ASGI:
         pool = open_store(settings.serve.pool)
         separate_threads()
         spare_the_collector()
-        return Worker(create_app(settings.serve, pool), pool, settings.serve.grace)
+        return Worker(create_app(settings.serve, pool, settings.rewards), pool, settings.serve.grace)
     except AgentWorldError as error:
         print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         sys.exit(1)

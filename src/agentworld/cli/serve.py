@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from agentworld.cli.serve_rewards import follower_of, rewards_beside
 from agentworld.cli.usage import CommandLineError
 from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, convert, read_toml
 from agentworld.errors import ConfigError
@@ -232,6 +233,7 @@ def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
 
     settings = msgspec.structs.replace(settings, port=reserve_port(settings.host, settings.port))
     check_pool(settings)
+    rewards = follower_of(settings)
     server = Granian(
         "agentworld.api.worker:load",
         address=settings.host,
@@ -254,11 +256,12 @@ def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
     )
     logs.configure(log_level, as_json=log_json)
     logging.getLogger("_granian").setLevel(logging.CRITICAL)
-    worker = WorkerSettings(settings, os.getpid(), log_level, log_json)
+    worker = WorkerSettings(settings, os.getpid(), log_level, log_json, rewards)
     stopped = threading.Event()
     threading.Thread(target=announce, args=(settings, server, stopped), name="announce", daemon=True).start()
     try:
-        server.serve(target_loader=_Loader(load, worker), wrap_loader=False)
+        with rewards_beside(settings):
+            server.serve(target_loader=_Loader(load, worker), wrap_loader=False)
     finally:
         stopped.set()
 
@@ -335,6 +338,10 @@ def serve(
         list[str] | None,
         typer.Option(envvar="AGENTWORLD_ALLOWED_HOST", help="A further name that the server answers to; repeatable."),
     ] = None,
+    rewards: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTWORLD_REWARDS", help="File of evaluators that a process beside it runs on the pool."),
+    ] = None,
     log_level: Annotated[
         str, typer.Option(envvar="AGENTWORLD_LOG_LEVEL", help="debug, info, warning or error.")
     ] = "info",
@@ -361,6 +368,7 @@ def serve(
         "gateway_url": gateway_url,
         "require_keys": require_keys,
         "allowed_hosts": allowed_host or None,
+        "rewards": rewards,
     }
     described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
     settings = settings_from(config, options, described, os.environ.get("AGENTWORLD_UPSTREAM_API_KEY"))

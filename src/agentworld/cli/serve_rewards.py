@@ -1,0 +1,99 @@
+"""The process beside a server's workers that runs its evaluators: begun again where it ends, ended with the server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agentworld.config import ServeSettings
+from agentworld.errors import ConfigError
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between an end and the next beginning; doubled each time that it ends soon."""
+END_SECONDS = 10.0
+_log = logging.getLogger("agentworld.rewards")
+
+
+def follower_of(settings: ServeSettings) -> str | None:
+    """The name under which the evaluators of the settings say where they are; ConfigError where these are wrong."""
+    if settings.rewards is None:
+        return None
+    from agentworld.cli.reward_runs import read_plan
+    from agentworld.rewards.running import RunSettings, follower_name
+
+    if settings.pool.startswith("memory"):
+        raise ConfigError(
+            "evaluators run in a process of their own, which cannot see a pool in memory",
+            path="rewards",
+            hint="Use a sqlite:/// or postgresql:// pool",
+        )
+    path = Path(settings.rewards)
+    return follower_name(read_plan(path), RunSettings(name=path.stem))
+
+
+@contextmanager
+def rewards_beside(settings: ServeSettings) -> Iterator[None]:
+    """Have the evaluators of the settings, where there are any, follow the pool for as long as the block runs."""
+    if settings.rewards is None:
+        yield
+        return
+    keeper = _Keeper(settings.rewards, settings.pool)
+    keeper.start()
+    try:
+        yield
+    finally:
+        keeper.end()
+
+
+class _Keeper(threading.Thread):
+    """Begins the process, and begins it again. The kernel ends it with this thread, however that ends."""
+
+    def __init__(self, config: str, pool: str) -> None:
+        super().__init__(name="rewards", daemon=True)
+        self._command = [sys.executable, "-m", "agentworld", "reward", "run", config, "--follow", "--die-with-parent"]
+        # Not on its command line, where everybody could read the password of a pool.
+        self._environment = {**os.environ, "AGENTWORLD_POOL": pool}
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Until `end`."""
+        pause = FIRST_PAUSE
+        while True:
+            with self._lock:
+                if self._ending.is_set():
+                    return
+                self._process = subprocess.Popen(
+                    self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                )
+            began = time.monotonic()
+            code = self._process.wait()
+            if self._ending.is_set():
+                return
+            pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else pause
+            _log.error("the process of the evaluators ended with %s; it begins again in %g s", code, pause)
+            if self._ending.wait(pause):
+                return
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def end(self) -> None:
+        """End the process, by force where it takes too long."""
+        with self._lock:
+            self._ending.set()
+            process = self._process
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.join()
