@@ -100,10 +100,15 @@ def show_report(report: RunReport) -> None:
     columns = ("label", "set", "taken away")
     if rows:
         output.table(columns, rows, right=columns[1:], whole=columns[:1])
-    groups = f" and {report.groups} groups" if report.groups else ""
-    typer.echo(f"Checked {report.trajectories} trajectories with {report.steps} steps{groups}")
+    groups = f" and {_count(report.groups, 'group')}" if report.groups else ""
+    runs = _count(report.trajectories, "trajectory", "trajectories")
+    typer.echo(f"Checked {runs} with {_count(report.steps, 'step')}{groups}")
     if report.reviews:
         typer.echo(f"Asked people to look at {report.reviews}, as judges are unsure: agentworld review next")
+
+
+def _count(number: int, one: str, several: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def _plan(checks: list[str] | None, config: Path | None, channel: str | None) -> Plan:
