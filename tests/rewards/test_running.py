@@ -337,3 +337,48 @@ def _until(condition, seconds=20.0):
             break
         pause.wait(0.02)
     assert ended
+
+
+def test_who_came_too_late_for_a_group_is_no_member_of_it(memory, log):
+    for n in range(2):
+        put(memory, f"t{n}", f"it is {n}", group_id="g", group_size=2, rollout_index=n, task={"reference": "1"})
+    put(memory, "late", "it is 1", group_id="g", group_size=2, rollout_index=5, task={"reference": "1"})
+    tables = [
+        {"kind": "numeric", "answer": "last_number", "reward": "correct"},
+        {"kind": "normalise", "value": "correct", "by": "mean"},
+    ]
+    run_rewards(memory, planned(*tables), RunSettings())
+    assert [memory.get_trajectory(name).reward for name in ("t0", "t1", "late")] == [-0.5, 0.5, None]
+
+
+def test_what_is_deleted_meanwhile_is_left_out(memory, log, monkeypatch):
+    for n in range(3):
+        put(memory, f"t{n}", f"it is {n}")
+    read = memory.list_steps
+
+    def deleting(**chosen):
+        if chosen["trajectory_id"] == "t1":
+            memory.delete_trajectories(["t1"])
+        return read(**chosen)
+
+    monkeypatch.setattr(memory, "list_steps", deleting)
+    report = run_rewards(memory, planned(number(log)), RunSettings())
+    assert (report.evaluators["number"].evaluated, report.failed) == (2, 0)
+    assert memory.get_trajectory("t2").rewards == {"number": 2.0}
+    assert {one.target_id for one in memory.list_evaluations().items} == {"t0", "t2"}
+
+
+def test_a_run_that_is_stopped_goes_on_later(memory, log):
+    for n in range(150):
+        put(memory, f"t{n}", f"it is {n}")
+    stop = threading.Event()
+    plan = planned(counting("number", log, parameters={"slow": 0.005}))
+    settings = RunSettings(concurrency=1)
+    first = run_rewards(
+        memory, plan, settings, stop=stop, progress=lambda stage, done, total: done >= 20 and stop.set()
+    )
+    assert 0 < first.trajectories < 150
+    second = run_rewards(memory, plan, settings)
+    assert memory.stats().rewards == 150
+    assert len(counted(log)) == 150
+    assert second.evaluators["number"].evaluated + first.evaluators["number"].evaluated == 150

@@ -1,5 +1,6 @@
 """Evaluators that go wrong in every way: each leaves a visible failure and no reward, and holds up nobody else."""
 
+import asyncio
 import threading
 
 import pytest
@@ -203,3 +204,18 @@ def _soon(condition):
 
 def _until(condition):
     assert any(_soon(condition) for _ in range(100))
+
+
+class _Cancelled(_Other):
+    name = "cancelled"
+
+    def evaluate(self, run):
+        raise asyncio.CancelledError
+
+
+def test_what_is_no_exception_ends_no_thread(pool):
+    for n in range(5):
+        put(pool, f"t{n}", f"it is {n}")
+    report = run_rewards(pool, plan_of([_Cancelled()]), RunSettings(concurrency=1))
+    assert report.evaluators["cancelled"].failed == 5
+    assert failures(pool)["cancelled", "trajectory", "t4"] == "cancelled raised CancelledError"

@@ -46,25 +46,35 @@ def evaluator_fingerprint(evaluator: Evaluator) -> str:
     return digest(b"evaluator", _ENCODER.encode(msgspec.to_builtins(facts))).hex()
 
 
-def subject_fingerprint(evaluator: Evaluator, subject: Subject) -> str:
-    """32 hex digits of what `evaluator` may read of `subject`: the content, and the rewards that it needs."""
+def subject_fingerprint(evaluator: Evaluator, subject: Subject, known: dict[str, list[bytes]] | None = None) -> str:
+    """32 hex digits of what `evaluator` may read of `subject`: the content, and the rewards that it needs.
+
+    `known`: digests of steps by trajectory id, taken from there and added to it, for several evaluators of one subject.
+    """
+    known = {} if known is None else known
     if isinstance(subject, RolloutGroup):
-        parts = [_run(evaluator, member, with_ids=True) for member in subject.members]
+        parts = [_run(evaluator, member, known, with_ids=True) for member in subject.members]
         return digest(b"group", subject.group_id.encode(), *parts).hex()
-    return _run(evaluator, subject, with_ids=evaluator.scope == "step").hex()
+    return _run(evaluator, subject, known, with_ids=evaluator.scope == "step").hex()
 
 
-def _run(evaluator: Evaluator, run: BatchTrajectory, *, with_ids: bool) -> bytes:
+def _run(evaluator: Evaluator, run: BatchTrajectory, known: dict[str, list[bytes]], *, with_ids: bool) -> bytes:
     record = run.trajectory
     facts = [getattr(record, name) for name in _TRAJECTORY]
     needed = {name: record.rewards.get(name) for name in evaluator.needs}
     ids = [record.trajectory_id, *(step.step_id for step in run.steps)] if with_ids else []
+    steps = known.get(record.trajectory_id)
+    if steps is None:
+        steps = known[record.trajectory_id] = _steps(run)
+    return digest(b"trajectory", exact_json.encode([facts, needed, ids]), *steps)
+
+
+def _steps(run: BatchTrajectory) -> list[bytes]:
     positions = {step.step_id: place for place, step in enumerate(run.steps)}
-    steps = [
+    return [
         digest(
             *(exact_json.encode(getattr(step, name)) for name in _STEP),
             str(positions.get(step.parent_step_id or "", -1)).encode(),
         )
         for step in run.steps
     ]
-    return digest(b"trajectory", exact_json.encode([facts, needed, ids]), *steps)

@@ -83,8 +83,8 @@ def post(
             continue
         if status in (200, 201):
             return _decoded(address, answer)
-        said = answer[:300].decode("utf-8", "replace")
-        trouble = f"status {status}: {said.replace(key, '[key]') if key else said}"
+        said = answer.decode("utf-8", "replace")
+        trouble = f"status {status}: {(said.replace(key, '[key]') if key else said)[:300]}"
         transient = status in TRY_AGAIN
         if not transient:
             break
@@ -101,15 +101,18 @@ def _once(address: Address, path: str, data: bytes, headers: Mapping[str, str]) 
     connection = kind(parts.hostname or "", parts.port, timeout=address.seconds)
     try:
         connection.request("POST", parts.path.rstrip("/") + path, data, dict(headers))
-        connection.sock.settimeout(_left(deadline))
+        # Where the server closes, the connection forgets its socket, and the response reads on from it.
+        sock = connection.sock
+        sock.settimeout(_left(deadline))
         response = connection.getresponse()
         body = bytearray()
         while piece := response.read1(_CHUNK):
             body += piece
             if len(body) > address.max_bytes:
                 raise EvaluationError(f"{address.url}{path} answers with over {address.max_bytes} bytes")
-            if connection.sock is not None:
-                connection.sock.settimeout(_left(deadline))
+            left = _left(deadline)
+            if sock.fileno() >= 0:
+                sock.settimeout(left)
         after = response.headers.get("Retry-After", "")
         return response.status, bytes(body), float(after) if after.isdecimal() else 0.0
     finally:

@@ -58,13 +58,13 @@ def _nothing() -> None:
 
 
 def _read(number: int, count: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < count:
         piece = os.read(number, count - len(data))
         if not piece:
             return b""
         data += piece
-    return data
+    return bytes(data)
 
 
 def _send(number: int, what: dict[str, Any]) -> None:

@@ -51,6 +51,9 @@ class Children:
         """
         with self._lock:
             child = self._idle.pop() if self._idle else None
+        if child is not None and not child.lives():
+            child.kill()
+            child = None
         child = child or _Child(self._memory)
         try:
             child.prepare(function)
@@ -95,7 +98,7 @@ class _Child:
         plan = {
             "mechanism": "processes" if _processes_apart() else "none",
             "command": module,
-            "environment": environment,
+            "environment": None,
             "limits": [("RLIMIT_AS", memory_mb << 20), ("RLIMIT_FSIZE", 256 << 20), ("RLIMIT_CORE", 0)],
             "tied": False,
             "threads": True,
@@ -125,6 +128,10 @@ class _Child:
                 raise
             finally:
                 os.close(status_reading)
+
+    def lives(self) -> bool:
+        """Whether nothing has ended it since its last call."""
+        return self._process.poll() is None
 
     def prepare(self, function: str) -> None:
         """Load the module of `function`, and let it load what it needs, before the time of a call begins."""

@@ -4,7 +4,7 @@ A script of the standard library alone, started as `python -I -S enter.py PLAN S
 
     mechanism   namespaces: make them; given: bubblewrap has made them, only limits and user are left; processes: a
                 namespace of processes where the kernel gives one, and nothing else; none: limits alone
-    command     the command and its arguments; environment: its variables, and no others
+    command     the command and its arguments; environment: its variables, and no others; null: those of this script
     readable    folders that are bound read only at their own place
     files       folder whose files are copied into the scratch folder /work; scratch_bytes: the room there
     limits      [[resource, limit], ...]; user: the id to become where this process is root
@@ -204,7 +204,8 @@ def _run(plan: dict[str, Any]) -> dict[str, Any]:
     if child == 0:
         try:
             _become_harmless(plan)
-            os.execvpe(plan["command"][0], plan["command"], plan["environment"])
+            environment = os.environ if plan["environment"] is None else plan["environment"]
+            os.execvpe(plan["command"][0], plan["command"], environment)
         except BaseException as error:
             os.write(writing, f"{plan['command'][0]!r} cannot be run: {error}".encode()[:1000])
         os._exit(125)

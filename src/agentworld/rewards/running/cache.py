@@ -40,9 +40,9 @@ class _Said(msgspec.Struct, frozen=True):
     details: dict[str, Any] = {}
 
 
-def content_of(evaluator: Evaluator, subject: Subject) -> bytes:
-    """Digest of what the evaluator may read, 16 bytes."""
-    return bytes.fromhex(subject_fingerprint(evaluator, subject))
+def content_of(evaluator: Evaluator, subject: Subject, known: dict[str, list[bytes]]) -> bytes:
+    """Digest of what the evaluator may read, 16 bytes. `known`: digests of the same steps, by trajectory id."""
+    return bytes.fromhex(subject_fingerprint(evaluator, subject, known))
 
 
 def target_of(subject: Subject) -> tuple[Target, str]:

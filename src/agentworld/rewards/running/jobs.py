@@ -46,6 +46,7 @@ class Job:
         self._fresh: dict[str, dict[str, float]] = {name: {} for name in self._members}
         self._by_name = {each.name: each for each in plan.evaluators}
         self._waiting = self._nodes()
+        self._digests: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -81,7 +82,8 @@ class Job:
             evaluator = self._by_name[node.evaluator]
             subject = self._subject(evaluator, node)
             echo = self._group_id is not None and node.trajectory_id is not None
-            self._lanes[node.evaluator].put(Asked(subject, self._listener(node, evaluator, subject), echo=echo))
+            done = self._listener(node, evaluator, subject)
+            self._lanes[node.evaluator].put(Asked(subject, done, self._digests, echo=echo))
 
     def _listener(self, node: Node, evaluator: Evaluator, subject: Subject) -> Callable[[Outcome], None]:
         def done(outcome: Outcome) -> None:

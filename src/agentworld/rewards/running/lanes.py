@@ -26,11 +26,15 @@ RECENT = 256  # verdicts that may not be in the pool yet, by content
 class Asked:
     """One subject that a lane was given. Its end is told once, whoever comes to it first.
 
-    `echo`: it is asked for on behalf of its group, and is judged by itself too.
+    `echo`: it is asked for on behalf of its group, and is judged by itself too. `digests`: of its steps, as far as they
+    are known, by trajectory id; those that ask about the same steps share them.
     """
 
-    def __init__(self, subject: Subject, done: Callable[[Outcome], None], *, echo: bool = False) -> None:
+    def __init__(
+        self, subject: Subject, done: Callable[[Outcome], None], digests: dict[str, list[bytes]], *, echo: bool = False
+    ) -> None:
         self.subject = subject
+        self.digests = digests
         self.echo = echo
         # Until it is read; what cannot be read at all keeps this one.
         self.content = digest(b"unread", target_of(subject)[1].encode("utf-8", "surrogatepass"))
@@ -167,7 +171,7 @@ class Lane:
 
     def _is_settled(self, asked: Asked) -> bool:
         """Whether its verdicts are known, or come from another subject of the same content that is being judged."""
-        asked.content = content_of(self.evaluator, asked.subject)
+        asked.content = content_of(self.evaluator, asked.subject, asked.digests)
         known = self._pool.known_evaluations(self._fingerprint, [asked.content]).get(asked.content)
         if known is not None and known.at >= self._since:
             verdicts = verdicts_of(self.evaluator, asked.subject, known)
@@ -208,7 +212,7 @@ class Lane:
         """The verdicts of one call for all of them; None where that fails, and each is asked for by itself."""
         try:
             said = self.evaluator.evaluate_many([each.subject for each in due])  # type: ignore[attr-defined]  # Looked for.
-        except Exception:
+        except BaseException:
             # Whatever it is, it is told again by the one that has it.
             return None
         return list(said) if len(said) == len(due) else None
@@ -225,6 +229,11 @@ class Lane:
                         return
                     continue
                 self._fail(asked, error.one_line(), attempt, seconds + time.monotonic() - began)
+                return
+            except BaseException as error:
+                # Such as a cancelled task of asyncio: this thread is the evaluator's, and has nothing else to end for.
+                reason = f"{self.evaluator.name} raised {type(error).__name__}"
+                self._fail(asked, reason, attempt, seconds + time.monotonic() - began)
                 return
             if self.rest.succeeded():
                 self.recovered = True

@@ -49,6 +49,16 @@ class Positions(Generic[P]):
         self._open.append((position, ticket))
         return ticket
 
+    def skipped(self, position: P) -> None:
+        """There was nothing to do before `position`; places of that kind in a row take no room."""
+        self.last = position
+        if self._open and not self._open[-1][1].ended:
+            self.passed(position).end()
+        elif self._open:
+            self._open[-1] = (position, self._open[-1][1])
+        else:
+            self._settled = position
+
     @property
     def settled(self) -> P:
         """The last place before which all has ended."""

@@ -46,14 +46,18 @@ class Sources:
         if place.stage == "trajectories":
             pages = self._subjects.trajectories(place.cursor, room) if self._plan.of_trajectories else iter(())
             for records, cursor in pages:
+                if self._stop.is_set():
+                    return
                 behind = _behind(place, cursor, "groups")
                 yield from self._part([("trajectory", each.trajectory_id) for each in records], behind)
             place = msgspec.structs.replace(place, stage="groups", cursor=None)
         if place.stage == "groups":
             found = self._subjects.groups(place.cursor, room) if self._plan.of_groups else iter(())
             for groups, cursor in found:
+                if self._stop.is_set():
+                    return
                 yield from self._part([("group", each.group_id) for each in groups], _behind(place, cursor, "events"))
-            self._positions.passed(msgspec.structs.replace(place, stage="events", cursor=None)).end()
+            self._positions.skipped(msgspec.structs.replace(place, stage="events", cursor=None))
 
     def told(self, follow: bool, begin: Callable[[], None], idle: Callable[[], Iterator[Wanted]]) -> Iterator[Wanted]:
         """What events tell after the place that was passed last: up to the last one of now, or on and on.
@@ -106,7 +110,7 @@ class Sources:
         for number, key in enumerate(keys):
             yield Wanted(key, behind if number == len(keys) - 1 else before)
         if not keys:
-            self._positions.passed(behind).end()
+            self._positions.skipped(behind)
 
     def _keys_of(self, event: Event) -> list[Key]:
         """What is to be judged because of an event."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from agentworld.errors import NotFoundError
+from agentworld.pool.group_rules import LATE
 from agentworld.pool.protocol import Page, Pool
 from agentworld.records import BatchTrajectory, Group, Step, Trajectory
 from agentworld.rewards.protocol import RolloutGroup
@@ -57,14 +58,15 @@ class Subjects:
         return None if found is None else self.read(found)
 
     def group(self, group_id: str) -> RolloutGroup | None:
-        """The group with its members that match, where it has closed and any do."""
+        """The group with its members that match and were no later than its close, where it has closed and any do."""
         try:
             group = self._pool.get_group(group_id)
         except NotFoundError:
             return None
         if group.state != "closed" or not in_shard(group_id, self._shard):
             return None
-        members = tuple(self.read(each) for each in self._matching(group_id=group_id))
+        found = [each for each in self._matching(group_id=group_id) if LATE not in _reasons(each)]
+        members = tuple(self.read(each) for each in found)
         return RolloutGroup(group_id=group_id, members=members) if members else None
 
     def read(self, record: Trajectory) -> BatchTrajectory:
@@ -75,7 +77,7 @@ class Subjects:
             page = self._pool.list_steps(
                 trajectory_id=record.trajectory_id, include=("tokens", "messages"), cursor=cursor, limit=PAGE
             )
-            steps += [each for each in page.items if _NOT_PART.isdisjoint((each.excluded_reason or "").split("; "))]
+            steps += [each for each in page.items if _NOT_PART.isdisjoint(_reasons(each))]
             cursor = page.next_cursor
             if cursor is None:
                 return BatchTrajectory(trajectory=record, steps=steps)
@@ -97,8 +99,12 @@ class Subjects:
                 return
 
     def _own(self, record: Trajectory) -> bool:
-        whole = _NOT_WHOLE.isdisjoint((record.excluded_reason or "").split("; "))
+        whole = _NOT_WHOLE.isdisjoint(_reasons(record))
         return whole and in_shard(record.group_id or record.trajectory_id, self._shard)
+
+
+def _reasons(record: Trajectory | Step) -> list[str]:
+    return (record.excluded_reason or "").split("; ")
 
 
 def _size(room: int | None) -> int:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.pool.protocol import Pool
 from agentworld.rewards.protocol import Evaluator, Subject
 from agentworld.rewards.running.cache import Outcome
@@ -148,6 +148,8 @@ class _Worker:
         """Have one subject judged, once there is room for it; while it is judged already, once more after that."""
         while not self._room.acquire(timeout=LOOK_SECONDS):
             self._look_after()
+            if self._stop.is_set():
+                return
         ticket = self._positions.passed(wanted.place)
         with self._lock:
             if wanted.key in self._active:
@@ -161,7 +163,10 @@ class _Worker:
 
     def _start(self, key: Key, ticket: Ticket) -> bool:
         """Have its evaluators begin; False where it is not there, or is not one of those that match."""
-        subject = self._subjects.run(key[1]) if key[0] == "trajectory" else self._subjects.group(key[1])
+        try:
+            subject = self._subjects.run(key[1]) if key[0] == "trajectory" else self._subjects.group(key[1])
+        except NotFoundError:
+            subject = None  # It was deleted meanwhile.
         parts = _Parts(lambda: self._over(key, ticket))
 
         def ended(evaluator: Evaluator, judged: Subject, outcome: Outcome | None) -> None:
