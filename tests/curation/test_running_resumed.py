@@ -225,7 +225,7 @@ def test_a_state_that_cannot_be_read_begins_anew_and_is_told(memory):
 
 
 def test_a_state_that_is_too_large_is_told_and_the_labels_are_there(memory, monkeypatch):
-    monkeypatch.setattr("agentworld.curation.running.memory.MAX_STATE", 4_100)
+    monkeypatch.setattr("agentworld.curation.running.memory.MAX_STATE", 8 * 2**20 + 4)
     put(memory, "a")
     with pytest.raises(ConfigError, match="lower `remembered`") as raised:
         check_pool(memory, "exact_duplicate", "unrewarded")
@@ -246,3 +246,30 @@ def test_what_does_not_come_again_is_remembered_as_it_was(memory, monkeypatch):
     run_curation(memory, plan)
     assert loaded == ["exact_duplicate"]
     assert found(memory, "b") == {"unrewarded": True, "exact_duplicate": "a"}
+
+
+def test_others_are_labelled_once_for_many_that_change_them(memory, monkeypatch):
+    monkeypatch.setattr("agentworld.curation.running.reading.PAGE", 2)
+    for number in range(12):
+        put(memory, f"t{number}", reward=float(number % 2 == 0 or number > 8), task={"task_id": "one"})
+    report = check_pool(memory, "difficulty")
+    assert {found(memory, f"t{number}")["difficulty"] for number in range(12)} == {0.333333}
+    # Each with what was known when its page was read, and once more at the end.
+    assert 12 < report.labels["difficulty"] <= 24
+
+
+def test_what_is_still_to_be_said_of_others_is_said_after_a_stop(memory, monkeypatch):
+    monkeypatch.setattr("agentworld.curation.running.reading.PAGE", 2)
+    for number in range(4):
+        put(memory, f"t{number}", reward=float(number == 0), task={"task_id": "one"})
+    stop = threading.Event()
+    plan = planned("difficulty")
+    stopped = run_curation(memory, plan, stop=stop, progress=lambda stage, done, total: done == 4 and stop.set())
+    assert (stopped.trajectories, found(memory, "t0"), found(memory, "t3")) == (
+        4,
+        {"difficulty": 0.5},
+        {"difficulty": 0.75},
+    )
+    report = run_curation(memory, plan)
+    assert (report.trajectories, report.labels) == (0, {"difficulty": 2})
+    assert found(memory, "t0") == {"difficulty": 0.75}

@@ -20,11 +20,9 @@ from agentworld.curation.checks.words import BARRIER, LONGEST
     optional=True,
     values="share of the item's runs that are there, from 0 to 1",
     says="A run of `ngram` words (13 unless set otherwise) of an item of the given evaluation sets stands in a message "
-    "of "
-    "the trajectory, whoever wrote it. Runs that over 10 items have are left out.",
+    "of the trajectory, whoever wrote it. Runs that over 10 items have are left out.",
     fails="Takes quotations that many texts share (licences, well-known passages) for contamination. Overlooks "
-    "rewordings, "
-    "translations, and items shorter than a run; their number is told when the sets are read.",
+    "rewordings, translations, and items shorter than a run; their number is told when the sets are read.",
 )
 def contaminated(run: Run, context: CheckContext) -> Iterator[Found]:
     sets = context.evaluation

@@ -60,11 +60,9 @@ class _State(msgspec.Struct):
     version=_VERSION,
     values="share of the task's judged rollouts that are not correct, from 0 to 1",
     says="How hard the task is, over all its judged rollouts in the channel; pass@k is in the evidence. Correct is a "
-    "reward "
-    "`correct` (else the primary one) of `correct_from` or more.",
+    "reward `correct` (else the primary one) of `correct_from` or more.",
     fails="Rollouts of all policies count together, old ones too. With few rollouts it is a rough guess: 2 of 4 says "
-    "little. "
-    "Rollouts without a reward do not count, so runs that crashed make a task look easier.",
+    "little. Rollouts without a reward do not count, so runs that crashed make a task look easier.",
 )
 class Difficulty:
     """Keeps for each rollout whether it was correct."""

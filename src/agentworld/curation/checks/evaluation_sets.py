@@ -19,8 +19,9 @@ MOST_ITEMS_OF_A_RUN = 10
 
 
 class Match(NamedTuple):
-    """An item that a text holds runs of. `share`: of the item's runs, how many are there; `start`, `end` of the "
-    "first."""
+    """An item that a text holds runs of. `share`: of the item's runs, how many are there; `start`, `end`: of the first
+    in the text.
+    """
 
     set: str
     item: int

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.records import Feedback
+from agentworld.records import Feedback, exact_json
 
 PREFIX = "check."
 """Labels of checks begin with this."""
@@ -70,4 +70,4 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _json(evidence: dict[str, Any]) -> str:
-    return msgspec.json.encode(evidence).decode()
+    return exact_json.encode(evidence).decode()

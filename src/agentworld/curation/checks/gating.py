@@ -20,11 +20,9 @@ QUARANTINED = "quarantined:"
     gates=True,
     values="`open`, `failed`, `truncated`, `abandoned`, `empty`, `unanswered`",
     says="The trajectory is not complete: it did not end as finished, holds no reply (`empty`), or its last reply "
-    "calls "
-    "tools whose results never came (`unanswered`).",
+    "calls tools whose results never came (`unanswered`).",
     fails="Takes agents that end with a call by design (a `submit` tool) for unanswered. Overlooks that an agent said "
-    "it "
-    "was done in the middle of its work.",
+    "it was done in the middle of its work.",
 )
 def incomplete(run: Run, context: CheckContext) -> Iterator[Found]:
     status = run.trajectory.status
@@ -58,8 +56,7 @@ def unrewarded(run: Run, context: CheckContext) -> Iterator[Found]:
     gates=True,
     values="how many versions too old its oldest step is (its whole lag), or `other_run`",
     says="A step was sampled more than `max_staleness` versions before the policy that speaks now, or by another run "
-    "of "
-    "that model. It says nothing without a limit or a current policy.",
+    "of that model. It says nothing without a limit or a current policy.",
     fails="Steps without a policy, and those of other models, are not judged. It holds for the moment it was run at: "
     "`staleness` in `where` is of the moment of the lease.",
 )

@@ -33,14 +33,14 @@ _FLAGS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
         "early_exit",
         ("exit",),
         re.compile(
-            r"\bos\._exit\s*\(\s*0?\s*\)|\bsys\.exit\s*\(\s*0?\s*\)|\bprocess\.exit\s*\(\s*0?\s*\)|\bSystemExit\s*\(\s*0?\s*\)"
+            r"\bos\._exit\s*\(\s*(?:0\s*)?\)|\bsys\.exit\s*\(\s*(?:0\s*)?\)|\bprocess\.exit\s*\(\s*(?:0\s*)?\)|\bSystemExit\s*\(\s*(?:0\s*)?\)"
         ),
     ),
     (
         "patched_check",
         ("assert", "__eq__", "builtins", "exitstatus", "unittest.TestCase", "pytest_"),
         re.compile(
-            r"def\s+__eq__\s*\([^)]{0,80}\)[^:\n]{0,40}:\s*\n?\s*return\s+True|\bbuiltins\.\w+\s*=[^=]|"
+            r"def\s+__eq__\s*\([^)]{0,80}\)[^:\n]{0,40}:\s*return\s+True|\bbuiltins\.\w+\s*=[^=]|"
             r"unittest\.TestCase\.assert\w+\s*=[^=]|\bassert_\w+\s*=\s*lambda|\bassert\s+True\b|\bexitstatus\s*=\s*0|"
             r"def\s+pytest_(?:runtest_makereport|sessionfinish|collection_modifyitems)\b|monkeypatch\.setattr\(\s*[\"']?assert"
         ),

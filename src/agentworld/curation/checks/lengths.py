@@ -34,12 +34,10 @@ class _State(msgspec.Struct):
     version=_VERSION,
     values="robust z-score, negative for short ones",
     says="The replies' length together (tokens, else characters) lies `outlier` robust standard deviations or more "
-    "from "
-    "the channel's median: 0.6745 (log length - median) / MAD, as Iglewicz and Hoaglin (1993) propose.",
+    "from the channel's median: 0.6745 (log length - median) / MAD, as Iglewicz and Hoaglin (1993) propose.",
     fails="Says nothing until a channel has had `outlier_from` lengths, and judges by those that came before or with "
-    "it; "
-    "what was judged is judged again only where it changes. Channels of mixed tasks have several usual lengths. One "
-    "that changes after `remembered` others counts twice.",
+    "it; what was judged is judged again only where it changes. Channels of mixed tasks have several usual lengths. "
+    "One that changes after `remembered` others counts twice.",
 )
 class LengthOutliers:
     """Counts lengths in classes of 2 %."""

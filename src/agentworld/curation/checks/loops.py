@@ -20,11 +20,9 @@ LONGEST_CYCLE = 4
     gates=True,
     values="how often the cycle came in a row",
     says="One action, or a cycle of up to four, came `repeats` times in a row or oftener. An action is a reply's calls "
-    "with "
-    "their arguments, or its text where it has none.",
+    "with their arguments, or its text where it has none.",
     fails="Takes polling (waiting for a job by the same call) for a loop, since results are not compared. Overlooks "
-    "loops "
-    "that change an argument each time, such as a counter or a time.",
+    "loops that change an argument each time, such as a counter or a time.",
 )
 def loop(run: Run, context: CheckContext) -> Iterator[Found]:
     best: tuple[int, int, int, list[Turn]] | None = None
@@ -51,8 +49,7 @@ def loop(run: Run, context: CheckContext) -> Iterator[Found]:
     scope="trajectory",
     values="how often it came",
     says="The same call with the same arguments was made `total_repeats` times or oftener in the trajectory, in a row "
-    "or "
-    "not.",
+    "or not.",
     fails="Takes calls that are meant to be repeated (running the tests after each change) for aimless ones.",
 )
 def repeated_action(run: Run, context: CheckContext) -> Iterator[Found]:

@@ -46,8 +46,7 @@ def signature(hashes: Hashes) -> Signature:
 
 
 def text_signature(text: str, shingle: int, shortest: int = 1) -> Signature | None:
-    """The signature of the text's runs of `shingle` words; None for fewer than `shortest` words, or fewer than a "
-    "run."""
+    """The signature of the text's runs of `shingle` words; None for fewer than `shortest` words, or than a run has."""
     words = words_of(text).hashes
     if len(words) < max(shortest, shingle):
         return None

@@ -147,13 +147,11 @@ class _State(msgspec.Struct):
     version=_VERSION,
     values="estimated Jaccard similarity to the earlier trajectory, from 0 to 1",
     says="What the model wrote in all replies has nearly the same runs of `shingle` words as an earlier trajectory of "
-    "the "
-    "channel, which the evidence names.",
+    "the channel, which the evidence names.",
     fails="The estimate of 128 minima has a standard deviation of up to 0.045, so pairs near the threshold `similar` "
-    "are "
-    "told apart by chance, and about 1 in 8 pairs at it shares no band. Takes formulaic replies for copies. Order of "
-    "runs and prompts are not compared. Texts under `shortest_text` words are not looked at; the last `remembered` are "
-    "searched.",
+    "are told apart by chance, and about 1 in 8 pairs at it shares no band. Takes formulaic replies for copies. Order "
+    "of runs and prompts are not compared. Texts under `shortest_text` words are not looked at; the last `remembered` "
+    "are searched.",
 )
 class NearDuplicates:
     """`SimilarTexts` over the replies of trajectories, channel by channel."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 from agentworld.curation.checks.finding import Finding, Found
+from agentworld.curation.checks.private_rules import excerpt
 from agentworld.curation.checks.reading import Run
 from agentworld.curation.checks.registry import FAILED, Check, known
 from agentworld.curation.checks.settings import CheckContext, CheckSettings
@@ -143,4 +144,5 @@ def _failed(trajectory_id: str, failed: dict[str, str]) -> Finding:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+    # What a check raises may quote what it read.
+    return excerpt(f"{type(error).__name__}: {error}")

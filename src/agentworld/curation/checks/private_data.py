@@ -32,8 +32,7 @@ def secret(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     scope="step",
     values="kinds: `email`, `phone`, `iban`, `card`, `ipv4`",
     says="What is new in this step holds an e-mail address, a telephone number, an IBAN, a card number or a public "
-    "IPv4 "
-    "address.",
+    "IPv4 address.",
     fails="Takes version numbers of four parts for addresses, invented persons' data for real ones, and one in ten "
     "random numbers with a card issuer's beginning and length for cards. Overlooks names, postal addresses, national "
     'telephone numbers outside North America, and addresses written as "a at b".',

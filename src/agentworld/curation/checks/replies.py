@@ -68,11 +68,9 @@ def empty_reply(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     scope="trajectory",
     values="`agentic` or `subtask`",
     says="`agentic`: the model itself emits the calls, as tool calls or in its text. `subtask`: it is asked and "
-    "answers, "
-    "while another program acts (a summary, a title, a classification).",
+    "answers, while another program acts (a summary, a title, a classification).",
     fails="Agents that act through a text format that is none of the known ones, such as bare code blocks, are taken "
-    "for "
-    "subtasks; an answer that quotes a call is taken for one.",
+    "for subtasks; an answer that quotes a call is taken for one.",
 )
 def kind(run: Run, context: CheckContext) -> Iterator[Found]:
     if not any(turn.reply is not None for turn in run.turns):

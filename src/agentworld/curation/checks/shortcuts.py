@@ -38,8 +38,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def find_whole(needles: list[str], text: str) -> int | None:
-    """Where the first of the needles, which are in small letters, stands in `text` with no letter or digit beside "
-    "it."""
+    """Where the first of the needles, which are in small letters, stands in `text` with no letter or digit beside."""
     low = text.lower()
     for needle in needles:
         at = low.find(needle)
@@ -84,8 +83,7 @@ def _in_opening(run: Run, needles: list[str]) -> _Place | None:
     says="What solving took; beside it, in the evidence, replies and reply tokens. Low values among a task's solved "
     "rollouts are shortcuts, high ones detours.",
     fails="Several calls in one reply count each, one call that does everything counts once. It says nothing of "
-    "whether "
-    "the task was solved.",
+    "whether the task was solved.",
 )
 def solving_cost(run: Run, context: CheckContext) -> Iterator[Found]:
     calls = replies = tokens = 0
@@ -103,8 +101,7 @@ def solving_cost(run: Run, context: CheckContext) -> Iterator[Found]:
     scope="trajectory",
     values="number of the turn, from 1, whose prompt first held it",
     says="When the task's reference first stood in what tools (or later messages of the user) gave back. Hits at the "
-    "very "
-    "beginning are signs of an answer that the environment gives away.",
+    "very beginning are signs of an answer that the environment gives away.",
     fails="References under `shortest_reference` characters are not looked for, nor are other spellings of the answer. "
     "Common words and round numbers hit by chance.",
 )
@@ -127,8 +124,7 @@ def first_answer_hit(run: Run, context: CheckContext) -> Iterator[Found]:
     scope="trajectory",
     gates=True,
     says="The last reply holds the task's reference, the model called tools, and nothing that they gave back held it: "
-    "the "
-    "answer was known or guessed, not found.",
+    "the answer was known or guessed, not found.",
     fails="Takes answers that are computed from what was found, and answers in another spelling than the source's, for "
     "guessed ones. Tasks whose answer is not to be looked up (mathematics) should not be judged by it.",
 )

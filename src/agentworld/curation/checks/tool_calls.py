@@ -21,8 +21,7 @@ from agentworld.curation.checks.settings import CheckContext
     says="A call of the reply cannot be carried out as it stands: its arguments are no JSON object, its tool was not "
     "offered, the arguments break the tool's schema, or the call stands in the text, unparsed.",
     fails="Of schemas, `$ref`, `anyOf` and their like are not looked at. Tools that a server knows without being told "
-    "in "
-    "the request are taken for unknown where other tools were offered. A reply that explains the syntax of calls is "
+    "in the request are taken for unknown where other tools were offered. A reply that explains the syntax of calls is "
     "taken for an unparsed one.",
 )
 def bad_tool_call(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:

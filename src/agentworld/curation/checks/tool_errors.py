@@ -48,8 +48,7 @@ _SAYS = (
     values="`flag`, `exit_code`, `traceback` or `printed`: by what it was known",
     says="A result of a call that this step made says that it failed. It is said of the step that made the call.",
     fails="Takes results that only quote an error (a log that was read, a test that expects one) for failures where "
-    "they "
-    "begin with it. Overlooks errors told in prose, in other languages, or in the middle of long results.",
+    "they begin with it. Overlooks errors told in prose, in other languages, or in the middle of long results.",
 )
 def tool_error(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     caller = turn.parent

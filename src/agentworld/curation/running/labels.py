@@ -11,9 +11,9 @@ from agentworld.curation.checks import Finding
 from agentworld.curation.checks.finding import PREFIX
 from agentworld.curation.checks.registry import FAILED
 from agentworld.curation.running.report import RunReport
-from agentworld.errors import GoneError, NotFoundError
+from agentworld.errors import GoneError
 from agentworld.pool.protocol import Pool
-from agentworld.records import BatchTrajectory, Feedback
+from agentworld.records import BatchTrajectory, Feedback, Trajectory
 
 MOST = 250  # labels in one transaction, for which others wait
 CHECKED = "checked"
@@ -66,13 +66,9 @@ class Labels:
                 kind="label", name=CHECKED, value=digest, trajectory_id=trajectory_id, source="curate run"
             )
 
-    def put_alone(self, finding: Finding) -> None:
-        """What a check found on a trajectory that is not among those that were read."""
-        try:
-            there = self._pool.get_trajectory(finding.trajectory_id).labels
-        except NotFoundError:
-            return
-        if not _same(there.get(finding.label), finding.value):
+    def put_alone(self, record: Trajectory, finding: Finding) -> None:
+        """What a check found on a trajectory of which nothing else was read."""
+        if not _same(record.labels.get(finding.label), finding.value):
             self._changes.setdefault(finding.trajectory_id, {})[None, finding.check] = finding.feedback()
 
     def write(self) -> None:

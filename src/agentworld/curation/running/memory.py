@@ -15,7 +15,7 @@ from agentworld.errors import ConfigError
 from agentworld.pool.review_rules import MAX_STATE
 from agentworld.records import BatchTrajectory, Policy, Trajectory
 
-_ROOM = 4_096  # bytes of a state that are left for where the run is
+_ROOM = 8 * 2**20  # bytes of a state that are left for all else that is kept
 
 
 class MemoryChecks:

@@ -19,6 +19,7 @@ from agentworld.curation.checks.reading import Run
 from agentworld.curation.checks.registry import FAILED
 from agentworld.curation.running.labels import Labels
 from agentworld.curation.running.memory import Freshness, MemoryChecks
+from agentworld.curation.running.others import Others
 from agentworld.curation.running.reading import PAGE, Reading
 from agentworld.curation.running.report import Progress, RunReport, no_progress
 from agentworld.curation.running.settings import Plan
@@ -31,6 +32,8 @@ SAVE_SECONDS = 2.0
 SAVE_SHARE = 30  # a save that takes a second comes every 30 seconds at most
 IDLE_EVENTS = 5_000  # events that change nothing, after which a run saves all the same
 LOOK_SECONDS = 1.0
+OTHERS_SHARE = 20  # a relabelling of others that takes a second comes every 20 seconds at most
+MOST_OTHERS = 50_000
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -43,11 +46,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct):
-    """What the follower keeps: the place, states of checks over the pool, and who is not stale yet."""
+    """What the follower keeps: the place, states of checks over the pool, who is not stale yet, and what is still to be
+    said of others than those that were looked at.
+    """
 
     place: Place
     checks: dict[str, bytes] = {}
     fresh: bytes | None = None
+    others: bytes | None = None
 
 
 class _Told(NamedTuple):
@@ -114,6 +120,8 @@ class _Worker:
         self._place = saved.place
         self._memory = MemoryChecks(plan.context, saved.checks, say)
         self._fresh = Freshness(plan.context, saved.fresh)
+        self._others = Others(pool, self._report, saved.others)
+        self._others_next = 0.0
         self._doubts = Doubts(pool, plan.reviews, plan.channel)
         self._policies = pool.gateway_state().policies
         self._contexts: dict[Policy | None, CheckContext] = {}
@@ -125,7 +133,9 @@ class _Worker:
         """The whole run."""
         self._stored()
         self._told(follow)
-        self._doubt()
+        if not self._stop.is_set():  # Otherwise what is left is kept for the next run.
+            self._doubt()
+            self._say_of_others()
         if self._dirty or self._place.event - self._saved_event >= IDLE_EVENTS:
             self._save()
         return self._report
@@ -141,6 +151,7 @@ class _Worker:
                 self._progress("checking", self._report.trajectories, max(total, self._report.trajectories))
                 if self._stop.is_set():
                     return
+            self._say_of_others()
         if self._place.stage == "groups":
             if self._plan.of_groups:
                 for groups, cursor in self._reading.groups(self._place.cursor):
@@ -182,6 +193,8 @@ class _Worker:
                     return
                 else:
                     self._doubt()
+                    if time.monotonic() >= self._others_next:
+                        self._say_of_others()
                     self._look_after()
                     woken.wait(min(self._pool.poll_seconds, LOOK_SECONDS))
         finally:
@@ -246,17 +259,20 @@ class _Worker:
             self._report.steps += len(whole.steps)
         of_pool, errors = self._memory.results()
         self._report.errors.update(errors)
-        alone: list[Finding] = []
         for each in (finding for found in of_pool.values() for finding in found):
-            findings.get(each.trajectory_id, alone).append(each)
+            if each.trajectory_id in findings:
+                findings[each.trajectory_id].append(each)
+            else:
+                self._others.add(each)
         ran = {**self._plan.of_trajectories, **self._plan.of_pool}
         for name, found in findings.items():
             told = {**failed[name], **errors}
             self._labels.put(name, ran, [*found, _failed(name, told)] if told else found)
             self._labels.mark(name, self._plan.digest)
-        for each in alone:
-            self._labels.put_alone(each)
+            self._others.drop(name)
         self._labels.write()
+        if len(self._others) > MOST_OTHERS:
+            self._say_of_others()
 
     def _context(self, run: Run) -> CheckContext:
         """With the policy that speaks now for the model that a trajectory was sampled from."""
@@ -289,6 +305,14 @@ class _Worker:
             self._place = msgspec.structs.replace(self._place, doubts=cursor)
             self._dirty = True
 
+    def _say_of_others(self) -> None:
+        """Label those that were not looked at, of which something else follows now: once for many that changed it."""
+        begun = time.monotonic()
+        if self._others.write():
+            self._dirty = True
+        now = time.monotonic()
+        self._others_next = now + OTHERS_SHARE * (now - begun)
+
     # --- where it is ------------------------------------------------------------------------------------------
     def _look_after(self) -> None:
         """Save where the run is, once in a while."""
@@ -300,7 +324,7 @@ class _Worker:
 
     def _save(self) -> None:
         begun = time.monotonic()
-        state = msgspec.msgpack.encode(Saved(self._place, self._memory.save(), self._fresh.save()))
+        state = msgspec.msgpack.encode(Saved(self._place, self._memory.save(), self._fresh.save(), self._others.save()))
         saved = self._pool.save_follower(self._name, self._place.event, state, revision=self._revision)
         self._revision = saved.revision
         self._dirty, self._saved_event = False, self._place.event
