@@ -16,7 +16,7 @@ import msgspec
 
 from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.pool.arguments import listed
-from agentworld.pool.bounds import check_name, wrong_type
+from agentworld.pool.bounds import check_integer, check_name, wrong_type
 from agentworld.pool.rules import joined_reasons
 from agentworld.query import Rule, Subject, conditions, parse_rules
 from agentworld.query.rules import TAG, WEIGHT
@@ -37,6 +37,8 @@ NO_RULE = "no rule holds"
 MAX_DECISIONS = 1000  # in one call
 MAX_CONDITIONS = 2000  # in one policy
 MAX_REASON = 1000
+MAX_SAMPLES = 1000  # ids of each rule in a preview
+MAX_WEIGHT = 1e300  # of several rules together, as weights are finite
 _JOINT = "; "
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -116,7 +118,7 @@ def decide_by(policy: Compiled, target: Target, holds: Callable[[Numbered], bool
             case "tag":
                 labels[TAG + rule.text] = True
             case "weight":
-                labels[WEIGHT] = labels.get(WEIGHT, 1.0) * rule.number
+                labels[WEIGHT] = min(labels.get(WEIGHT, 1.0) * rule.number, MAX_WEIGHT)
             case "ready" | "exclude" | "review" as verdict:
                 return Made(verdict, rule.text or None, one.number, labels, rule.number)
     if target == "step" or policy.default == "ready":
@@ -217,6 +219,12 @@ def outcomes(policy: Compiled, target: Target, holds: Callable[[Numbered], bool]
         )
         ended = ended or decided
     return found
+
+
+def check_preview(samples: int, limit: int | None) -> None:
+    """InvalidRequestError where so many ids of each rule, or so many trajectories, cannot be asked for."""
+    check_integer(samples, "samples", highest=MAX_SAMPLES)
+    check_integer(limit, "limit")
 
 
 class Preview:

@@ -13,7 +13,6 @@ from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.pool.bounds import check_policy_record, check_reward_record
 from agentworld.records import (
     BatchItem,
-    BatchSpec,
     NewTrajectory,
     Policy,
     Readiness,
@@ -21,7 +20,6 @@ from agentworld.records import (
     TerminalStatus,
     Trajectory,
     TrajectoryStatus,
-    digest,
 )
 
 PRIMARY = "reward"
@@ -155,18 +153,6 @@ def check_completion(there: Trajectory, status: TerminalStatus) -> bool:
             hint="A trajectory ends once; start a new one for another attempt",
         )
     return False
-
-
-def unit_order(spec: BatchSpec, keys: Sequence[tuple[str, int]]) -> list[str]:
-    """Unit keys in the order of the spec; `keys`: (key, ordinal) with ordinals that grow with time.
-
-    fifo: oldest first. freshest: newest first. random: by a hash of seed and key, the same for the same seed.
-    """
-    if spec.order == "random":
-        seed = str(spec.seed).encode()
-        return [key for key, _ in sorted(keys, key=lambda pair: digest(seed, pair[0].encode()))]
-    ordered = sorted(keys, key=lambda pair: pair[1], reverse=spec.order == "freshest")
-    return [key for key, _ in ordered]
 
 
 def batch_policy(items: Sequence[BatchItem], current: Mapping[str, Policy]) -> Policy | None:

@@ -8,7 +8,14 @@ import msgspec
 
 from agentworld.pool.base import check_limit
 from agentworld.pool.bounds import check_name
-from agentworld.pool.decision_rules import Preview, check_decisions, check_one_subject, check_policy, compile_policy
+from agentworld.pool.decision_rules import (
+    Preview,
+    check_decisions,
+    check_one_subject,
+    check_policy,
+    check_preview,
+    compile_policy,
+)
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.memory import decisions as made
 from agentworld.pool.memory import groups
@@ -70,6 +77,7 @@ class CurationMethods(MemoryStore):
     ) -> CurationPreview:
         """See Pool."""
         policy = check_policy(policy)
+        check_preview(samples, limit)
         read = compile_policy(policy.rules, policy.default)
         preview = Preview(read, samples)
         with self._open():

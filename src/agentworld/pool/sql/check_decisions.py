@@ -29,7 +29,13 @@ _ORPHANS = sql(
     select(_d.c.pk)
     .outerjoin_from(_d, _t, _t.c.pk == _d.c.trajectory)
     .outerjoin(_s, and_(_d.c.subject == "step", _s.c.pk == _d.c.row_pk))
-    .where(or_(_t.c.pk.is_(None), and_(_d.c.subject == "step", _s.c.pk.is_(None))))
+    .where(
+        or_(
+            _t.c.pk.is_(None),
+            # Of a trajectory that is being deleted, steps go before its decisions do.
+            and_(_d.c.subject == "step", _s.c.pk.is_(None), _t.c.excluded_reason.is_distinct_from(DELETING)),
+        )
+    )
     .limit(100)
 )
 _KEPT = sql(
@@ -51,7 +57,11 @@ _KEPT = sql(
     )
     .join_from(_d, _t, _t.c.pk == _d.c.trajectory)
     .outerjoin(_s, and_(_d.c.subject == "step", _s.c.pk == _d.c.row_pk))
-    .where(_d.c.trajectory > parameter("above"), _d.c.trajectory <= parameter("upto"))
+    .where(
+        _d.c.trajectory > parameter("above"),
+        _d.c.trajectory <= parameter("upto"),
+        _t.c.excluded_reason.is_distinct_from(DELETING),
+    )
 )
 
 

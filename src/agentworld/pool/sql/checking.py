@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import Table, func, select
 
-from agentworld.errors import AgentWorldError
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.check_content import content_problems
@@ -158,8 +157,3 @@ def _ranges(database: Database, table: Table) -> Iterator[dict[str, int]]:
 
 def _last(reader: Reader, table: str) -> int:
     return int(reader.execute(_HIGHEST[table])[0][0])
-
-
-def as_problem(error: AgentWorldError, table: str, key: str) -> Problem:
-    """A row that could not even be read."""
-    return Problem("hash", table, key, f"it cannot be read: {error.message}", _RESTORE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentworld.errors import AgentWorldError, InvalidRequestError
@@ -145,9 +145,3 @@ class Database(abc.ABC):
         cannot tell, so that readers must look by themselves.
         """
         return None
-
-
-@contextlib.contextmanager
-def unlimited() -> Iterator[None]:
-    """No limit."""
-    yield

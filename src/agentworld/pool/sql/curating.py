@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import func, insert, null, select, update
@@ -20,6 +21,7 @@ from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import ActivePolicy, CurationPolicy
 
 SWEPT_AT_ONCE = 50  # trajectories; a transaction goes on with more until SWEEP_SECONDS are over
+SWEPT_STEPS = 500  # of those that have ended, but for those of a single one
 SWEEP_SECONDS = 0.02
 
 _c, _t = schema.curation_policies, schema.trajectories
@@ -34,7 +36,7 @@ _SWEPT = sql(update(_c).where(_c.c.pk == parameter("row")).values(swept=paramete
 _DONE = sql(update(_c).where(_c.c.pk == parameter("row")).values(swept=null()))
 _UNSETTLED = sql(select(func.count()).where(_c.c.channel == parameter("name"), _c.c.swept.is_not(None)))
 _NEXT = sql(
-    select(_t.c.pk, _t.c.status)
+    select(_t.c.pk, _t.c.status, _t.c.step_count)
     .where(_t.c.channel == parameter("name"), _t.c.pk > parameter("above"))
     .order_by(_t.c.pk)
     .limit(parameter("limit"))
@@ -99,9 +101,12 @@ def sweep(txn: Transaction, seconds: float = SWEEP_SECONDS) -> Swept:
     until = time.perf_counter() + seconds
     while True:
         found = txn.execute(_NEXT, {"name": channel, "above": upto, "limit": SWEPT_AT_ONCE})
+        is_last = len(found) < SWEPT_AT_ONCE
+        if (fitting := _fitting(found)) < len(found):
+            found, is_last = found[:fitting], False
         ended = [one["pk"] for one in found if one["status"] != "open"]
         settle_all(txn, [Move(groups.member_from(one), one, False) for one in by_pks(txn, ended)])
-        if len(found) < SWEPT_AT_ONCE:
+        if is_last:
             txn.execute(_DONE, {"row": row["pk"]})
             if row["ended_at"] is not None:
                 txn.count(ACTIVE, -1)
@@ -112,6 +117,16 @@ def sweep(txn: Transaction, seconds: float = SWEEP_SECONDS) -> Swept:
     txn.execute(_SWEPT, {"row": row["pk"], "upto": upto})
     last = txn.one(_LAST, {"name": channel})
     return Swept(channel, upto, max(upto, (last[0] if last is not None else 0) or 0))
+
+
+def _fitting(found: Sequence[Row]) -> int:
+    """How many of these trajectories are decided together."""
+    steps = 0
+    for place, row in enumerate(found):
+        steps += row["step_count"] if row["status"] != "open" else 0
+        if place and steps > SWEPT_STEPS:
+            return place
+    return len(found)
 
 
 def _count_sweeping(txn: Transaction, channel: str) -> int:

@@ -262,7 +262,7 @@ def redecide(txn: Transaction, rows: Iterable[int]) -> set[int]:
     ended = txn.execute(_ENDED, {"rows": json_list(list(dict.fromkeys(rows)))})
     if not ended:
         return set()
-    policies = policies_in_force(txn.connection)
+    policies = policies_in_force(txn.connection, {row["channel"] for row in ended})
     kept = _Kept(txn, [row["pk"] for row in ended])
     changed = _pass(kept, txn, policies, ended, "step")
     kept.write()

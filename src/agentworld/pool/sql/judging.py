@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import case, select
@@ -20,14 +20,15 @@ from agentworld.pool.decision_rules import (
 )
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.lookups import among_integers
-from agentworld.pool.sql.statements import Statement, compiled, sql
+from agentworld.pool.sql.lookups import among_integers, among_texts
+from agentworld.pool.sql.statements import Statement, compiled, json_list, sql
 from agentworld.pool.sql.where import condition
 from agentworld.records import CurationPolicy, exact_json
 
 _s, _t, _c = schema.steps, schema.trajectories, schema.curation_policies
 TABLES: dict[Target, Any] = {"step": _s, "trajectory": _t}
 _IN_FORCE = sql(select(_c).where(_c.c.ended_at.is_(None)).order_by(_c.c.channel))
+_IN_FORCE_FOR = sql(select(_c).where(among_texts(_c.c.channel, "names"), _c.c.ended_at.is_(None)))
 
 
 def target_columns(target: Target) -> list[Any]:
@@ -80,9 +81,13 @@ def made_by(policy: Compiled, target: Target, row: Row) -> Made:
     return decide_by(policy, target, holding(row))
 
 
-def policies_in_force(reader: Reader) -> dict[str, Compiled]:
-    """By channel."""
-    return {row["channel"]: compiled_from(row) for row in reader.execute(_IN_FORCE, {})}
+def policies_in_force(reader: Reader, channels: Iterable[str] | None = None) -> dict[str, Compiled]:
+    """By channel: of all, or of those that are named, so that nothing else is read under the lock."""
+    if channels is None:
+        rows = reader.execute(_IN_FORCE, {})
+    else:
+        rows = reader.execute(_IN_FORCE_FOR, {"names": json_list(list(channels))})
+    return {row["channel"]: compiled_from(row) for row in rows}
 
 
 def policy_from(row: Row) -> CurationPolicy:

@@ -69,7 +69,6 @@ _ONE = {
             _t.c.pk.label("trajectory"),
             _t.c.trajectory_id,
             _t.c.channel,
-            _s.c.channel.label("own_channel"),
             _t.c.status,
             _t.c.readiness,
             _t.c.excluded_reason,
@@ -132,7 +131,7 @@ def standing(reader: Reader, target: Target, target_id: str) -> Standing:
     decisions = read_decisions(reader, "trajectory", trajectory_id)
     own_reason = row["own_reason"] if target == "step" else None
     decisions = [one for one in decisions if one.step_id in (None, target_id)]
-    policy = policies_in_force(reader).get(row["channel"])
+    policy = policies_in_force(reader, [row["channel"]]).get(row["channel"])
     held: list[RuleOutcome] = []
     if policy is not None and row["status"] != "open":
         held = list(_outcomes(reader, policy, target, row))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentworld.errors import ConflictError
 from agentworld.pool.base import check_limit
 from agentworld.pool.bounds import MAX_INTEGER, check_name
 from agentworld.pool.decision_rules import (
@@ -12,6 +13,7 @@ from agentworld.pool.decision_rules import (
     check_decisions,
     check_one_subject,
     check_policy,
+    check_preview,
     compile_policy,
 )
 from agentworld.pool.keeping.records import Progress, no_progress
@@ -36,8 +38,15 @@ class CurationMethods(SqlStore):
         check_name(source, "source")
         self._writer.submit(lambda txn: curating.install(txn, policy, source)).result()
         self._decide_all(progress)
-        [active] = self.curation(policy.channel)
-        return active
+        version = compile_policy(policy.rules, policy.default).version
+        for active in self.curation(policy.channel):
+            if active.version == version:
+                return active
+        raise ConflictError(
+            f"the policy of channel {policy.channel!r} was changed again meanwhile",
+            path="channel",
+            hint="See which one is in force, and set yours again where it should be",
+        )
 
     def clear_curation(self, channel: str, *, progress: Progress = no_progress) -> bool:
         """See Pool."""
@@ -61,6 +70,7 @@ class CurationMethods(SqlStore):
     ) -> CurationPreview:
         """See Pool."""
         policy = check_policy(policy)
+        check_preview(samples, limit)
         read = compile_policy(policy.rules, policy.default)
         preview = Preview(read, samples)
         with self._database.reading() as reader:
