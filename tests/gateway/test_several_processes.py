@@ -204,3 +204,21 @@ async def test_a_trajectory_that_another_process_made_in_another_group_takes_no_
 async def _posted(harness: Harness, path: str, body: dict[str, Any]) -> tuple[int, str]:
     async with harness.http.post(harness.url + path, json=body) as response:
         return response.status, await response.text()
+
+
+async def test_a_step_on_its_way_hides_none_that_another_process_stored(tmp_path: Path) -> None:
+    """Else the next turn would not find what it continues, and be a fork."""
+    async with two(tmp_path, lambda request: f"reply {request.call}") as (first, second):
+        messages = [user("hello")]
+        for harness in (first, second):
+            status, body, _ = await harness.chat({"messages": messages}, "/t/t1")
+            assert status == 200
+            messages += [{"role": "assistant", "content": body["choices"][0]["message"]["content"]}, user("on")]
+        # As while a call of a sub-agent is being stored by the first process.
+        session = first.gateway.sessions._sessions["t1"]
+        session._known.add("stp_on_its_way")
+        session.on_their_way.add("stp_on_its_way")
+        assert (await first.chat({"messages": messages}, "/t/t1"))[0] == 200
+        one, other, last = first.steps("t1")
+        assert (other.parent_step_id, last.parent_step_id) == (one.step_id, other.step_id)
+        assert last.fork_reason is None

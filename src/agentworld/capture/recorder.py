@@ -87,6 +87,8 @@ class Recorder:
         # can continue it yet: its reply is shown only after the commit.
         for step in steps:
             session.add(step, call.keys, call.sequences.get(step.step_id))
+        own = {step.step_id for step in steps}
+        session.on_their_way |= own
         try:
             for result in await self._submit(_with_arrays(exchange, call)):
                 if (misplaced := told(result)) is not None:
@@ -102,6 +104,8 @@ class Recorder:
             if isinstance(error, InvalidRequestError):
                 raise _not_storable(error) from error
             raise
+        finally:
+            session.on_their_way -= own
         return steps
 
     async def fail(self, call: Call, error: AgentWorldError) -> None:

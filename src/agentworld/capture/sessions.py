@@ -10,13 +10,13 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from agentworld.capture.failures import Failures
 from agentworld.capture.holdings import Holdings, owner
 from agentworld.capture.replies import is_sound, joined_reply
+from agentworld.capture.spelling import Repeat, alike, spoken
 from agentworld.errors import NotFoundError
 from agentworld.forest import (
     Tip,
@@ -24,7 +24,6 @@ from agentworld.forest import (
     chain,
     common_prefix,
     match_key,
-    says_the_same,
     token_array,
     tools_digest,
 )
@@ -37,6 +36,7 @@ ROOT = b"conversation"
 MAX_TIPS = 256
 MAX_BYTES = 256 * 1024 * 1024
 _PAGE = 64
+_LOOKS = 4
 _LOOK_BACK = 8
 """So many of the latest steps are compared with a request's messages."""
 _PER_SESSION = 1024
@@ -52,18 +52,6 @@ def message_keys(messages: list[Message] | tuple[Message, ...], known: list[byte
 def ids_key(prompt: Sequence[int]) -> bytes:
     """The key of a prompt that is ids and no messages."""
     return digest_of(b"ids", token_array(prompt).tobytes())
-
-
-class Repeat(NamedTuple):
-    """A stored step, as retries of its call see it. `created_at`: when its call came, seconds since the epoch.
-
-    `after_failure`: it is the retry of a call that failed, so that it repeats no call whose reply came or is to come.
-    """
-
-    step_id: str
-    retry_count: int
-    created_at: float
-    after_failure: bool = False
 
 
 class Session:
@@ -90,6 +78,8 @@ class Session:
         self.on_growth: Callable[[int], None] | None = None
         self._holdings = Holdings()
         self._known: set[str] = set()
+        self.on_their_way: set[str] = set()
+        """Steps that are known here, and that the pool may not count yet."""
         self._ordinal = 0
 
     @property
@@ -119,7 +109,7 @@ class Session:
         for tip in reversed(self.tips[-_LOOK_BACK:]):
             if len(tip.keys) != len(tip.messages):
                 continue  # Its prompt is ids.
-            shared = _shared(tip.messages, messages)
+            shared = alike(tip.messages, messages)
             if shared > depth:
                 best, depth = tip, shared
             if shared >= len(tip.messages) - 1:
@@ -127,7 +117,7 @@ class Session:
         if best is None:
             return list(messages), []
         kept = [
-            _spoken(mine, yours) if position < depth else mine if mine == yours else yours
+            spoken(mine, yours) if position < depth else mine if mine == yours else yours
             for position, (mine, yours) in enumerate(zip(best.messages, messages, strict=False))
         ]
         return [*kept, *messages[len(kept) :]], best.keys[:depth]
@@ -272,24 +262,11 @@ class Session:
         """Whether the step has been added."""
         return step_id in self._known
 
-    def missing(self, step_count: int) -> int:
-        """How many of the trajectory's steps this session has not seen."""
-        return max(step_count - len(self._known) - self.passed_over, 0)
-
-
-def _shared(known: Sequence[Message], messages: Sequence[Message]) -> int:
-    """How many messages both begin with, whatever the spelling."""
-    for position, (mine, yours) in enumerate(zip(known, messages, strict=False)):
-        if mine is not yours and mine != yours and not says_the_same(mine, yours):
-            return position
-    return min(len(known), len(messages))
-
-
-def _spoken(mine: Message, yours: Message) -> Message:
-    """My message, which says the same as yours, with no more reasoning than you sent."""
-    if mine.reasoning == yours.reasoning:
-        return mine
-    return msgspec.structs.replace(mine, reasoning=yours.reasoning)
+    def missing(self, step_count: int, uncounted: int = 0) -> int:
+        """How many of the trajectory's steps this session has not seen. `uncounted`: so many that it knows are not in
+        the count.
+        """
+        return max(step_count - (len(self._known) - uncounted) - self.passed_over, 0)
 
 
 class Sessions:
@@ -364,25 +341,37 @@ class Sessions:
     def _steps(self, session: Session, step_count: int) -> list[Step]:
         """The latest steps that the session lacks, in order."""
         missing = min(session.missing(step_count), MAX_TIPS)
+        # Those on their way may hide as many that others stored: one page tells.
+        waiting = len(session.on_their_way)
+        most = min(session.missing(step_count, waiting), MAX_TIPS)
         found: list[Step] = []
         cursor = None
-        while len(found) < missing:
+        while len(found) < most:
             page = self._pool.list_steps(
                 trajectory_id=session.trajectory_id,
                 order="newest",
                 cursor=cursor,
-                limit=min(_PAGE, missing),
+                limit=_PAGE if waiting else min(_PAGE, missing),
                 include=("tokens", "messages"),
             )
             found.extend(step for step in page.items if not session.knows(step.step_id))
             cursor = page.next_cursor
-            if cursor is None:
+            if cursor is None or len(found) >= missing:
                 break
-        return found[:missing][::-1]
+        return found[:most][::-1]
 
     def _news(self, session: Session) -> list[Step]:
         trajectory = self._find(session.trajectory_id)
-        return self._steps(session, trajectory.step_count) if trajectory is not None else []
+        steps: list[Step] = []
+        for _ in range(_LOOKS):
+            if trajectory is None:
+                break
+            count = trajectory.step_count
+            steps = self._steps(session, count)
+            trajectory = self._find(session.trajectory_id)
+            if trajectory is not None and trajectory.step_count == count:
+                break  # Else what came in between may have taken the place of what was lacking.
+        return steps
 
     async def refresh(self, session: Session) -> bool:
         """Take in what other workers stored; whether there was something."""

@@ -200,7 +200,9 @@ class Admission:
         messages = request.messages
         found = await apart(size, match, list(session.tips), messages, keys, tools_key, agent)
         replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
-        if replies and (found is None or replies[-1] >= found.depth) and await self._sessions.refresh(session):
+        if replies and (found is None or replies[-1] >= found.depth):
+            # What was lacking may also have come with another call's look meanwhile.
+            await self._sessions.refresh(session)
             found = await apart(size, match, list(session.tips), messages, keys, tools_key, agent)
         return found
 
