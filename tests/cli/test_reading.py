@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from agentworld.factory import open_pool
-from agentworld.records import Exchange, Message, new_id
+from agentworld.records import Exchange, Message, Step, new_id
 from tests.api.serving import Serving
 
 
@@ -198,6 +198,31 @@ def test_show_of_many_failures_has_the_last(cli, pool):
 
 def test_show_of_a_trajectory_without_calls_says_so(cli, where):
     assert "No call of a model is on record." in cli("trajectories", "show", "t2", *where)[1]
+
+
+def test_complete_ends_a_trajectory(cli, refused, pool):
+    with open_pool(pool) as opened:
+        for name in ("by-file", "by-server", "cut"):
+            opened.append_steps([Step(step_id=name, trajectory_id=name, prompt_ids=[1], response_ids=[2])])
+    ended = ("trajectories", "complete")
+    assert cli(*ended, "by-file", "--reward", "-0.5", "--pool", pool)[:2] == (
+        0,
+        "by-file finished, 1 step, reward -0.5\n",
+    )
+    with Serving(open_pool(pool)) as server:
+        where = ("--url", server.url)
+        assert cli(*ended, "by-server", *where)[:2] == (0, "by-server finished, 1 step\n")
+        assert cli(*ended, "cut", "--status", "abandoned", *where)[1].startswith("cut abandoned, 1 step; excluded: ")
+        assert cli(*ended, "by-server", "--reward", "1", *where)[1] == "by-server finished, 1 step, reward 1\n"
+        statuses = {one["trajectory_id"]: (one["status"], one["reward"]) for one in listed(cli, *where)}
+        assert statuses == {
+            "by-file": ("finished", -0.5),
+            "by-server": ("finished", 1.0),
+            "cut": ("abandoned", None),
+        }
+        assert "finished" in refused(*ended, "by-file", "--status", "failed", *where)
+        assert "no trajectory 'none'" in refused(*ended, "none", *where)
+    assert "finite" in refused(*ended, "by-file", "--reward", "nan", "--pool", pool, code=2)
 
 
 def test_reward_set(cli, where, refused):

@@ -25,7 +25,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve the gateway and the control API on a pool.",
     "exec": "Run one agent command as one trajectory.",
     "run": "Run agents over tasks: rollouts, groups, concurrency, retries.",
-    "trajectories": "List trajectories, or show one with its steps and its tree.",
+    "trajectories": "List trajectories, show one with its steps and its tree, end one.",
     "reward": "Put a reward on a trajectory or on a step.",
     "feedback": "Give feedback on a trajectory or a step, or list what was given.",
     "curate": "Decide what is served: policies, decisions by hand, and why things stand as they do.",

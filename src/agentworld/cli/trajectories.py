@@ -1,8 +1,10 @@
-"""`agentworld trajectories`: list them, show one."""
+"""`agentworld trajectories`: list them, show one, end one."""
 
 from __future__ import annotations
 
+import math
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from agentworld.factory import EmbeddedPool
     from agentworld.records import Exchange, Step, Trajectory
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="List trajectories, or show one.")
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="List trajectories, show one, or end one.")
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON record a line.")]
 PAGE = 200
 COLUMNS = ("trajectory", "status", "reward", "steps", "tokens", "agent", "created", "task", "policy", "group")
@@ -24,6 +26,15 @@ SPARE_COLUMNS = ("group", "policy", "task", "created", "agent")
 LONGEST_TASK = 80
 # How many failed calls `show` prints; those before are counted.
 SHOWN_FAILURES = 20
+
+
+class Ending(StrEnum):
+    """How a trajectory ended."""
+
+    finished = "finished"
+    failed = "failed"
+    truncated = "truncated"
+    abandoned = "abandoned"
 
 
 @app.command("list")
@@ -175,6 +186,27 @@ def show(
         typer.echo("No call of a model is on record.")
     if more:
         typer.echo(f"There are more steps; --steps {trajectory.step_count} shows all.", err=True)
+
+
+@app.command()
+def complete(
+    trajectory_id: Annotated[
+        str, typer.Argument(help="Its id, as `trajectories list` shows it.", metavar="TRAJECTORY")
+    ],
+    status: Annotated[Ending, typer.Option(help="How it ended.")] = Ending.finished,
+    reward: Annotated[float | None, typer.Option(help="Its primary reward, a finite number.")] = None,
+    pool: PoolOption = None,
+    url: UrlOption = None,
+) -> None:
+    """End a trajectory, so that it can be served. The same status again changes nothing, another is a conflict."""
+    if reward is not None and not math.isfinite(reward):
+        raise CommandLineError(f"a reward cannot be {reward}", path="--reward", hint="Give a finite number")
+    with source(pool, url) as opened:
+        ended = opened.complete_trajectory(trajectory_id, status.value, reward)
+    steps = f"{ended.step_count} step{'' if ended.step_count == 1 else 's'}"
+    rewarded = f", reward {output.number(ended.reward)}" if ended.reward is not None else ""
+    excluded = f"; excluded: {ended.excluded_reason}" if ended.excluded_reason else ""
+    typer.echo(output.plain(f"{ended.trajectory_id} {ended.status}, {steps}{rewarded}{excluded}"))
 
 
 def _steps(opened: EmbeddedPool | Factory, trajectory_id: str, limit: int) -> tuple[list[Step], bool]:
