@@ -1,5 +1,6 @@
 """Reward models over HTTP: each layout, and what the network does."""
 
+import socket
 import threading
 
 import pytest
@@ -144,6 +145,10 @@ def test_a_key_is_not_repeated_in_an_error(monkeypatch):
     with answering(lambda *_: (401, "bad key s3cret", {})) as server, pytest.raises(EvaluationError) as caught:
         checked(model(server.url, api_key_env="RM_KEY"), run_of("x"))
     assert "bad key [key]" in caught.value.message
+    cut = "." * 296 + "s3cret"
+    with answering(lambda *_: (401, cut, {})) as server, pytest.raises(EvaluationError) as caught:
+        checked(model(server.url, api_key_env="RM_KEY"), run_of("x"))
+    assert "s3c" not in caught.value.message
     monkeypatch.setenv("RM_KEY", "s3cret\nX: y")
     with pytest.raises(EvaluationError, match="cannot be a key") as caught:
         checked(model(server.url, api_key_env="RM_KEY"), run_of("x"))
@@ -175,6 +180,43 @@ def test_a_server_that_does_not_answer_is_left():
         with pytest.raises(EvaluationError, match="timed out"):
             post(Address(url=server.url, retries=0, seconds=0.3), "/x", {})
         left.set()
+
+
+def test_a_server_that_never_stops_answering_is_left():
+    left = threading.Event()
+
+    def drip(server):
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # no length: until the server closes
+            try:
+                while not left.wait(0.02):
+                    connection.sendall(b" ")
+            except OSError:
+                return  # the other side has had enough
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        try:
+            with pytest.raises(EvaluationError, match=r"timed out|in time"):
+                post(Address(url=f"http://127.0.0.1:{server.getsockname()[1]}", retries=0, seconds=0.3), "/x", {})
+        finally:
+            left.set()
+            thread.join()
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again():
+    answers = [(200, '{"ok"', {"Content-Length": "10"}), {"ok": 1}]
+    with answering(lambda *_: answers.pop(0)) as server:
+        assert post(Address(url=server.url, retries=1), "/x", {}, pause=lambda _: None) == {"ok": 1}
+
+
+def test_an_address_holds_no_password():
+    with pytest.raises(ConfigError, match="a name or a password") as caught:
+        model("http://user:s3cret@127.0.0.1:9")
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "x", "http://", "http://x/?a=1"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from agentworld.errors import ForbiddenError
+from agentworld.errors import ForbiddenError, InvalidRequestError
 from agentworld.pool.results import Rejected
 from agentworld.pool.signal_rules import CheckedSignal
-from agentworld.records import Feedback, Step
+from agentworld.records import Feedback, Step, check_id
 
 
 class Named(NamedTuple):
@@ -24,9 +24,20 @@ class Named(NamedTuple):
 
 def named_by_steps(steps: Iterable[Step | Rejected]) -> Named:
     """What steps name that can be written to; what is rejected is not written."""
-    sent = [step for step in steps if isinstance(step, Step)]
+    sent = [step for step in steps if isinstance(step, Step) and _is_named(step)]
     groups = frozenset(step.group_id for step in sent if step.group_id is not None)
     return Named(frozenset(step.trajectory_id for step in sent), groups)
+
+
+def _is_named(step: Step) -> bool:
+    """Whether its ids are such; a step whose ids are not is rejected by itself, and nothing in the pool has them."""
+    try:
+        check_id(step.trajectory_id, "trajectory_id")
+        if step.group_id is not None:
+            check_id(step.group_id, "group_id")
+    except InvalidRequestError:
+        return False
+    return True
 
 
 def named_by_signals(signals: Iterable[CheckedSignal]) -> Named:

@@ -36,6 +36,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"url {self.url!r} is no address like http://127.0.0.1:8000")
+        if "@" in parts.netloc:
+            raise ValueError("url holds a name or a password, which is not sent; name the variable of a key instead")
 
     @property
     def api_key(self) -> str | None:
@@ -113,6 +115,8 @@ def _once(address: Address, path: str, data: bytes, headers: Mapping[str, str]) 
             left = _left(deadline)
             if sock.fileno() >= 0:
                 sock.settimeout(left)
+        if response.length:
+            raise http.client.IncompleteRead(bytes(body), response.length)
         after = response.headers.get("Retry-After", "")
         return response.status, bytes(body), float(after) if after.isdecimal() else 0.0
     finally:

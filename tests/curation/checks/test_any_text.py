@@ -151,3 +151,10 @@ def test_a_piece_over_and_over_is_no_trap(piece):
     command = calls(("bash", {"command": text}), ("write_file", {"path": text, "content": text}))
     record = run(user(text), command, tool(text), says(text), task={"reference": piece * 4})
     assert [each for each in run_checks(record) if each.check == "failed"] == []
+
+
+@pytest.mark.parametrize("begin", ["os._exit(", "sys.exit(0", "def __eq__(self, other):"])
+def test_blanks_without_end_take_no_time_that_grows_with_their_square(begin):
+    """A policy chooses what is checked: with the square, these would run for minutes."""
+    record = run(user("go"), calls(("python", {"code": begin + " " * 150_000})))
+    assert [each.label for each in run_checks(record) if each.check in ("reward_hacking", "failed")] == []

@@ -3,6 +3,7 @@
 import pytest
 
 from agentworld.errors import InvalidRequestError, NotFoundError, QueryError
+from agentworld.pool.sql import curating
 from agentworld.records import BatchSpec, CurationPolicy, Decision, Feedback, NewTrajectory, Reward
 
 from ..samples import finished, group, step
@@ -382,6 +383,30 @@ def test_what_keeps_a_step_back_is_explained(pool):
         (name, "review", 2),
         (None, "exclude", 1),
     }
+
+
+def test_weights_stay_finite_however_many_rules_there_are(pool):
+    finished(pool, "a", reward=1.0)
+    pool.set_curation(policy(*["when status == 'finished' then weight 1000000"] * 60))
+    assert pool.get_trajectory("a").labels["weight"] == 1e300
+
+
+def test_a_preview_is_asked_for_in_bounds(pool):
+    for wrong in ({"samples": -1}, {"samples": 10**6}, {"limit": -1}):
+        with pytest.raises(InvalidRequestError, match="must be from 0"):
+            pool.try_curation(policy(), **wrong)
+
+
+def test_long_trajectories_are_decided_few_at_a_time(pool, monkeypatch):
+    monkeypatch.setattr(curating, "SWEPT_STEPS", 3)
+    for number in range(7):
+        for place in range(number):
+            pool.append_steps([step(f"t{number}", step_id=f"t{number}-{place}")])
+        finished(pool, f"t{number}", reward=0.0)
+    pool.set_curation(policy("when reward == 0 then exclude 'low'", "steps when step_index == 0 then tag first"))
+    assert pool.stats().readiness["excluded"] == 7
+    assert [one.pending for one in pool.curation()] == [0]
+    assert pool.check() == []
 
 
 def test_a_change_that_was_broken_off_is_gone_on_with(pool, monkeypatch):

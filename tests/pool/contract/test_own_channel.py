@@ -17,6 +17,13 @@ def two(pool):
     return pool
 
 
+def test_a_step_that_no_channel_can_hold_is_rejected_alone(two):
+    bad = step("v", step_id="bad", channel="val")
+    bad.trajectory_id = "no\0id"
+    done = two.append_steps([bad, step("v", step_id="good", channel="val")], own_channel="val")
+    assert [one.outcome for one in done] == ["rejected", "stored"]
+
+
 OTHERS = {
     "create": lambda pool, own: pool.create_trajectory(NewTrajectory(trajectory_id="t"), own_channel=own),
     "group": lambda pool, own: pool.create_trajectory(
