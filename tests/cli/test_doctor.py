@@ -3,12 +3,14 @@ import socket
 import sqlite3
 from unittest.mock import ANY
 
+import msgspec
 import pytest
 
 from agentworld.cli import engine_checks
 from agentworld.cli.findings import bad
 from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
 from agentworld.engines.tokenizer import byte_tokenizer, load_tokenizer
+from agentworld.engines.vllm import VllmEngine
 from agentworld.errors import ConfigError, EngineError, PoolError
 from agentworld.factory import open_pool
 from agentworld.testing import ScriptedEngine, ScriptedReply, WireFaults
@@ -112,10 +114,12 @@ def test_the_right_tokenizer_is_fine(cli, port, driver):
     [("pocket", "ok", "renders the same prompt"), ("byte", "FIX", "cannot read the ids of the engine's prompt")],
 )
 def test_without_a_digest_the_prompts_are_compared(cli, port, monkeypatch, theirs, state, said):
-    async def none(model, engine):
-        return None
+    told = VllmEngine.models
 
-    monkeypatch.setattr(engine_checks, "_engine_digest", none)
+    async def untold(engine):
+        return [msgspec.structs.replace(card, vocabulary=None) for card in await told(engine)]
+
+    monkeypatch.setattr(VllmEngine, "models", untold)
     with ScriptedEngine("four", tokenizer=load_tokenizer(theirs)) as engine:
         code, out = doctor_of(cli, engine, port, "--tokenizer", str(POCKET_TOKENIZER_PATH))
     assert code == (state == "FIX")
@@ -128,6 +132,19 @@ def test_another_rendering_of_the_same_vocabulary_is_no_fault():
     text = f"<sys>Be kind.</sys>{engine_checks.PROBE_TEXT}"
     assert engine_checks.compare_prompts(text, False, "fix").state == "info"
     assert engine_checks.compare_prompts("qwertz", False, "fix") == ("bad", "tokenizer", ANY, "fix")
+
+
+def test_our_own_engine_is_not_taken_for_another_kind(cli, port):
+    with ScriptedEngine("four") as engine:
+        code, out = doctor_of(cli, engine, port)
+        assert code == 0
+        (line,) = lines_of(out, f"model {engine.model}")
+        assert line.startswith("-")
+        assert "is taken for vllm" in line
+        assert line.rstrip().endswith("--driver builtin")
+        assert "JSON schemas" not in out
+        _, out = doctor_of(cli, engine, port, "--driver", "builtin")
+        assert lines_of(out, f"model {engine.model}")[0].startswith("ok")
 
 
 AUTO_TOOLS = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'

@@ -13,7 +13,7 @@ from agentworld.config import ModelSettings, ServeSettings
 from agentworld.engines.backend import Wire
 from agentworld.gateway import Gateway, create_gateway
 from agentworld.gateway.clock import Clock
-from agentworld.gateway.models import PROBE_SECONDS
+from agentworld.gateway.models import FIRST_PROBE_SECONDS, PROBE_SECONDS
 from agentworld.gateway.upstreams import EngineFigures, Upstream
 from agentworld.pool import Pool, open_store
 from agentworld.testing import ScriptedEngine
@@ -25,10 +25,10 @@ from .harness import Harness
 
 
 class Idle(QuickClock):
-    """Sleeps take no time, apart from those between two probes: no test waits for these, and they come for ever."""
+    """Sleeps take no time, apart from those before a probe: no test waits for these, and they come for ever."""
 
     async def sleep(self, seconds: float) -> None:
-        if seconds == PROBE_SECONDS:
+        if seconds in (FIRST_PROBE_SECONDS, PROBE_SECONDS):
             await asyncio.Event().wait()
         await super().sleep(seconds)
 

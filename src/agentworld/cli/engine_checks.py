@@ -53,12 +53,18 @@ async def check_address(model: ModelSettings) -> list[Finding]:
         upstreams = Upstreams(model, PROBE_SECONDS, MonotonicClock())
         served = ServedModel(model, upstreams, PROBE_SECONDS, MonotonicClock())
         engine = served.engine
-        names = [card.name for card in await engine.models()]
-        if names and model.name not in names:
+        cards = {card.name: card for card in await engine.models()}
+        names, card = list(cards), cards.get(model.name)
+        if names and card is None:
             return [Finding("bad", subject, f"the engine serves {', '.join(names[:5])}", f"--model {names[0]}")]
+        digest = None if card is None else card.vocabulary
         findings = [Finding("ok", subject, f"{model.driver} at {model.upstream}: {able(engine.capabilities)}")]
+        if digest is not None and model.driver != "builtin":
+            # It cannot do all that engines of the other kind can.
+            said = f"`agentworld engine` answers at {model.upstream}, and is taken for {model.driver}"
+            findings = [Finding("info", subject, said, "--driver builtin")]
         if served.token_in is not None:
-            findings.append(await check_tokenizer(model, engine, served.token_in))
+            findings.append(await check_tokenizer(model, engine, served.token_in, digest))
             if findings[-1].state == "bad":
                 return findings
         return [*findings, *await _probe(model, served)]
@@ -84,10 +90,9 @@ def able(capabilities: Capabilities) -> str:
     return ", ".join([ids, *(what for what, there in can.items() if there)])
 
 
-async def check_tokenizer(model: ModelSettings, engine: Engine, token_in: TokenIn) -> Finding:
-    """Whether the tokenizer is the model's: by the engine's own digest, else by the prompt that it renders."""
+async def check_tokenizer(model: ModelSettings, engine: Engine, token_in: TokenIn, digest: str | None) -> Finding:
+    """Whether the tokenizer is the model's: by the engine's own digest of it, else by the prompt that it renders."""
     fix = "give the folder or tokenizer.json of the model that the engine serves (for `agentworld engine`, its --model)"
-    digest = await _engine_digest(model, engine)
     if digest is not None:
         if digest == token_in.vocabulary:
             return Finding("ok", "tokenizer", "its vocabulary is the engine's")
@@ -118,20 +123,6 @@ def compare_prompts(text: str, same: bool, fix: str) -> Finding:
             "nothing, if the renderer is the one that you mean (see renderer in the configuration)",
         )
     return Finding("bad", "tokenizer", "cannot read the ids of the engine's prompt", fix)
-
-
-async def _engine_digest(model: ModelSettings, engine: Engine) -> str | None:
-    """`vocabulary_digest` of the model in /v1/models, which `agentworld engine` has."""
-    from agentworld.engines.vllm import VllmEngine
-
-    if not isinstance(engine, VllmEngine):
-        return None
-    body = await engine.connection.get("/v1/models")
-    for card in body.get("data") or []:
-        if isinstance(card, dict) and card.get("id") == model.name:
-            digest = card.get("vocabulary_digest")
-            return digest if isinstance(digest, str) else None
-    return None
 
 
 def probe(model: ModelSettings, text: str, tools: Sequence[dict[str, Any]] = ()) -> Request:

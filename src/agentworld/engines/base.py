@@ -42,10 +42,13 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
-    """One model that an engine serves; `context` is the most tokens of prompt and reply together, if it says so."""
+    """One model that an engine serves; `context` is the most tokens of prompt and reply together, if it says so.
+    `vocabulary`: the digest of its tokenizer, which our own engine tells.
+    """
 
     name: str
     context: int | None = None
+    vocabulary: str | None = None
 
 
 class EngineMissingError(EngineError):

@@ -88,13 +88,19 @@ class VllmEngine:
         return None
 
     async def models(self) -> list[ModelCard]:
-        """`/v1/models`, with the context where the engine tells it."""
+        """`/v1/models`, with the context and the vocabulary where the engine tells them."""
         body = await self.connection.get("/v1/models")
         cards = []
         for item in body.get("data") or []:
             if isinstance(item, dict) and isinstance(item.get("id"), str):
-                context = item.get("max_model_len")
-                cards.append(ModelCard(name=item["id"], context=context if isinstance(context, int) else None))
+                context, vocabulary = item.get("max_model_len"), item.get("vocabulary_digest")
+                cards.append(
+                    ModelCard(
+                        name=item["id"],
+                        context=context if isinstance(context, int) else None,
+                        vocabulary=vocabulary if isinstance(vocabulary, str) else None,
+                    )
+                )
         return cards
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ from agentworld.gateway.upstreams import EngineFigures, Upstreams
 log = structlog.get_logger("agentworld.gateway")
 
 Mode = Literal["engine", "token-in", "none"]
+FIRST_PROBE_SECONDS = 0.05
 PROBE_SECONDS = 5.0
 """Between two looks at the engines."""
 
@@ -43,6 +44,9 @@ class ServedModel:
         self.token_in: TokenIn | None = None
         self.mode, self.reason = self._choose()
         self.vocabulary: str = self.token_in.vocabulary if self.token_in is not None else f"model:{settings.name}"
+        if self.token_in is not None:
+            for upstream in upstreams.all:
+                upstream.vocabulary = self.vocabulary
         self._confirmed = False
         self.without_ids = 0
         """Replies that lacked ids though the mode has some."""
@@ -175,10 +179,11 @@ class Models:
         return [each.figures for model in self.by_name.values() for each in model.upstreams.all]
 
     async def probe(self) -> None:
-        """Look at all engines again and again, until cancelled."""
+        """Look at all engines soon and again and again, until cancelled."""
+        await self._clock.sleep(FIRST_PROBE_SECONDS)
         while True:
-            await self._clock.sleep(PROBE_SECONDS)
             await asyncio.gather(*(model.upstreams.probe() for model in self.by_name.values()))
+            await self._clock.sleep(PROBE_SECONDS)
 
     def listing(self) -> dict[str, Any]:
         """The body of /v1/models."""

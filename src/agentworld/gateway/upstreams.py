@@ -8,20 +8,23 @@ engine that fails moves its own trajectories only.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import math
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import structlog
 
 from agentworld.config import ModelSettings
-from agentworld.engines.base import Engine, EngineAbortedError, EngineTimeoutError, open_engine
-from agentworld.errors import AgentWorldError, ConfigError, EngineError
+from agentworld.engines.base import Engine, EngineAbortedError, EngineTimeoutError, ModelCard, open_engine
+from agentworld.errors import AgentWorldError, ConfigError, EngineError, InvalidRequestError
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.health import Health
 from agentworld.gateway.queueing import Place, QueueFullError, Slots
+
+log = structlog.get_logger("agentworld.gateway")
 
 
 class OutOfTimeError(EngineTimeoutError):
@@ -60,6 +63,13 @@ class Upstream:
         self.health = Health(clock)
         self.slots = Slots(limit, settings.queue, settings.queue_seconds, clock)
         self._figures = EngineFigures(model=settings.name, engine=self.address)
+        self.vocabulary: str | None = None
+        """The digest of the tokenizer from which its prompts are rendered, where they are rendered here."""
+        self.looked = False
+        """Whether it has said which models it serves."""
+        self.misfit: str | None = None
+        """Why no call may go to it: its vocabulary is not that of the tokenizer."""
+        self._unserved: str | None = None
 
     @property
     def figures(self) -> EngineFigures:
@@ -69,25 +79,59 @@ class Upstream:
         figures.healthy = self.health.sound
         return figures
 
-    async def probe(self) -> list[str]:
-        """Ask the engine which models it serves, and mark it by that; the names, or the error."""
+    @property
+    def usable(self) -> bool:
+        """Whether a call may be sent to it now."""
+        return self.misfit is None and self.health.usable
+
+    async def probe(self) -> None:
+        """Ask the engine which models it serves, and mark it by that; its error where it does not say."""
         try:
-            names = [card.name for card in await self.engine.models()]
+            cards = await self.engine.models()
         except AgentWorldError as error:
             self.health.probed(error)
             raise
         self.health.probed(None)
-        return names
+        self._compare(cards)
 
-    async def status(self, model: str) -> dict[str, Any]:
-        """For /readyz: whether the engine answers now."""
+    def _compare(self, cards: list[ModelCard]) -> None:
+        """What it serves with what is asked of it; said in the log once where it is not the same."""
+        name, known = self.engine.settings.name, (self._unserved, self.misfit)
+        card = next((each for each in cards if each.name == name), None)
+        self.looked, self._unserved, self.misfit = True, None, None
+        if card is None and cards:
+            self._unserved = f"the engine serves {', '.join(each.name for each in cards[:5])}, not {name}"
+        elif card is not None and None not in (self.vocabulary, card.vocabulary) and self.vocabulary != card.vocabulary:
+            tokenizer = self.engine.settings.tokenizer
+            self.misfit = f"the vocabulary of the tokenizer {tokenizer} is not that of the engine at {self.address}"
+        if known != (self._unserved, self.misfit):
+            wrong = self._unserved or self.misfit
+            if wrong is not None:
+                log.error("engine_unfit", model=name, engine=self.address, error=wrong)
+            else:
+                log.info("engine_fit", model=name, engine=self.address)
+
+    def refusal(self) -> EngineError | None:
+        """The error of every call while the engine is not the one that is meant."""
+        if self.misfit is None:
+            return None
+        hint = f"Set tokenizer of {self.engine.settings.name} to that of the model which the engine serves"
+        return EngineError(self.misfit, path="models.tokenizer", hint=hint)
+
+    async def status(self) -> dict[str, Any]:
+        """For /readyz: whether the engine answers now, and is the one that is meant."""
         out: dict[str, Any] = {"engine": self.address, "ready": True}
         try:
-            names = await self.probe()
+            await self.probe()
         except AgentWorldError as error:
             return {**out, "ready": False, "error": error.one_line()}
-        if names and model not in names:
-            out["error"] = f"the engine serves {', '.join(names[:5])}, not {model}"
+        if self._unserved is not None and self.engine.capabilities.ids:
+            out |= {"ready": False, "error": self._unserved}
+        elif self._unserved is not None:
+            # Services list some of the names that they answer to.
+            out["warning"] = self._unserved
+        elif (refusal := self.refusal()) is not None:
+            out |= {"ready": False, "error": refusal.one_line()}
         elif not self.health.sound:
             # It answers this question, but not the calls.
             out |= {"ready": False, "error": self.health.error}
@@ -112,6 +156,8 @@ class Turn:
         ranked = self._upstreams.ranked(self._trajectory_id, without) or self._upstreams.ranked(self._trajectory_id)
         # The first is the warm one; another is better than none.
         self.upstream = next((each for each in ranked if not each.slots.full), ranked[0])
+        if (refusal := self.upstream.refusal()) is not None:
+            raise refusal
         # Claimed before the call queues, so that no second one tries an engine that is not known to be well.
         self.again()
         self.place = Place(self.upstream.slots, self._left, had=again)
@@ -174,7 +220,6 @@ class Upstreams:
                 hint=f"Set it to {workers} or more, or use fewer workers",
             )
         share = None if limit is None else limit // workers
-        self._model = settings.name
         self.all = [
             Upstream(
                 settings,
@@ -192,15 +237,16 @@ class Upstreams:
         """The engines for a trajectory, the one to take first; those that are well, or all where none is."""
         if len(self.all) == 1:
             return [] if without else list(self.all)
-        left = [each for each in self.all if each not in without]
+        fit = [each for each in self.all if each.misfit is None] or self.all
+        left = [each for each in fit if each not in without]
         left.sort(key=lambda each: _weight(trajectory_id, each.address), reverse=True)
-        return [each for each in left if each.health.usable] or left
+        return [each for each in left if each.usable] or left
 
     def others(self, without: Collection[Upstream]) -> bool:
         """Whether an engine beside these is well."""
-        return any(each.health.usable for each in self.all if each not in without)
+        return any(each.usable for each in self.all if each not in without)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def one(
         self,
         trajectory_id: str,
@@ -215,6 +261,9 @@ class Upstreams:
         await turn.begin(without)
         try:
             yield turn
+        except InvalidRequestError as error:
+            turn.end(error)
+            raise await self._blamed(error, turn.upstream) from None
         except BaseException as error:
             turn.end(error)
             raise
@@ -222,6 +271,13 @@ class Upstreams:
             turn.end(None)
         finally:
             turn.place.give_back()
+
+    async def _blamed(self, error: InvalidRequestError, upstream: Upstream) -> AgentWorldError:
+        """The error, or what is wrong with the engine that refused a call before anybody had looked at it."""
+        if upstream.vocabulary is not None and not upstream.looked:
+            with contextlib.suppress(AgentWorldError):
+                await upstream.probe()
+        return upstream.refusal() or error
 
     async def probe(self) -> None:
         """Look at all engines at once. That one does not answer is a mark on it; any other error is a bug: raised."""
@@ -231,7 +287,7 @@ class Upstreams:
 
     async def status(self) -> list[dict[str, Any]]:
         """For /readyz, engine by engine."""
-        return list(await asyncio.gather(*(each.status(self._model) for each in self.all)))
+        return list(await asyncio.gather(*(each.status() for each in self.all)))
 
     async def close(self) -> None:
         """Let go of all connections."""
