@@ -71,6 +71,13 @@ def test_a_name_is_taken_once():
     with pytest.raises(ConfigError, match="already"):
         credit_method("gigpo")(times)
 
+    def gigpo(rollouts, parameters):
+        return times(rollouts, parameters)
+
+    gigpo.__qualname__ = "gigpo"  # as of a function at the top of another module
+    with pytest.raises(ConfigError, match="already"):
+        credit_method("gigpo")(gigpo)
+
 
 @pytest.mark.parametrize(
     "gives",

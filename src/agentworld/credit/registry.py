@@ -93,8 +93,8 @@ def credit_method(
     """
 
     def register(function: Method) -> CreditMethod:
-        there = _METHODS.get(name)
-        if there is not None and there.method.__qualname__ != function.__qualname__:
+        there, address = _METHODS.get(name), (function.__module__, function.__qualname__)
+        if there is not None and (there.method.__module__, there.method.__qualname__) != address:
             raise ConfigError(f"there is a credit method {name!r} already", path="method", hint="Choose another name")
         _METHODS[name] = CreditMethod(name, function, parameters, needs)
         return _METHODS[name]
