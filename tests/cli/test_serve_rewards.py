@@ -56,14 +56,17 @@ def evaluated(count):
     return f'agentworld_evaluations_total{{evaluator="numeric",state="evaluated"}} {count}.0'
 
 
-def judged(factory, answer):
+def judged(server, factory, answer):
     """A trajectory that says `answer`, once the evaluators have judged it."""
     with factory.trajectory(task={"reference": "7"}) as t:
         t.step(
             prompt_messages=[Message(role="user", content="?")],
             response_message=Message(role="assistant", content=answer),
         )
-    until(lambda: factory.get_trajectory(t.trajectory_id).reward is not None, 60)
+    try:
+        until(lambda: factory.get_trajectory(t.trajectory_id).reward is not None, 60)
+    except AssertionError:
+        raise AssertionError(f"not judged: {get(server, '/readyz')} {server.text}") from None
     return factory.get_trajectory(t.trajectory_id).reward
 
 
@@ -71,11 +74,11 @@ def test_what_ends_is_judged_also_after_the_process_was_killed(tmp_path, config)
     with serve("--pool", f"sqlite:///{tmp_path}/pool.db", "--rewards", str(config), "--workers", "2") as server:
         server.ready()
         with Factory(server.url) as factory:
-            assert judged(factory, "it is 7") == 1.0
+            assert judged(server, factory, "it is 7") == 1.0
             until(lambda: evaluated(1) in get(server, "/metrics"))
             [first] = evaluators_of(server)
             os.kill(first, signal.SIGKILL)
-            assert judged(factory, "it is 8") == 0.0
+            assert judged(server, factory, "it is 8") == 0.0
             [second] = evaluators_of(server)
             assert second != first
         until(lambda: evaluated(2) in get(server, "/metrics"))
