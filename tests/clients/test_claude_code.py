@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tomllib
 
 import pytest
 
@@ -130,3 +131,14 @@ def test_a_session_of_claude_code_without_exec_is_a_trajectory(stage):
     assert trajectory.trajectory_id.startswith("claude-code-")
     assert trajectory.status == "open"
     check_repair(stage, run, trajectory)
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stage", ["token-in"], indirect=True)
+def test_the_example_for_runs_works_for_any_user(stage):
+    """Root too, as which containers often run."""
+    set_up(stage.work)
+    stage.engine.script = repair(stage.work)
+    agent = tomllib.loads((DOCS.parent / "examples" / "agents" / "claude-code.toml").read_text())
+    filled = [part.replace("{prompt}", "Fix the failing test") for part in agent["command"]]
+    check_repair(stage, *stage.exec(*filled))

@@ -16,7 +16,7 @@ from agentworld.agents.definition import PLACEHOLDER, CommandAgent
 from agentworld.agents.lines import LineProcess
 from agentworld.agents.ports import AgentFailure, Play, Started
 from agentworld.agents.process import run_command
-from agentworld.agents.variables import NO_KEY, base_url_variables
+from agentworld.agents.variables import NO_KEY, agent_environment
 from agentworld.records import Message
 
 # Linux refuses an environment string or an argument over 128 KiB.
@@ -60,7 +60,8 @@ async def play_command(agent: CommandAgent, started: Started, task: Mapping[str,
             "trajectory_id": started.trajectory_id,
             "environment_url": task["environment_url"] or "",
         }
-        env = {**os.environ, **agent.env, **base_url_variables(base_url, started.api_key, started.trajectory_id)}
+        around = {**os.environ, **agent.env}
+        env = agent_environment(around, agent.command[0], base_url, started.api_key, started.trajectory_id)
         env["AGENTWORLD_ENVIRONMENT_URL"] = values["environment_url"]
         if len(encoded) <= LONGEST_VARIABLE:
             env["AGENTWORLD_TASK"] = encoded.decode()

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 NO_KEY = "agentworld"
+ANTHROPIC_TOKEN = "ANTHROPIC_AUTH_TOKEN"
+
+
+def agent_environment(
+    around: Mapping[str, str], program: str, base_url: str, api_key: str | None, trajectory_id: str
+) -> dict[str, str]:
+    """The environment of an agent that `program` runs: `around`, with the variables by which it finds its model.
+
+    The Anthropic package warns of two keys, so its second one, a user's too, is left out; for Claude Code it is set, as
+    that asks a person before it uses the first.
+    """
+    variables = {**around, **base_url_variables(base_url, api_key, trajectory_id)}
+    variables.pop(ANTHROPIC_TOKEN, None)
+    if os.path.basename(program) == "claude":
+        variables[ANTHROPIC_TOKEN] = api_key or NO_KEY
+    return variables
 
 
 def base_url_variables(base_url: str, api_key: str | None, trajectory_id: str) -> dict[str, str]:
@@ -23,7 +40,6 @@ def base_url_variables(base_url: str, api_key: str | None, trajectory_id: str) -
         "OPENAI_API_KEY": key,
         "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": key,
-        "ANTHROPIC_AUTH_TOKEN": key,
         # Claude Code also asks for titles of sessions and the like, which are no part of the task.
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "AGENTWORLD_TRAJECTORY_ID": trajectory_id,

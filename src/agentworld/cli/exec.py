@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from agentworld.agents.reward_command import run_reward_command
-from agentworld.agents.variables import base_url_variables
+from agentworld.agents.variables import agent_environment
 from agentworld.cli import output
 from agentworld.cli.trajectories import failed_calls, said_by
 from agentworld.client.factory import Factory
@@ -59,8 +59,8 @@ def exec_(
     try:
         if base_url is None:
             raise ConfigError(f"{url} serves no model", hint="Start `agentworld serve` with --upstream and --model")
-        variables = base_url_variables(base_url, started.api_key, trajectory_id)
-        code, timed_out, interrupted = run_child(command, {**os.environ, **variables}, timeout)
+        environment = agent_environment(os.environ, command[0], base_url, started.api_key, trajectory_id)
+        code, timed_out, interrupted = run_child(command, environment, timeout)
         if timed_out:
             status = "truncated"
         else:

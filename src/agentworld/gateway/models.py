@@ -44,7 +44,7 @@ class ServedModel:
         self.token_in: TokenIn | None = None
         self.mode, self.reason = self._choose()
         self.vocabulary: str = self.token_in.vocabulary if self.token_in is not None else f"model:{settings.name}"
-        if self.token_in is not None:
+        if self.mode == "token-in":
             for upstream in upstreams.all:
                 upstream.vocabulary = self.vocabulary
         self._confirmed = False
