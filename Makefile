@@ -13,7 +13,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-quick test check bench test-faults test-scale test-clients openapi install clean
+.PHONY: demo demo-quick test check bench test-faults test-scale test-clients clients openapi install clean
 
 install: $(VENV)/.installed
 
@@ -38,6 +38,10 @@ test-faults: install
 test-scale: install
 	$(BIN)/python -c 'import ray.data' 2> /dev/null || $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m scale -rP $(ARGS)
+
+# The clients of the tests, to be used by hand; says where they are.
+clients: install
+	@$(BIN)/python -m tests.clients.installed npm python where
 
 # Clients are fetched into a cache folder, at the versions that tests/clients locks. They see no network but loopback
 # where the system gives a namespace of its own, and are watched by guards everywhere.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentworld.client.session import TrajectorySession
     from agentworld.errors import AgentWorldError
     from agentworld.factory import EmbeddedPool, connect, open_pool
+    from agentworld.pool.keys import NewKey
     from agentworld.pool.protocol import Pool
     from agentworld.records import (
         Annotation,
@@ -40,6 +41,7 @@ _MODULES = {
     "agentworld.client.aio": ("AsyncFactory", "AsyncTrajectory"),
     "agentworld.client.session": ("TrajectorySession",),
     "agentworld.errors": ("AgentWorldError",),
+    "agentworld.pool.keys": ("NewKey",),
     "agentworld.pool.protocol": ("Pool",),
     "agentworld.records": (
         "Annotation",
@@ -69,6 +71,7 @@ __all__ = [
     "Factory",
     "Feedback",
     "Message",
+    "NewKey",
     "NewTrajectory",
     "Policy",
     "Pool",

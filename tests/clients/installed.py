@@ -75,6 +75,14 @@ def _pip(place: Path) -> None:
     subprocess.run([*command, "--no-deps", "-r", LOCKS["python"]], check=True)
 
 
+def say_where() -> None:
+    """Print how those that are installed are started."""
+    if is_installed("npm"):
+        print(f'Claude Code and Codex CLI: export PATH="{programs()}:$PATH"')
+    if is_installed("python"):
+        print(f"The packages for Python: {python()}")
+
+
 if __name__ == "__main__":
     for each in sys.argv[1:]:
-        install(each)
+        say_where() if each == "where" else install(each)
