@@ -50,7 +50,7 @@ class Made(NamedTuple):
     reason: str | None = None
     rule: int | None = None
     labels: Mapping[str, Any] = {}
-    worth: float = 0.5  # of a review
+    worth: float | None = None  # of a review; None where that is not known, which keeps what it was
 
     def __bool__(self) -> bool:
         """Whether there is anything to keep."""

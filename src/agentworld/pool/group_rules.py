@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from agentworld.errors import ConflictError, InvalidRequestError
+from agentworld.pool.rules import undecided
 from agentworld.records import Group, GroupFailures, NewTrajectory, Readiness, TrajectoryStatus
 
 LATE = "late_for_group"
@@ -92,7 +93,7 @@ def failures_at_close(members: Iterable[Member]) -> tuple[list[Member], list[Mem
     standing: list[Member] = []
     retried: list[Member] = []
     for attempts in rollouts.values():
-        failed = [m for m in attempts if m.status in ("failed", "abandoned") and m.excluded_reason is None]
+        failed = [m for m in attempts if m.status in ("failed", "abandoned") and not undecided(m.excluded_reason)]
         failed.sort(key=lambda member: member.attempt)
         if not any(m.status in ("finished", "truncated") for m in attempts) and failed:
             standing.append(failed.pop())

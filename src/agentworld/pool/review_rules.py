@@ -26,6 +26,7 @@ from agentworld.records import (
     check_id,
 )
 
+USUAL_WORTH = 0.5
 MAX_CLAIM = 7 * 86_400.0  # seconds
 MAX_REVIEWS = 1000  # in one call
 MAX_EVALUATIONS = 1000
@@ -142,6 +143,12 @@ def resolution(review: Review, by: str, verdict: ReviewVerdict | None, comment: 
         reason=None if verdict != "reject" else comment or f"rejected: {review.reason}"[:MAX_REASON],
         source=by,
     )
+
+
+def is_of_review(decision: Decision, review: Review) -> bool:
+    """Whether a manual decision is the one that the review's verdict made, and nobody has decided otherwise since."""
+    made = resolution(review, review.resolved_by or "", review.verdict, review.comment)
+    return (decision.verdict, decision.reason, decision.source) == (made.verdict, made.reason, made.source)
 
 
 def worth_cursor(review: Review) -> str:

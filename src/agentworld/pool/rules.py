@@ -164,6 +164,15 @@ def batch_policy(items: Sequence[BatchItem], current: Mapping[str, Policy]) -> P
     return None
 
 
+# How reasons begin that curation gives, and takes away again.
+DECIDED = ("rule: ", "review: ", "manual: ")
+
+
+def undecided(reasons: str | None) -> str | None:
+    """The reasons without those that curation gave."""
+    return joined_reasons(one for one in (reasons or "").split("; ") if one and not one.startswith(DECIDED))
+
+
 def joined_reasons(reasons: Iterable[str]) -> str | None:
     """Several reasons for exclusion as one text, or None."""
     return "; ".join(dict.fromkeys(reasons)) or None

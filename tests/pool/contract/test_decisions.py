@@ -432,3 +432,63 @@ def test_a_change_that_was_broken_off_is_gone_on_with(pool, monkeypatch):
     assert [one.pending for one in pool.curation()] == [0]
     assert pool.stats().readiness["excluded"] == 65
     assert pool.check() == []
+
+
+def test_a_late_step_is_decided_too(pool):
+    finished(pool, "a", reward=1.0)
+    pool.set_curation(policy("when step_count >= 2 then exclude 'too many'", "steps when late then tag behind"))
+    assert stands(pool, "a") == ("ready", None)
+    late = step("a")
+    assert pool.append_steps([late])[0].outcome == "late"
+    assert stands(pool, "a") == ("excluded", "rule: too many")
+    assert pool.get_step(late.step_id).labels == {"tag.behind": True}
+    assert pool.check() == []
+
+
+def test_a_signal_on_one_step_decides_that_step_and_its_trajectory(pool):
+    first, second = finished(pool, "a", reward=1.0, steps=2)
+    pool.set_curation(policy("steps when reward < 0 then exclude 'bad'", "when sampled_tokens < 3 then exclude 'few'"))
+    pool.add_rewards([Reward(value=-1.0, step_id=first)])
+    assert steps_of(pool, "a")[first] == ("excluded", "rule: bad")
+    assert steps_of(pool, "a")[second] == ("excluded", None)
+    assert stands(pool, "a") == ("excluded", "rule: few")
+    pool.add_rewards([Reward(value=1.0, step_id=first)])
+    assert stands(pool, "a") == ("ready", None)
+    pool.add_rewards([Reward(value=0.5, trajectory_id="a")])
+    assert steps_of(pool, "a") == {first: ("ready", None), second: ("ready", None)}
+    assert pool.check() == []
+
+
+def test_a_failure_that_a_rule_keeps_back_is_served_as_its_group_says_once_none_does(pool):
+    pool.set_curation(policy("when status == 'failed' then exclude 'failed'"))
+    finished(pool, "a", reward=1.0, group_id="g", group_size=2, group_failures="zero", rollout_index=0)
+    finished(pool, "b", status="failed", group_id="g", rollout_index=1)
+    assert (pool.get_group("g").state, pool.get_group("g").served) == ("closed", 1)
+    assert stands(pool, "b") == ("excluded", "rule: failed")
+    pool.clear_curation("train")
+    there = pool.get_trajectory("b")
+    assert (there.readiness, there.reward, pool.get_group("g").served) == ("ready", 0.0, 2)
+    assert served(pool, "one", BatchSpec(unit="group", groups=1, rollouts=2)).keys() == {"a", "b"}
+    assert pool.check() == []
+
+
+def test_one_channel_does_not_wait_for_another(pool):
+    for number in range(120):
+        finished(pool, f"t{number}", reward=1.0)
+
+    class Killed(Exception):
+        pass
+
+    def kill(stage, done, total):
+        raise Killed
+
+    with pytest.raises(Killed):
+        pool.set_curation(policy("when reward == 0 then exclude 'low'"), progress=kill)
+    pending = {one.policy.channel: one.pending for one in pool.curation()}
+    told = []
+    pool.set_curation(
+        policy("when reward == 1 then exclude 'x'", channel="val"), progress=lambda *said: told.append(said)
+    )
+    assert {one.policy.channel: one.pending for one in pool.curation()} == {**pending, "val": 0}
+    assert pool.clear_curation("train")
+    assert pool.curation("train") == []

@@ -198,3 +198,33 @@ def test_what_cannot_be_is_refused(pool):
     with pytest.raises(NotFoundError):
         pool.add_reviews([NewReview(trajectory_id="t0", reason="again"), NewReview(step_id="no", reason="x")])
     assert [one.reason for one in pool.list_reviews().items] == ["look"]
+
+
+def test_what_is_held_back_again_is_asked_again(pool):
+    finished(pool, "a", reward=1.0)
+    for _ in range(2):
+        pool.decide([Decision(verdict="review", trajectory_id="a", reason="check")])
+        one = pool.claim_review("ann")
+        assert one is not None
+        pool.resolve_review(one.review_id, "ann", "accept")
+        assert stands(pool, "a") == ("ready", None)
+    rule = CurationPolicy(rules=("when reward == 1 then review 'check' 900",))
+    pool.decide([Decision(verdict=None, trajectory_id="a")])
+    for _ in range(2):
+        pool.set_curation(rule)
+        assert [(one.reason, one.worth) for one in pool.list_reviews(state="open").items] == [("check", 900)]
+        pool.decide([Decision(verdict="ready", trajectory_id="a")])
+        pool.decide([Decision(verdict=None, trajectory_id="a")])
+        assert pool.claim_review("ann").worth == 900
+        pool.clear_curation("train")
+        assert pool.claim_review("ann") is None
+
+
+def test_undoing_a_verdict_leaves_what_somebody_else_decided_since(pool):
+    asked(pool, 0.5)
+    [one] = pool.list_reviews().items
+    pool.resolve_review(one.review_id, "ann", "reject", "wrong")
+    pool.decide([Decision(verdict="exclude", trajectory_id="t0", reason="my own reason", source="boss")])
+    assert pool.undo_review(one.review_id, "ann").state == "open"
+    assert stands(pool, "t0") == ("excluded", "manual: my own reason")
+    assert [each.source for each in pool.decisions(trajectory_id="t0")] == ["boss"]

@@ -15,6 +15,7 @@ from agentworld.pool.bounds import check_exchange, check_message, encode, storab
 from agentworld.pool.call_marks import CallMark
 from agentworld.pool.intake import Prepared, choices_of, prepare
 from agentworld.pool.media import read_digest
+from agentworld.pool.memory import groups
 from agentworld.pool.memory.signals import apply_awaited, check_not_deleted
 from agentworld.pool.memory.state import State, StoredStep, copied
 from agentworld.pool.memory.trajectories import imply
@@ -128,6 +129,8 @@ def _append(state: State, prepared: Prepared) -> AppendResult:
     outcome: Literal["late", "stored"] = "late" if late else "stored"
     state.add_event("step.appended", trajectory.trajectory_id, step.step_id, {"outcome": outcome})
     apply_awaited(state, "step", [step.step_id])
+    if trajectory.status != "open" and state.curations:
+        groups.settle(state, trajectory)
     return AppendResult(step.step_id, outcome, stored.step_index, stored.excluded_reason)
 
 

@@ -249,6 +249,6 @@ def _tell(state: State, now: Decision, before: DecidedTarget | None) -> None:
 
 def _ask(state: State, target: Target, target_id: str, made: Made, origin: ReviewOrigin) -> None:
     if made.verdict == "review":
-        reviews.ask(state, target, target_id, origin, made.reason or "", made.worth)
+        reviews.ask(state, target, target_id, origin, made.reason or "", made.worth, holds_back=True)
     else:
         reviews.withdraw(state, target, target_id)

@@ -23,6 +23,7 @@ from agentworld.pool.review_rules import (
     check_state,
     check_undo,
     check_verdict,
+    is_of_review,
     is_resolved_so,
     read_worth_cursor,
     resolution,
@@ -125,7 +126,10 @@ class ReviewMethods(MemoryStore):
             check_undo(review)
             nothing = dict.fromkeys(("verdict", "resolved_by", "comment", "resolved_at"))
             self._changed(number, state="open", **nothing)
-            self._decide(resolution(review, who, None))
+            kind: Target = "step" if review.step_id is not None else "trajectory"
+            made = self._state.decided.get((kind, review.step_id or review.trajectory_id or "", "manual"))
+            if made is not None and is_of_review(made.decision, review):
+                self._decide(resolution(review, who, None))
             # The decision that is there now may need no review, but whoever takes a verdict back wants another one.
             return self._changed(number, state="open")
 

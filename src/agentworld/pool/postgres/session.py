@@ -36,7 +36,7 @@ class PostgresWriteSession(WriteSession):
             f"idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
         ]
         self._begin = (
-            "BEGIN ISOLATION LEVEL READ COMMITTED"
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off"
             + "".join(f"; SET LOCAL {setting}" for setting in settings)
             + f"{database.search_path}; {database.flushing.begin}"
             # Taken in the order of asking; the time is that after the wait.

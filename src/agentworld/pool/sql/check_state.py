@@ -74,10 +74,10 @@ _rollouts = (
     .subquery()
 )
 _ended = (
-    select(func.count())
-    .where(_rollouts.c.group_id == _g.c.group_id, or_(_rollouts.c.succeeded == 1, _rollouts.c.runs == 0))
-    .correlate(_g)
-    .scalar_subquery()
+    select(_rollouts.c.group_id, func.count().label("number"))
+    .where(or_(_rollouts.c.succeeded == 1, _rollouts.c.runs == 0))
+    .group_by(_rollouts.c.group_id)
+    .subquery()
 )
 _served = func.count(case((_t.c.readiness.in_(["complete", "ready"]), 1)))
 _GROUPS = sql(
@@ -89,9 +89,10 @@ _GROUPS = sql(
         _g.c.size,
         func.count(_t.c.pk).label("real_members"),
         _served.label("real_served"),
-        _ended.label("real_ended"),
+        func.coalesce(func.max(_ended.c.number), 0).label("real_ended"),
     )
     .outerjoin_from(_g, _t, _t.c.group_id == _g.c.group_id)
+    .outerjoin(_ended, _ended.c.group_id == _g.c.group_id)
     .where(_g.c.pk > parameter("above"), _g.c.pk <= parameter("upto"))
     .group_by(_g.c.pk)
 )

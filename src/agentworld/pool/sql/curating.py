@@ -30,7 +30,10 @@ _INSERT = sql(insert(_c).values({column.name: parameter(column.name) for column 
 # Where another takes its place, that one sweeps.
 _REPLACE = sql(update(_c).where(_c.c.channel == parameter("name"), _c.c.swept.is_not(None)).values(swept=null()))
 _END = sql(update(_c).where(_c.c.pk == parameter("row")).values(ended_at=parameter("at"), swept=parameter("upto")))
-_SWEEPING = sql(select(_c).where(_c.c.swept.is_not(None)).order_by(_c.c.pk).limit(1))
+_SWEEPING = {
+    False: sql(select(_c).where(_c.c.swept.is_not(None)).order_by(_c.c.pk).limit(1)),
+    True: sql(select(_c).where(_c.c.swept.is_not(None), _c.c.channel == parameter("name")).order_by(_c.c.pk).limit(1)),
+}
 SWEEPING_CHANNELS = sql(select(_c.c.channel).where(_c.c.swept.is_not(None)))
 _SWEPT = sql(update(_c).where(_c.c.pk == parameter("row")).values(swept=parameter("upto")))
 _DONE = sql(update(_c).where(_c.c.pk == parameter("row")).values(swept=null()))
@@ -90,11 +93,11 @@ def end(txn: Transaction, channel: str) -> bool:
     return True
 
 
-def sweep(txn: Transaction, seconds: float = SWEEP_SECONDS) -> Swept:
-    """Decide anew some of what the latest change of a policy has not reached yet."""
+def sweep(txn: Transaction, channel: str | None = None, seconds: float = SWEEP_SECONDS) -> Swept:
+    """Decide anew some of what the latest change of a policy has not reached yet, of one channel or of any."""
     if txn.counter(ACTIVE) <= 0:
         return Swept(None)
-    row = txn.one(_SWEEPING)
+    row = txn.one(_SWEEPING[channel is not None], {} if channel is None else {"name": channel})
     if row is None:
         return Swept(None)
     channel, upto = row["channel"], row["swept"]

@@ -55,7 +55,10 @@ _ENDED = sql(
     )
     .order_by(_t.c.pk)
 )
-_KEPT = sql(select(_d).where(among_integers(_d.c.trajectory, "rows")).order_by(_d.c.pk))
+_OF_TARGETS = sql(
+    select(_d).where(_d.c.subject == parameter("kind"), among_integers(_d.c.row_pk, "rows")).order_by(_d.c.pk)
+)
+_OF_ALL_STEPS = sql(select(_d).where(among_integers(_d.c.trajectory, "rows"), _d.c.subject == "step").order_by(_d.c.pk))
 _INSERT = sql(insert(_d).values({column.name: parameter(column.name) for column in _d.c}))
 _CHANGING = ("verdict", "reason", "rule", "policy", "labels", "said", "source", "at")
 _UPDATE = sql(update(_d).where(_d.c.pk == parameter("row")).values({name: parameter(name) for name in _CHANGING}))
@@ -107,13 +110,10 @@ class _Target(NamedTuple):
 class _Kept:
     """What is decided of some trajectories and their steps, and what changes of it."""
 
-    def __init__(self, txn: Transaction, trajectories: Sequence[int]) -> None:
+    def __init__(self, txn: Transaction, rows: Sequence[Row]) -> None:
         self._txn = txn
         self._events = Events(txn)
-        self.rows: dict[tuple[_Key, str], Row] = {
-            (_Key(row["subject"], row["row_pk"]), row["by"]): row
-            for row in txn.execute(_KEPT, {"rows": json_list(list(trajectories))})
-        }
+        self.rows = {(_Key(row["subject"], row["row_pk"]), row["by"]): row for row in rows}
         self._asked = reviews.Asking(txn)
         self._inserts: list[dict[str, Any]] = []
         self._updates: list[dict[str, Any]] = []
@@ -250,31 +250,48 @@ class _Kept:
 
     def _ask(self, target: _Target, made: Made, origin: str = "rule") -> None:
         if made.verdict == "review":
-            self._asked.ask(target.key.subject, target.id, target.channel, origin, made.reason or "", made.worth)
+            self._asked.ask(target.key.subject, target.id, target.channel, origin, made.reason or "", made.worth, True)
         else:
             self._asked.withdraw(target.key.subject, target.id)
 
 
-def redecide(txn: Transaction, rows: Iterable[int]) -> set[int]:
+def redecide(txn: Transaction, rows: Iterable[int], steps: Iterable[int] | None = None) -> set[int]:
     """Decide trajectories, by their keys, and their steps by the policies in force, those that are open left aside;
-    returns which have changed. They are to be settled, as touched.
+    returns which have changed. They are to be settled, as touched. `steps`: the keys of those of their steps that have
+    changed, where nothing else has that rules about steps can see; None: all of them.
     """
     ended = txn.execute(_ENDED, {"rows": json_list(list(dict.fromkeys(rows)))})
     if not ended:
         return set()
     policies = policies_in_force(txn.connection, {row["channel"] for row in ended})
-    kept = _Kept(txn, [row["pk"] for row in ended])
-    changed = _pass(kept, txn, policies, ended, "step")
-    kept.write()
+    pks = [row["pk"] for row in ended]
+    named = None if steps is None else list(dict.fromkeys(steps))
+    changed: set[int] = set()
+    if named is None:
+        kept = _Kept(txn, txn.execute(_OF_ALL_STEPS, {"rows": json_list(pks)}))
+    else:
+        kept = _Kept(txn, _on(txn, "step", named) if named else [])
+    if named is None or named:
+        changed = _pass(kept, txn, policies, ended, "step", named)
+        kept.write()
     # What rules about trajectories see depends on what became of the steps.
-    kept = _Kept(txn, [row["pk"] for row in ended])
-    changed |= _pass(kept, txn, policies, ended, "trajectory")
+    kept = _Kept(txn, _on(txn, "trajectory", pks))
+    changed |= _pass(kept, txn, policies, ended, "trajectory", None)
     kept.write()
     return changed
 
 
+def _on(txn: Transaction, target: Target, rows: Sequence[int]) -> list[Row]:
+    return txn.execute(_OF_TARGETS, {"kind": target, "rows": json_list(list(rows))})
+
+
 def _pass(
-    kept: _Kept, txn: Transaction, policies: Mapping[str, Compiled], ended: Sequence[Row], target: Target
+    kept: _Kept,
+    txn: Transaction,
+    policies: Mapping[str, Compiled],
+    ended: Sequence[Row],
+    target: Target,
+    steps: Sequence[int] | None,
 ) -> set[int]:
     by_channel: dict[str, list[int]] = {}
     for row in ended:
@@ -284,7 +301,10 @@ def _pass(
         policy = policies.get(channel)
         if policy is None or (not policy.of(target) and (target == "step" or policy.default == "ready")):
             continue
-        for row in txn.execute(judging(policy, target), {"rows": json_list(pks)}):
+        bound = {"rows": json_list(pks)}
+        if steps is not None:
+            bound["steps"] = json_list(list(steps))
+        for row in txn.execute(judging(policy, target, few=steps is not None), bound):
             found = _target_from(target, row)
             seen.add(found.key)
             kept.by_policy(found, made_by(policy, target, row), policy.version)
@@ -314,7 +334,7 @@ def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> tu
     # One after the other: two of a call may be on one target.
     for target, target_id, decision in sent:
         row = found[target, target_id]
-        kept = _Kept(txn, [row["trajectory"]])
+        kept = _Kept(txn, _on(txn, target, [row["pk"]]))
         [now] = txn.execute(_BY_PKS[target], {"rows": json_list([row["pk"]])})
         if kept.by_hand(_target_from(target, now), decision):
             count += 1

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import case, select
+from sqlalchemy import and_, case, select
 
 from agentworld.pool import schema
 from agentworld.pool.decision_rules import (
@@ -66,9 +66,12 @@ def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
 
 
 @functools.lru_cache(maxsize=64)
-def judging(policy: Compiled, target: Target) -> Statement:
-    """`looking` at the trajectories whose keys are the parameter `rows`."""
-    return looking(policy, target, among_integers(_t.c.pk, "rows"))
+def judging(policy: Compiled, target: Target, few: bool = False) -> Statement:
+    """`looking` at the trajectories whose keys are the parameter `rows`; `few`: at those of their steps whose keys are
+    the parameter `steps`.
+    """
+    among = among_integers(_t.c.pk, "rows")
+    return looking(policy, target, and_(among, among_integers(_s.c.pk, "steps")) if few else among)
 
 
 def holding(row: Row) -> Callable[[Numbered], bool]:

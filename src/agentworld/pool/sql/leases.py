@@ -64,6 +64,7 @@ class Attempt:
     has_moved: bool = False
     pulls: bool = False
     shuffled: int | None = None
+    swept: bool = False
 
 
 class _Taken(NamedTuple):
@@ -231,7 +232,9 @@ class Leases:
         self._foresee(txn, wanted, knowledge, turn)
         if _expire(txn) or standing.close_due(txn):
             return "again"
-        curating.sweep(txn, TAKE_SECONDS / 2)
+        if not turn.swept:
+            turn.swept = True
+            curating.sweep(txn, spec.channel, TAKE_SECONDS / 2)
         at = backlog.position(txn, scope)
         knowledge.pulled = at.ready_seq
         is_new = at == backlog.START

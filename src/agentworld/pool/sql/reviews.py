@@ -11,7 +11,7 @@ from agentworld.errors import NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.decision_rules import Target
 from agentworld.pool.exact_text import stored_json
-from agentworld.pool.review_rules import check_mine, check_undo, is_resolved_so, shown
+from agentworld.pool.review_rules import USUAL_WORTH, check_mine, check_undo, is_resolved_so, shown
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import from_json, json_or_none
@@ -47,9 +47,21 @@ class Asking:
         self._txn = txn
         self._wanted: dict[tuple[str, str], dict[str, Any] | None] = {}
 
-    def ask(self, target: str, target_id: str, channel: str, origin: str, reason: str, worth: float) -> None:
-        """Somebody should look at the target."""
-        self._wanted[target, target_id] = {"channel": channel, "origin": origin, "reason": reason, "worth": worth}
+    def ask(
+        self,
+        target: str,
+        target_id: str,
+        channel: str,
+        origin: str,
+        reason: str,
+        worth: float | None,
+        holds_back: bool = False,
+    ) -> None:
+        """Somebody should look at the target. `worth`: None keeps what it was. `holds_back`: it is not served before,
+        so that it is asked again also where the same was resolved once.
+        """
+        asked = {"channel": channel, "origin": origin, "reason": reason, "worth": worth, "holds_back": holds_back}
+        self._wanted[target, target_id] = asked
 
     def withdraw(self, target: str, target_id: str) -> None:
         """Nobody needs to look at it any more, where a decision has asked for it."""
@@ -72,13 +84,17 @@ class Asking:
             if asked is None:
                 if row is not None and row["state"] == "open" and row["origin"] in ("rule", "manual"):
                     gone.append({"row": row["pk"]})
-            elif row is None:
+                continue
+            holds_back = asked.pop("holds_back")
+            if asked["worth"] is None:
+                asked["worth"] = row["worth"] if row is not None else USUAL_WORTH
+            if row is None:
                 new.append(self._new(key, asked))
             elif row["state"] == "open":
                 worth = max(row["worth"], asked["worth"])
                 if (row["reason"], row["worth"], row["origin"]) != (asked["reason"], worth, asked["origin"]):
                     other.append({"row": row["pk"], **asked, "worth": worth})
-            elif row["state"] == "withdrawn" or row["reason"] != asked["reason"]:
+            elif holds_back or row["state"] == "withdrawn" or row["reason"] != asked["reason"]:
                 again.append({"row": row["pk"], **asked, "state": "open", "created_at": self._txn.now})
         self._txn.many(_INSERT, new)
         self._txn.many(_AGAIN, again)

@@ -80,6 +80,7 @@ def add_signals(txn: Transaction, signals: Sequence[CheckedSignal]) -> SignalsRe
     events, waits = Events(txn), _Waiting(txn)
     changed = 0
     touched: dict[int, None] = {}
+    steps: dict[int, None] = {}  # of the touched
     for signal, found in zip(signals, there, strict=True):
         if found is None:
             waits.named[signal.target, signal.target_id] = None
@@ -96,9 +97,11 @@ def add_signals(txn: Transaction, signals: Sequence[CheckedSignal]) -> SignalsRe
             events.add("signal.waiting", record.trajectory_id, record.step_id, {"kind": signal.kind})
         elif _apply(events, found, record):
             touched[found.trajectory] = None
+            if found.kind == "step":
+                steps[found.pk] = None
     for rows in (rewards, feedback, annotations, waits, targets, events):
         rows.write()
-    settle_touched(txn, touched)
+    settle_touched(txn, touched, steps)
     reached = sum(found is not None for found in there)
     return SignalsResult(changed, reached, list(dict.fromkeys(target_id for _, target_id in waits.named)))
 

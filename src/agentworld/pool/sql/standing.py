@@ -77,22 +77,29 @@ def settle(txn: Transaction, before: Row, touched: bool = False) -> None:
     settle_all(txn, [Move(groups.member_from(before), by_pk(txn, before["pk"]), touched)])
 
 
-def settle_touched(txn: Transaction, pks: Iterable[int]) -> None:
-    """Settle trajectories, which are written, after changes that consumers may ask for but no change of status."""
+def settle_touched(txn: Transaction, pks: Iterable[int], steps: Iterable[int] | None = None) -> None:
+    """Settle trajectories, which are written, after changes that consumers may ask for but no change of status.
+    `steps`: see `redecide`.
+    """
     named = list(pks)
     if not named:
         return
     rows = {row["pk"]: row for row in by_pks(txn, named)}
-    settle_all(txn, [Move(groups.member_from(rows[pk]), rows[pk], True) for pk in named])
+    settle_all(txn, [Move(groups.member_from(rows[pk]), rows[pk], True) for pk in named], steps=steps)
 
 
-def settle_all(txn: Transaction, moves: Sequence[Move], known: dict[str, Group] | None = None) -> None:
+def settle_all(
+    txn: Transaction,
+    moves: Sequence[Move],
+    known: dict[str, Group] | None = None,
+    steps: Iterable[int] | None = None,
+) -> None:
     """Derive the readiness of trajectories, and tell their groups, which close where that is due.
 
-    `known`: the groups by id, where the caller has read them; kept up to date.
+    `known`: the groups by id, where the caller has read them; kept up to date. `steps`: see `redecide`.
     """
     if txn.counter(ACTIVE) > 0:
-        moves = _decided(txn, moves)
+        moves = _decided(txn, moves, steps)
     if known is None:
         known = groups.load(txn, (row["group_id"] for _, row, _ in moves if row["group_id"] is not None))
     stand: list[dict[str, Any]] = []
@@ -130,9 +137,9 @@ def settle_all(txn: Transaction, moves: Sequence[Move], known: dict[str, Group] 
     )
 
 
-def _decided(txn: Transaction, moves: Sequence[Move]) -> list[Move]:
+def _decided(txn: Transaction, moves: Sequence[Move], steps: Iterable[int] | None) -> list[Move]:
     """The moves, with what curation makes of those that have ended."""
-    changed = redecide(txn, (row["pk"] for _, row, _ in moves if row["status"] != "open"))
+    changed = redecide(txn, (row["pk"] for _, row, _ in moves if row["status"] != "open"), steps)
     rows = {row["pk"]: row for row in by_pks(txn, changed)}
     return [Move(was, rows.get(row["pk"], row), touched or row["pk"] in rows) for was, row, touched in moves]
 

@@ -20,7 +20,7 @@ from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.sql import curating, standings
 from agentworld.pool.sql.decision_reads import read_decisions
 from agentworld.pool.sql.decisions import decide
-from agentworld.pool.sql.judging import holding
+from agentworld.pool.sql.judging import holding, judging
 from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.sql.transaction import Transaction
@@ -36,11 +36,13 @@ class CurationMethods(SqlStore):
         """See Pool."""
         policy = check_policy(policy)
         check_name(source, "source")
+        read = compile_policy(policy.rules, policy.default)
+        for target in ("trajectory", "step"):
+            judging(read, target).text(self._database.engine)  # Not under the lock that others wait for.
         self._writer.submit(lambda txn: curating.install(txn, policy, source)).result()
-        self._decide_all(progress)
-        version = compile_policy(policy.rules, policy.default).version
+        self._decide_all(policy.channel, progress)
         for active in self.curation(policy.channel):
-            if active.version == version:
+            if active.version == read.version:
                 return active
         raise ConflictError(
             f"the policy of channel {policy.channel!r} was changed again meanwhile",
@@ -52,7 +54,7 @@ class CurationMethods(SqlStore):
         """See Pool."""
         check_name(channel, "channel")
         there = self._writer.submit(lambda txn: curating.end(txn, channel)).result()
-        self._decide_all(progress)
+        self._decide_all(channel, progress)
         return there
 
     def curation(self, channel: str | None = None) -> list[ActivePolicy]:
@@ -119,6 +121,6 @@ class CurationMethods(SqlStore):
         with self._database.reading() as reader:
             return standings.standing(reader, target, target_id)
 
-    def _decide_all(self, progress: Progress) -> None:
-        while (swept := self._writer.submit(curating.sweep).result()).channel is not None:
+    def _decide_all(self, channel: str, progress: Progress) -> None:
+        while (swept := self._writer.submit(lambda txn: curating.sweep(txn, channel)).result()).channel is not None:
             progress("decide", swept.upto, swept.of)

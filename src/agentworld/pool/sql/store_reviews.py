@@ -14,11 +14,13 @@ from agentworld.pool.review_rules import (
     check_reviews,
     check_state,
     check_verdict,
+    is_of_review,
     read_worth_cursor,
     resolution,
     worth_cursor,
 )
 from agentworld.pool.sql import reviews as rows
+from agentworld.pool.sql.decision_reads import read_decisions
 from agentworld.pool.sql.decisions import decide
 from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.store_base import SqlStore
@@ -86,16 +88,23 @@ class ReviewMethods(SqlStore):
         number, who = check_review_id(review_id), check_reviewer(by)
 
         def operation(txn: Transaction) -> Review:
+            before = rows.find(txn.connection, number, txn.now)
             review = rows.undo(txn, number)
-            _decide(txn, resolution(review, who, None))
+            target, target_id = _target(review)
+            made = read_decisions(txn.connection, target, target_id)
+            if any(one.by == "manual" and one.step_id == review.step_id and is_of_review(one, before) for one in made):
+                _decide(txn, resolution(review, who, None))
             # The decision that is there now may need no review, but whoever takes a verdict back wants another one.
             return rows.reopen(txn, number)
 
         return self._writer.submit(operation).result()
 
 
+def _target(one: Review | Decision) -> tuple[Target, str]:
+    return ("step", one.step_id) if one.step_id is not None else ("trajectory", one.trajectory_id or "")
+
+
 def _decide(txn: Transaction, decision: Decision) -> None:
-    target: Target = "step" if decision.step_id is not None else "trajectory"
-    target_id = decision.step_id or decision.trajectory_id or ""
+    target, target_id = _target(decision)
     _, changed = decide(txn, [(target, target_id, decision)])
     settle_touched(txn, sorted(changed))
