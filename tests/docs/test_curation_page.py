@@ -19,7 +19,7 @@ _FENCE = re.compile(r"^```(console|python|text)\n(.*?)^```$", re.MULTILINE | re.
 _OTHER = [
     (r"stp_\w+", "STEP"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN"),
-    (r"(?<!\S)\d+(\.\d+)?e-\d+(?!\S)|(?<!\S)0\.0\d+(?!\S)", "SECONDS"),
+    (r"^(numeric .*\s)\S+$", r"\1SECONDS"),
     (r"[ ─]+", " "),
 ]
 
@@ -60,8 +60,10 @@ def run(part):
     """What it prints on standard output."""
     words = shlex.split(part.what) if "\n" not in part.what else [sys.executable, "-c", part.what]
     if words[0] == "agentworld":
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            assert invoke(words[1:]) == 0, part.what
+        error = io.StringIO()
+        with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(error):
+            code = invoke(words[1:])
+        assert code == 0, f"{part.what}: {error.getvalue()}"
         return printed.getvalue()
     command = [sys.executable if words[0] == "python" else words[0], *words[1:]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
