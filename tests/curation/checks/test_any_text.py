@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from agentworld.curation.checks import CheckContext, CheckSettings, EvaluationSets, pool_checks, run_checks
 from agentworld.curation.checks.loops import longest_cycle
-from agentworld.curation.checks.private_rules import excerpt, masked, personal_data, secrets
+from agentworld.curation.checks.private_rules import excerpt, masked, personal_data
 from agentworld.curation.checks.schema import fault
+from agentworld.curation.checks.secret_rules import secrets
+from agentworld.curation.checks.shortcuts import find_whole
 from agentworld.curation.checks.tool_errors import how_it_failed
 from agentworld.records import BatchTrajectory, FunctionCall, Message, Policy, Step, ToolCall, Trajectory
 from tests.curation.checks.building import calls, run, says, tool, user
@@ -124,6 +126,23 @@ def test_the_longest_cycle_is_the_one_that_counting_finds(actions):
     assert actions[end - times * period + 1 : end + 1] == actions[end - period + 1 : end + 1] * times or times == 1
 
 
+@given(st.lists(st.text("ab_ -", min_size=1, max_size=3), max_size=2), st.text("ab_ -", max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_a_reference_is_found_where_no_letter_stands_beside(needles, text):
+    def whole(needle, at):
+        before, after = text[at - 1 : at] if at else "", text[at + len(needle) :][:1]
+        beside = [before + needle[0], needle[-1] + after]
+        return text.startswith(needle, at) and not any(len(two) == 2 and set(two) <= set("ab_") for two in beside)
+
+    places = [next((at for at in range(len(text)) if whole(needle, at)), None) for needle in needles]
+    assert find_whole(needles, text) == next((at for at in places if at is not None), None)
+
+
+def test_a_reference_is_looked_for_in_the_first_million_characters():
+    assert find_whole(["aaaa"], "a" * 999_995 + " aaaa") == 999_996
+    assert find_whole(["aaaa"], "a" * 999_996 + " aaaa") is None
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -136,6 +155,11 @@ def test_the_longest_cycle_is_the_one_that_counting_finds(actions):
         "A1",
         "sk-",
         "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        "PRIVATE KEY",
+        "eyJaaaaaaaa.",
+        "I can",
+        "exit code ",
         "1.1.",
         "(1",
         "AB12 ",

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from agentworld.curation.checks import run_checks
-from agentworld.curation.checks.private_rules import excerpt, masked, personal_data, secrets
+from agentworld.curation.checks.private_rules import excerpt, masked, personal_data
+from agentworld.curation.checks.secret_rules import secrets
 from tests.curation.checks.building import calls, run, says, tool, user
 
 # Put together here, so that nobody's scanner takes this file for a leak.
@@ -20,6 +21,8 @@ KEYS = {
     "hugging_face_token": "hf_" + "Qw" * 17,
     "jwt": "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0In0." + "c2lnbmF0dXJlLW9mLWl0",
     "private_key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+    "npm_token": "npm_" + "a1B2" * 9,
+    "basic_auth": "Authorization: " + "Basic dXNlcjpwYXNzd29yZA==",
     "url_password": "postgres://admin" + ":hunter22@db.internal/x",
 }
 PERSONAL = {
@@ -65,7 +68,27 @@ def test_personal_data_of_each_kind(kind):
         hits = list(personal_data(text))
         assert [hit.kind for hit in hits] == [kind]
         assert text[hits[0].start : hits[0].end].strip("()+") == PERSONAL[kind].strip("+")
-        assert PERSONAL[kind] not in masked(text)
+        assert PERSONAL[kind] not in excerpt(text)
+
+
+OTHER_SPELLINGS = {
+    "stripe_key": ["sk_" + "test_4eC39HqLyjWDarjtT1zdp7dc", "rk_" + "live_4eC39HqLyjWDarjtT1zdp7dc"],
+    "url_password": ["redis://" + ":pw@host", "amqp://u" + ":p%40ss@[::1]"],
+    "private_key": [
+        "-----BEGIN PGP " + "PRIVATE KEY BLOCK-----\nlQdGBF",
+        "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3Bl",
+        "---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----\nP2/56w",
+    ],
+    "aws_secret": ['\\"SecretAccessKey\\": \\"' + "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"],
+    "github_token": ["TOKEN\\n" + KEYS["github_token"], "github_pat_" + "11AB_" * 8],
+    "basic_auth": ['\\"authorization\\": \\"' + "basic dXNlcjpwYXNzd29yZA=="],
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in OTHER_SPELLINGS.items() for text in texts])
+def test_a_secret_in_another_spelling(kind, text):
+    assert [hit.kind for hit in secrets(text)] == [kind]
+    assert text[-9:-6] not in masked(text)
 
 
 @pytest.mark.parametrize("text", FINE)
@@ -117,3 +140,9 @@ def test_an_excerpt_holds_no_part_of_a_secret_that_it_cuts(cut):
     for shown in (excerpt(text, cut), excerpt(text, 0, 31 + cut % 39)):
         assert not any(key[at : at + 6] in shown for at in range(len(key) - 6))
         assert len(shown) <= 120
+
+
+@pytest.mark.parametrize("start", [60, 1000, 3000])
+def test_an_excerpt_from_within_a_long_key_holds_nothing_of_it(start):
+    key = "-----BEGIN " + "PRIVATE KEY-----\n" + "MIIEabcdEFGH" * 290 + "\n-----END " + "PRIVATE KEY-----"
+    assert excerpt(f"the key: {key} was it", start).startswith("<private_key>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from agentworld.curation.checks.finding import Found
 from agentworld.curation.checks.private_rules import excerpt
@@ -34,25 +35,40 @@ def contaminated(run: Run, context: CheckContext) -> Iterator[Found]:
         if matches and (best is None or matches[0].share > best.value):
             match = matches[0]
             at = bisect_right(starts, match.start) - 1
+            step, message, whole, begin, length = places[at]
+            # Small letters of some characters are two: then the place in the text is about that.
+            start, end = (
+                min(begin + min(place - starts[at], length), len(whole)) for place in (match.start, match.end)
+            )
             evidence = {
-                "step": places[at][0],
-                "message": places[at][1],
+                "step": step,
+                "message": message,
                 "set": match.set,
                 "item": match.item,
                 "runs": match.runs,
                 "items": len(matches),
-                "excerpt": excerpt(text, match.start, match.end),
+                "excerpt": excerpt(whole, start, end),
             }
             best = Found(round(match.share, 3), evidence)
     if best is not None:
         yield best
 
 
-def _pieces(run: Run) -> Iterator[tuple[str, list[int], list[tuple[str, Place]]]]:
+class _Source(NamedTuple):
+    """Where a part of a piece is from: the step, the message, its whole text, where the part begins, how long it is."""
+
+    step_id: str
+    message: Place
+    text: str
+    begin: int
+    length: int
+
+
+def _pieces(run: Run) -> Iterator[tuple[str, list[int], list[_Source]]]:
     """The trajectory's texts joined to pieces of at most a million characters, with where each begins and is from."""
     parts: list[str] = []
     starts: list[int] = []
-    places: list[tuple[str, Place]] = []
+    places: list[_Source] = []
     length = 0
     for turn in run.turns:
         for at, whole in turn.texts():
@@ -63,7 +79,7 @@ def _pieces(run: Run) -> Iterator[tuple[str, list[int], list[tuple[str, Place]]]
                     parts, starts, places, length = [], [], [], 0
                 parts.append(text)
                 starts.append(length)
-                places.append((turn.step.step_id, at))
+                places.append(_Source(turn.step.step_id, at, whole, begin, len(text)))
                 length += len(text) + 1
     if parts:
         yield BARRIER.join(parts), starts, places

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agentworld.curation.checks.finding import Found
-from agentworld.curation.checks.private_rules import Hit, personal_data, secrets
+from agentworld.curation.checks.private_rules import personal_data
 from agentworld.curation.checks.reading import Run, Turn
 from agentworld.curation.checks.registry import check
+from agentworld.curation.checks.secret_rules import Hit, secrets
 from agentworld.curation.checks.settings import CheckContext
 
 _MOST_PLACES = 8
@@ -18,7 +19,7 @@ _MOST_PLACES = 8
     "secret",
     scope="step",
     gates=True,
-    values="kinds, such as `aws_key_id`, `github_token`, `jwt`, `private_key`",
+    values="kinds, such as `aws_key_id`, `github_token`, `jwt`, `private_key`, `url_password`",
     says="What is new in this step, in its prompt or reply, holds a key, a token or a password.",
     fails="Takes made-up keys of the right shape (documentation, test fixtures) for real ones. Overlooks passwords in "
     "free text, keys without a known shape, encoded ones, and what stands beyond a million characters of one text.",
@@ -35,7 +36,8 @@ def secret(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     "IPv4 address.",
     fails="Takes version numbers of four parts for addresses, invented persons' data for real ones, and one in ten "
     "random numbers with a card issuer's beginning and length for cards. Overlooks names, postal addresses, national "
-    'telephone numbers outside North America, and addresses written as "a at b".',
+    'telephone numbers outside North America, addresses written as "a at b", and in one text what stands beyond a '
+    "million characters or behind 10,000 places that look like it.",
 )
 def personal(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     yield from _private(turn, personal_data)

@@ -23,6 +23,11 @@ overlooks.
 A check of scope `step` or `trajectory` reads one trajectory, one of scope `group` the rollouts of a group, and one of
 scope `pool` goes through trajectories one by one and keeps a state, so that an incremental pass costs what is new.
 
+A check takes time linear in what it reads, whatever the text, and reads the first million characters of one text
+(`reward_hacking` the first 200,000 of one argument, `tool_error` the beginning and the end). What evidence shows is
+masked wherever it stands and however long a key is; where a check, yours too, puts a key into its evidence, it is
+masked before the label is made.
+
 ## Your own
 
     from agentworld.curation.checks import Found, check

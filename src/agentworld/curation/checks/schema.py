@@ -68,7 +68,8 @@ def _object_fault(value: dict[str, Any], schema: dict[str, Any], path: str, dept
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}.{name[:60]}" if path else name[:60]
+    # Whoever is told masks what is private in it, which takes whole names.
+    return f"{path}.{name}" if path else name
 
 
 def _is(value: Any, kind: Any) -> bool:

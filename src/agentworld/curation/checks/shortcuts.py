@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -9,8 +11,10 @@ from agentworld.curation.checks.finding import Found
 from agentworld.curation.checks.private_rules import excerpt
 from agentworld.curation.checks.reading import Run, Turn
 from agentworld.curation.checks.registry import check
+from agentworld.curation.checks.secret_rules import SCANNED
 from agentworld.curation.checks.settings import CheckContext
 
+_WORD = re.compile(r"\w")
 _MOST_REFERENCES = 16
 _LONGEST_REFERENCE = 2_000  # characters
 
@@ -38,21 +42,24 @@ def _is_plain(value: Any) -> bool:
 
 
 def find_whole(needles: list[str], text: str) -> int | None:
-    """Where the first of the needles, which are in small letters, stands in `text` with no letter or digit beside."""
-    low = text.lower()
+    """Where the first of the needles, which are in small letters, stands in `text` with no letter or digit beside.
+
+    The first million characters are searched, in time linear in them.
+    """
+    low = text[:SCANNED].lower()
     for needle in needles:
-        at = low.find(needle)
-        while at >= 0:
-            end = at + len(needle)
-            before, after = low[at - 1 : at] if at else "", low[end : end + 1]
-            if not (_in_word(before) and _in_word(needle[0])) and not (_in_word(after) and _in_word(needle[-1])):
-                return min(at, len(text))
-            at = low.find(needle, at + 1)
+        if needle in low:
+            match = _whole(needle).search(low)
+            if match is not None:
+                return min(match.start(), len(text))
     return None
 
 
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+@functools.lru_cache(maxsize=64)
+def _whole(needle: str) -> re.Pattern[str]:
+    before = r"(?<!\w)" if _WORD.match(needle[0]) else ""
+    after = r"(?!\w)" if _WORD.match(needle[-1]) else ""
+    return re.compile(before + re.escape(needle) + after)
 
 
 def _seen(run: Run, needles: list[str]) -> _Place | None:
