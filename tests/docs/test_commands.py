@@ -110,7 +110,6 @@ def test_every_target_of_make_is_documented() -> None:
 def test_the_reference_is_whole() -> None:
     assert {page.name for page in (DOCS / "reference").iterdir()} == {
         "checks.md",
-        "checks.md",
         "cli.md",
         "configuration.md",
         "errors.md",

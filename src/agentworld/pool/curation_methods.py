@@ -37,7 +37,9 @@ class DecisionMethods(Protocol):
         """
 
     def clear_curation(self, channel: str, *, progress: Progress = no_progress) -> bool:
-        """Take the channel's policy and all that it decided away; False where there was none."""
+        """Take the channel's policy and all that it decided away; False where there was none. Broken off, the same
+        call, or leases of that channel bit by bit, go on.
+        """
 
     def curation(self, channel: str | None = None) -> list[ActivePolicy]:
         """The policies in force, by channel."""

@@ -34,7 +34,7 @@ from agentworld.records import (
 Target = Literal["step", "trajectory"]
 SUBJECT_OF: dict[Target, Subject] = {"step": "steps", "trajectory": "trajectories"}
 NO_RULE = "no rule holds"
-MAX_DECISIONS = 1000  # in one call
+MAX_DECISIONS = 300  # in one call, which is one transaction that others wait for
 MAX_CONDITIONS = 2000  # in one policy
 MAX_REASON = 1000
 MAX_SAMPLES = 1000  # ids of each rule in a preview

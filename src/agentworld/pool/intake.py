@@ -19,6 +19,7 @@ from agentworld.forest import TokenArray
 from agentworld.pool.bounds import NOT_STORABLE, check_step, is_finite, refusal
 from agentworld.pool.lacks import lacks
 from agentworld.pool.plain_values import as_number, plain_json
+from agentworld.pool.rules import of_caller
 from agentworld.pool.step_arrays import ids_taken, logprobs_taken, mask_taken
 from agentworld.pool.step_text import check_tools, said_text
 from agentworld.records import Exchange, Policy, Step, check_id
@@ -102,7 +103,7 @@ def _prepared(step: Step) -> Prepared:
     response = ids_taken(step.response_ids, "response_ids")
     mask = mask_taken(step.response_mask)
     logprobs = logprobs_taken(step.response_logprobs)
-    reasons = [step.excluded_reason] if step.excluded_reason else []
+    reasons = [of_caller(step.excluded_reason)] if step.excluded_reason else []
     faults = _faults(step, prompt, response, mask, logprobs)
     if step.version_spans:
         faults += _span_faults(step, response)

@@ -168,6 +168,11 @@ def batch_policy(items: Sequence[BatchItem], current: Mapping[str, Policy]) -> P
 DECIDED = ("rule: ", "review: ", "manual: ")
 
 
+def of_caller(reasons: str) -> str:
+    """The reasons that a caller brings, told apart from those that curation gives and takes away."""
+    return "; ".join(f"submitted {one}" if one.startswith(DECIDED) else one for one in reasons.split("; "))
+
+
 def undecided(reasons: str | None) -> str | None:
     """The reasons without those that curation gave."""
     return joined_reasons(one for one in (reasons or "").split("; ") if one and not one.startswith(DECIDED))

@@ -492,3 +492,14 @@ def test_one_channel_does_not_wait_for_another(pool):
     assert {one.policy.channel: one.pending for one in pool.curation()} == {**pending, "val": 0}
     assert pool.clear_curation("train")
     assert pool.curation("train") == []
+
+
+def test_a_reason_that_a_caller_brings_is_not_taken_for_one_of_rules(pool):
+    own = step("a", excluded_reason="rule: x; mine")
+    pool.create_trajectory(NewTrajectory(trajectory_id="a"))
+    pool.append_steps([own, step("a")])
+    pool.complete_trajectory("a", "finished", 1.0)
+    pool.set_curation(policy("steps when step_index == 0 then exclude 'x'"))
+    assert steps_of(pool, "a")[own.step_id][1] == "submitted rule: x; mine; rule: x"
+    pool.clear_curation("train")
+    assert steps_of(pool, "a")[own.step_id] == ("excluded", "submitted rule: x; mine")

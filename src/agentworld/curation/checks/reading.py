@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from agentworld.pool.rules import undecided
 from agentworld.records import BatchTrajectory, Message, Step, ToolCall, Trajectory
 
 Place = int | Literal["reply"]
-_DECIDED = ("rule: ", "review: ", "manual: ")
-"""How reasons of rules and people begin; see `agentworld.pool.decision_rules`."""
 _NOTHING: tuple[Message, ...] = ()
 
 
@@ -128,8 +127,7 @@ class Run:
 
 def stands(step: Step) -> bool:
     """Whether nothing but rules and people keeps the step back."""
-    reasons = step.excluded_reason.split("; ") if step.excluded_reason else ()
-    return all(reason.startswith(_DECIDED) for reason in reasons)
+    return undecided(step.excluded_reason) is None
 
 
 def _texts(message: Message) -> Iterator[str]:
