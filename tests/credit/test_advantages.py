@@ -1,9 +1,12 @@
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.credit import equal_groups, group_relative, spread, to_tokens
+from agentworld.credit.advantages import batch_relative, greedy_relative, leave_one_out
 from agentworld.errors import InvalidRequestError
 
 values = st.floats(-1e3, 1e3, allow_nan=False).map(lambda value: round(value, 3))
@@ -52,6 +55,45 @@ def test_groups_with_equal_rewards_have_no_advantage(items):
     for advantage, group in zip(advantages, groups, strict=True):
         if group in equal:
             assert advantage == 0.0
+
+
+@given(rollouts, st.integers(400, 1000))
+def test_very_large_rewards_have_the_advantages_of_their_proportions(items, power):
+    rewards, groups = zip(*items, strict=True)
+    large = np.ldexp(np.asarray(rewards), power)
+    for method in (leave_one_out, functools.partial(group_relative, divide_by_std=False)):
+        assert np.ldexp(method(large, groups), -power) == pytest.approx(method(rewards, groups), abs=1e-9)
+    exact = np.zeros(len(rewards))
+    for group in set(groups):
+        at = [place for place, other in enumerate(groups) if other == group]
+        own = np.asarray(rewards)[at]
+        if (own != own[0]).any():
+            exact[at] = (own - own.mean()) / own.std()
+    assert group_relative(large, groups) == pytest.approx(exact, abs=1e-6)
+
+
+def test_the_largest_rewards():
+    assert group_relative([1e200, -1e200], ["a", "a"]).tolist() == [1.0, -1.0]
+    assert group_relative([1e308, -1e308, 1e308], ["a"] * 3) == pytest.approx([0.5**0.5, -(2**0.5), 0.5**0.5])
+    assert batch_relative([1e308, 1e308, -1e308, -1e308]).tolist() == [1.0, 1.0, -1.0, -1.0]
+    assert leave_one_out([1e308, 1e308, -5e307, 5e307], ["a"] * 4) == pytest.approx(
+        [2 / 3 * 1e308, 2 / 3 * 1e308, -4 / 3 * 1e308, 0]
+    )
+    assert group_relative([1e308, 1e308], ["a", "a"]).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda: leave_one_out([1.5e308, -1.5e308], ["a", "a"]),
+        lambda: group_relative([1.7e308, -1.7e308, -1.7e308], ["a"] * 3, divide_by_std=False),
+        lambda: greedy_relative([1.5e308], [-1.5e308]),
+    ],
+)
+def test_differences_that_no_float_holds_are_refused(method):
+    with pytest.raises(InvalidRequestError, match="more than a float can hold") as error:
+        method()
+    assert error.value.path == "rewards"
 
 
 @pytest.mark.parametrize(("rewards", "groups"), [([1.0], []), ([float("nan")], ["a"]), ([[1.0]], ["a"])])

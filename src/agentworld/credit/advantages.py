@@ -8,6 +8,7 @@ al. 2023 (arXiv:2310.10505); normalised over the batch (REINFORCE++), Hu et al. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from agentworld.errors import InvalidRequestError
 
 FloatArray = npt.NDArray[np.float64]
 EPSILON = 1e-6
+_LARGE = 1e100  # from which squares of many may overflow
 
 
 def group_relative(
@@ -34,9 +36,11 @@ def group_relative(
         own = values[indices]
         if np.all(own == own[0]):
             continue
-        centred = own - own.mean()
-        advantages[indices] = centred / (own.std() + EPSILON) if divide_by_std else centred
-    return advantages
+        unit = _unit(own)
+        scaled = own / unit
+        centred = scaled - scaled.mean()
+        advantages[indices] = centred / (scaled.std() + EPSILON / unit) if divide_by_std else _times(centred, unit)
+    return _finite(advantages)
 
 
 def leave_one_out(rewards: Sequence[float] | FloatArray, groups: Sequence[Hashable]) -> FloatArray:
@@ -50,14 +54,17 @@ def leave_one_out(rewards: Sequence[float] | FloatArray, groups: Sequence[Hashab
         own = values[indices]
         if np.all(own == own[0]):
             continue
-        advantages[indices] = (own - own.mean()) * (len(own) / (len(own) - 1))
-    return advantages
+        unit = _unit(own)
+        scaled = own / unit
+        advantages[indices] = _times((scaled - scaled.mean()) * (len(own) / (len(own) - 1)), unit)
+    return _finite(advantages)
 
 
 def greedy_relative(rewards: Sequence[float] | FloatArray, baselines: Sequence[float] | FloatArray) -> FloatArray:
     """A_i = r_i - b_i, where b_i is the reward of the greedy rollout of the same task; shapes [n]."""
     values = _checked(rewards, baselines)
-    return values - _checked(baselines, values.tolist())
+    with np.errstate(over="ignore"):
+        return _finite(values - _checked(baselines, values.tolist()))
 
 
 def batch_relative(rewards: Sequence[float] | FloatArray, groups: Sequence[Hashable] | None = None) -> FloatArray:
@@ -89,6 +96,25 @@ def _checked(rewards: Sequence[float] | FloatArray, beside: Sequence[Hashable] |
     if not np.isfinite(values).all():
         raise InvalidRequestError("rewards must be finite", path="rewards", hint="Leave out rollouts without a reward")
     return values
+
+
+def _unit(values: FloatArray) -> float:
+    """What these are divided by so that no sum or square of them overflows: 1, or of very large ones a power of 2."""
+    largest = float(np.abs(values).max())
+    return 1.0 if largest < _LARGE else math.ldexp(1.0, math.frexp(largest)[1] - 1)
+
+
+def _times(values: FloatArray, unit: float) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return values * unit
+
+
+def _finite(advantages: FloatArray) -> FloatArray:
+    if not np.isfinite(advantages).all():
+        raise InvalidRequestError(
+            "rewards differ by more than a float can hold", path="rewards", hint="Scale them, to -1 to 1 for instance"
+        )
+    return advantages
 
 
 def _members(groups: Sequence[Hashable]) -> list[list[int]]:
