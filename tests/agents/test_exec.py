@@ -72,6 +72,31 @@ def test_calls_that_failed_are_counted_with_the_last_error(url, engine, factory)
     assert [each.error["status"] for each in failures] == [400]
 
 
+def test_calls_that_the_gateway_refused_are_told(url, factory):
+    refused = ASK.replace("'model': 'm'", "'temperature': 'hot'")
+    code, _, errors = run(url, "--", sys.executable, "-c", f"try:\n    {refused.replace(chr(10), chr(10) + '    ')}\n"
+                          "except Exception: pass")  # fmt: skip
+    assert code == 0
+    assert re.search(r"warning: 1 call failed, and none got a reply\. The last: 400 .*temperature", errors)
+    assert "no call came" not in errors
+    (found,) = factory.list_exchanges(trajectory_in(errors))
+    assert (found.error["status"], found.error["code"]) == (400, "invalid_request")
+
+
+def test_where_the_calls_cannot_be_read_the_code_stays(url, monkeypatch, capsys):
+    from agentworld.cli import exec as command
+    from agentworld.client.factory import Factory
+    from agentworld.errors import ForbiddenError
+
+    def refuse(self, trajectory_id, limit=1000):
+        raise ForbiddenError("not yours")
+
+    monkeypatch.setattr(Factory, "list_exchanges", refuse)
+    code = command.exec_([sys.executable, "-c", "raise SystemExit(7)"], url=url, channel="train")
+    assert code == 7
+    assert "warning: whether calls failed cannot be told: not yours" in capsys.readouterr().err
+
+
 def test_ctrl_c_during_the_reward_ends_the_trajectory(url, factory):
     process = start(url, "--reward-cmd", "echo judging >&2; exec sleep 600", "--", "true")
     said = process.stderr.readline()

@@ -239,6 +239,15 @@ async def test_time_runs_out_before_any_reply(run, engine):
     assert (report.rollouts[0].status, report.rollouts[0].error) == ("failed", "no reply within 0.5 s")
 
 
+REFUSED = (
+    "import os, json, urllib.error, urllib.request as u\n"
+    "body = json.dumps({'temperature': 'hot', 'messages': [{'role': 'user', 'content': 'hello'}]}).encode()\n"
+    "headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']}\n"
+    "try: u.urlopen(u.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body, headers))\n"
+    "except urllib.error.HTTPError as error: error.close()\n"
+)
+
+
 async def test_what_goes_wrong_with_a_command_is_said(run):
     def command(name, script):
         return CommandAgent(name=name, command=(sys.executable, "-c", script))
@@ -248,6 +257,7 @@ async def test_what_goes_wrong_with_a_command_is_said(run):
             command("idle", "print('5')"),
             command("broken", "import sys; print('no license', file=sys.stderr); sys.exit(3)"),
             CommandAgent(name="missing", command=("/no/such/agent",)),
+            command("refused", REFUSED),
         ],
         1,
     )
@@ -255,6 +265,8 @@ async def test_what_goes_wrong_with_a_command_is_said(run):
     assert errors["idle"].startswith("no call came through the gateway: the agent does not use OPENAI_BASE_URL")
     assert "ended with code 3: no license" in errors["broken"]
     assert "cannot start '/no/such/agent'" in errors["missing"]
+    assert errors["refused"].startswith("1 call failed, and none got a reply. The last: 400 ")
+    assert "temperature" in errors["refused"]
 
 
 async def test_the_same_name_goes_on_where_it_stopped(run, factory, engine):

@@ -104,12 +104,39 @@ def test_each_route_needs_its_scope(server, secrets, scope):
         if method == "GET" and wanted != "lease":
             wanted = "admin" if subject == "keys" else "read"
         allowed = {wanted, "admin"} | ({"read"} if method == "GET" and wanted == "lease" else set())
+        if method == "GET" and path.endswith("/exchanges"):
+            allowed.add("write")  # Where it is that of the trajectory alone, see below.
+            assert server.send(method, path, None, with_key(secrets["write"]))[0] == 403
+            if scope == "write":
+                continue
         status, _, reply = server.send(method, path, b"{}" if method != "GET" else None, with_key(secrets[scope]))
         assert (status == 403) == (scope not in allowed), (method, path, reply)
     for path in LLM:
         status = server.send("POST", path, b"{}", with_key(secrets[scope]))[0]
         assert (status == 403) == (scope not in ("write", "admin")), path
     assert server.send("GET", "/v1/models", None, with_key(secrets[scope]))[0] == 200
+
+
+def test_an_agent_reads_the_calls_of_its_own_trajectory_and_no_other(server, secrets):
+    with connect(server.url, api_key=secrets["write"]) as writer:
+        started = writer.start_trajectory(NewTrajectory())
+        other = writer.start_trajectory(NewTrajectory())
+        with pytest.raises(ForbiddenError):
+            writer.list_exchanges(started.trajectory_id)
+    with connect(server.url, api_key=started.api_key) as own:
+        assert own.list_exchanges(started.trajectory_id) == []
+        with pytest.raises(ForbiddenError):
+            own.list_exchanges(other.trajectory_id)
+        with pytest.raises(ForbiddenError):
+            own.get_trajectory(started.trajectory_id)
+    # Calls that another's key may not make in a trajectory leave nothing there.
+    path = f"/t/{started.trajectory_id}/v1/chat/completions"
+    assert server.send("POST", path, CHAT, with_key(other.api_key))[0] == 403
+    assert server.send("POST", path, {**CHAT, "temperature": "hot"}, with_key(secrets["val"]))[0] == 400
+    assert server.send("POST", path, {**CHAT, "temperature": "hot"})[0] == 401
+    assert server.pool.list_exchanges(started.trajectory_id) == []
+    assert server.send("POST", path, {**CHAT, "temperature": "hot"}, with_key(started.api_key))[0] == 400
+    assert len(server.pool.list_exchanges(started.trajectory_id)) == 1
 
 
 def test_keys_over_http(server, secrets):

@@ -6,6 +6,7 @@ from agentworld.errors import (
     AgentWorldError,
     ConflictError,
     ContextLengthError,
+    InvalidRequestError,
     NotFoundError,
     PoolFullError,
     StaleLeaseError,
@@ -19,6 +20,14 @@ def test_an_error_comes_back_as_it_was(kind):
     back = wire.error_from(kind.status, msgspec.json.encode(sent.to_dict()), "http://x")
     assert type(back) is kind
     assert (back.message, back.path, back.hint) == ("what", "$.where", "do this")
+
+
+def test_a_class_without_a_code_of_its_own_takes_none_from_its_base():
+    from agentworld.client.absent import NotOverHttpError
+
+    sent = InvalidRequestError("what")
+    assert NotOverHttpError.code == sent.code
+    assert type(wire.error_from(400, msgspec.json.encode(sent.to_dict()), "http://x")) is InvalidRequestError
 
 
 @pytest.mark.parametrize(

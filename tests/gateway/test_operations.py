@@ -185,8 +185,11 @@ async def test_every_line_about_a_call_names_its_trajectory() -> None:
             assert (await gateway.chat({"messages": "none"}))[0] == 400
         finally:
             structlog.configure(**structlog_config)
-    said = [(line["event"], line.get("trajectory")) for line in lines if line["event"] in ("call_failed", "request")]
-    assert said == [("call_failed", "t1"), ("request", "t1"), ("request", "t2"), ("request", None)]
+    lines = [line for line in lines if line["event"] in ("call_failed", "request")]
+    said = [(line.get("trajectory"), line["code"]) for line in lines]
+    assert [line["event"] for line in lines] == ["call_failed", "request"] * 3
+    assert said[::2] == said[1::2]
+    assert said[::2] == [("t1", "engine_unreachable"), ("t2", "invalid_request"), (None, "invalid_request")]
 
 
 @pytest.mark.parametrize("ends", ["update", "client"])

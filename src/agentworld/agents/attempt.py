@@ -14,6 +14,7 @@ import msgspec
 from agentworld.agents.command import play_command, play_line, task_for
 from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.environment_server import EnvironmentServer
+from agentworld.agents.failed_calls import failed_of, told
 from agentworld.agents.lines import LineProcess
 from agentworld.agents.loop import play_loop
 from agentworld.agents.plan import Rollout
@@ -160,10 +161,13 @@ class Stage:
             else:
                 await play_command(agent, started, brief, play)
         if (await self.client.get_trajectory(started.trajectory_id)).step_count == 0:
+            if failures := failed_of(await self.client.list_exchanges(started.trajectory_id)):
+                raise AgentFailure(told(failures, 0))
             raise AgentFailure(
                 f"no call came through the gateway within {agent.timeout:g} s"
                 if play.stopped
                 else "no call came through the gateway: the agent does not use OPENAI_BASE_URL or ANTHROPIC_BASE_URL"
+                ", or not its API key"
             )
 
     async def _look_at_last_reply(self, trajectory_id: str, play: Play) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agentworld.pool.protocol import Page
-from agentworld.records import Message, NewTrajectory, Reward, Step, TerminalStatus, Trajectory
+from agentworld.records import Exchange, Message, NewTrajectory, Reward, Step, TerminalStatus, Trajectory
 
 
 class Started(Protocol):
@@ -55,6 +55,9 @@ class FactoryClient(Protocol):
 
     async def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """Read it."""
+
+    async def list_exchanges(self, trajectory_id: str) -> list[Exchange]:
+        """Its calls, failed ones too."""
 
     async def list_trajectories(self, **parameters: Any) -> Page[Trajectory]:
         """One page; parameters as in Pool.list_trajectories."""

@@ -13,7 +13,7 @@ from litestar.datastructures import State
 
 from agentworld.api.bound_pool import BoundPool
 from agentworld.config import ServeSettings
-from agentworld.gateway.access import NOTHING, Grant, check_granted
+from agentworld.gateway.access import NOTHING, Grant, check_granted, check_scopes
 from agentworld.gateway.keys import session_key, signed_session_key
 from agentworld.pool.protocol import Pool
 
@@ -29,6 +29,13 @@ def reach(state: State) -> Pool:
         found: Pool = pool
         return found
     return BoundPool(pool, grant)  # type: ignore[abstract]  # It has those methods alone that a bound key may use.
+
+
+def check_own(trajectory_id: str) -> None:
+    """ForbiddenError where the caller may not read, and is not bound to this trajectory."""
+    grant = CALLER.get()
+    if grant.trajectory_id != trajectory_id:
+        check_scopes(grant, ("read",), "reading the calls of another trajectory than its own")
 
 
 def key_holds(state: State) -> Callable[[], bool] | None:

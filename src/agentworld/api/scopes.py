@@ -55,6 +55,8 @@ def needed(method: str, path: str, *, llm: bool) -> Scopes | None:
         return _READ
     if not path.startswith(f"{API}/"):
         return ("admin",)
+    if method in ("GET", "HEAD") and path.startswith(f"{API}/trajectories/") and path.endswith("/exchanges"):
+        return _AGENT  # Who may only write sees those of its own trajectory alone.
     reading, writing = _BY_PREFIX.get(path[len(API) + 1 :].partition("/")[0], (_NONE, _NONE))
     asked = reading if method in ("GET", "HEAD") else writing if method == "POST" else _NONE
     return asked or ("admin",)

@@ -9,7 +9,7 @@ from litestar import Request, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
 
-from agentworld.api.access import agent_base_url, agent_key, reach
+from agentworld.api.access import agent_base_url, agent_key, check_own, reach
 from agentworld.api.bodies import decode, decode_steps
 from agentworld.client.wire import API, Completion, StartedTrajectory, StepsReply, StepsRequest
 from agentworld.errors import InvalidRequestError
@@ -105,7 +105,10 @@ def get_trajectory(state: State, trajectory_id: FromPath[str]) -> Trajectory:
 
 @get(f"{API}/trajectories/{{trajectory_id:str}}/exchanges", sync_to_thread=True)
 def list_exchanges(state: State, trajectory_id: FromPath[str], limit: Limit = 1000) -> Page[Exchange]:
-    """The calls of a trajectory, failed ones too, without their messages."""
+    """The calls of a trajectory, failed ones too, without their messages. A key for this trajectory alone sees them
+    with the scope write too, as its agent's own does.
+    """
+    check_own(trajectory_id)
     reach(state).get_trajectory(trajectory_id)
     return Page(reach(state).list_exchanges(trajectory_id, limit=limit))
 

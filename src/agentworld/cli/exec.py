@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from agentworld.agents.failed_calls import failed_of, told
 from agentworld.agents.reward_command import run_reward_command
 from agentworld.agents.variables import agent_environment
 from agentworld.cli import output
-from agentworld.cli.trajectories import failed_calls, said_by
 from agentworld.client.factory import Factory
 from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.records import NewTrajectory, Reward, TerminalStatus, Trajectory
@@ -78,23 +78,28 @@ def exec_(
         f"{trajectory_id} {status}, {ended.step_count} step{'' if ended.step_count == 1 else 's'}{rewarded}."
         f" Look at it: agentworld trajectories show {trajectory_id} --url {url}"
     )
-    tell_of_calls(factory, ended, base_url)
+    tell_of_calls(url, started.api_key, ended, base_url)
     return code
 
 
-def tell_of_calls(factory: Factory, ended: Trajectory, base_url: str | None) -> None:
-    """A warning where calls failed, with the last one's error, or where none came at all."""
-    failures = failed_calls(factory, ended.trajectory_id)
+def tell_of_calls(url: str, session_key: str | None, ended: Trajectory, base_url: str | None) -> None:
+    """A warning where calls failed, with the last one's error, or where none came at all.
+
+    `session_key`: the trajectory's own, which may read its calls where a key that only writes may not.
+    """
+    try:
+        with Factory(url, api_key=session_key) as own:
+            failures = failed_of(own.list_exchanges(ended.trajectory_id))
+    except AgentWorldError as error:
+        say(f"warning: whether calls failed cannot be told: {error.one_line()}")
+        return
     if failures:
-        error = failures[-1].error or {}
-        calls = f"{len(failures)} call{'' if len(failures) == 1 else 's'}"
-        none = "" if ended.step_count else ", and none got a reply"
-        say(f"warning: {calls} failed{none}. The last: {error.get('status', '')} {output.plain(said_by(error))}")
+        say(f"warning: {output.plain(told(failures, ended.step_count))}")
     elif ended.step_count == 0:
         say(
             f"warning: no call came through the gateway and got a reply. Where the command said nothing of an error, it"
             f" did not use {base_url}: it must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, or be told its base URL by"
-            " an option of its own"
+            " an option of its own. Nor is a call on record that did not send its API key, or no JSON"
         )
 
 

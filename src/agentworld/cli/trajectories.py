@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentworld.agents.failed_calls import failed_of, said_by
 from agentworld.cli import output
 from agentworld.cli.source import PoolOption, UrlOption, source
 from agentworld.cli.usage import CommandLineError
@@ -225,7 +226,7 @@ def _steps(opened: EmbeddedPool | Factory, trajectory_id: str, limit: int) -> tu
 
 def failed_calls(opened: EmbeddedPool | Factory, trajectory_id: str) -> list[Exchange]:
     """The calls of a trajectory that ended with an error, oldest first, of its first 1000 calls."""
-    return [exchange for exchange in opened.list_exchanges(trajectory_id, limit=1000) if exchange.error is not None]
+    return failed_of(opened.list_exchanges(trajectory_id, limit=1000))
 
 
 def _print_failures(failures: list[Exchange]) -> None:
@@ -240,11 +241,6 @@ def _print_failures(failures: list[Exchange]) -> None:
     output.table(columns, rows, right=("status",), whole=columns[:3])
     if len(failures) > SHOWN_FAILURES:
         typer.echo(f"These are the last {SHOWN_FAILURES}; --json shows all.", err=True)
-
-
-def said_by(error: dict[str, Any]) -> str:
-    """The message of a recorded error, with its hint."""
-    return ". ".join(str(error[name]) for name in ("message", "hint") if error.get(name))
 
 
 def _print_head(trajectory: Trajectory) -> None:

@@ -17,6 +17,7 @@ from agentworld.pool.protocol import AppendResult, Page, PoolStats
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
+    Exchange,
     Feedback,
     FeedbackKind,
     Group,
@@ -81,6 +82,10 @@ class AsyncFactory:
     async def list_trajectories(self, **parameters: Any) -> Page[Trajectory]:
         """See Pool.list_trajectories."""
         return await self._send(calls.list_trajectories(**parameters))
+
+    async def list_exchanges(self, trajectory_id: str, *, limit: int = 1000) -> list[Exchange]:
+        """See Pool.list_exchanges."""
+        return (await self._send(calls.list_exchanges(trajectory_id, limit))).items
 
     @asynccontextmanager
     async def trajectory(
@@ -220,7 +225,7 @@ class AsyncFactory:
             return reply
         if reply is not None:
             return reply
-        raise unreachable(url, reason)
+        raise unreachable(self.url if url.startswith(self.url) else url.partition("?")[0], reason)
 
 
 class AsyncTrajectory:

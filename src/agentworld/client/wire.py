@@ -237,7 +237,8 @@ class ChatReply(msgspec.Struct, frozen=True):
 def _by_code(base: type[AgentWorldError]) -> dict[str, type[AgentWorldError]]:
     found = {base.code: base}
     for narrower in base.__subclasses__():
-        found.update(_by_code(narrower))
+        # A subclass without a code of its own is one that no server raises.
+        found.update({code: kind for code, kind in _by_code(narrower).items() if code not in found})
     return found
 
 

@@ -20,13 +20,13 @@ from agentworld.capture.recorder import Recorder
 from agentworld.capture.sessions import Sessions
 from agentworld.config import ServeSettings
 from agentworld.dialects import messages, responses
-from agentworld.dialects.dialect import BY_ROUTE, RESPONSES, dialect_at
+from agentworld.dialects.dialect import BY_ROUTE, RESPONSES, Dialect, dialect_at
 from agentworld.dialects.exchange import Request
 from agentworld.dialects.fields import decode_object
 from agentworld.errors import AgentWorldError, EndingError
 from agentworld.gateway import metrics
 from agentworld.gateway.access import check_granted, check_group
-from agentworld.gateway.admit import Admission
+from agentworld.gateway.admit import Admission, Admitted
 from agentworld.gateway.answer import Answer
 from agentworld.gateway.background import Background
 from agentworld.gateway.clock import Clock, MonotonicClock
@@ -39,6 +39,7 @@ from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import joined, load_past, size_of
 from agentworld.gateway.readiness import PoolProbe, Shared
+from agentworld.gateway.refused import Asked, Refusals
 from agentworld.gateway.retries import Retries
 from agentworld.gateway.routes import Route, find_route
 from agentworld.gateway.running import RunningCalls
@@ -77,6 +78,7 @@ class Gateway:
         self.retries = Retries()
         overrides = Overrides(settings.channels)
         self.admission = Admission(self.models, self.sessions, self.retries, self.state, overrides, pool)
+        self.refusals = Refusals(pool)
         self.heartbeat = Heartbeat(pool, self.state)
         self.running_calls = RunningCalls(pool, settings.idle_seconds)
         self.probe = PoolProbe(pool)
@@ -179,6 +181,7 @@ class Gateway:
                 note("request", **facts, **http.facts)
 
     async def _error(self, http: Http, error: AgentWorldError) -> None:
+        http.facts = {**http.facts, "code": error.code}
         dialect = dialect_at(http.path)
         if http.started:
             await http.chunk(dialect.error_event(error), last=True)
@@ -244,21 +247,12 @@ class Gateway:
 
     async def _call(self, http: Http, route: Route) -> None:
         dialect = BY_ROUTE[route.name]
-        body = await self._body(http)
-        decoded = await apart(len(body), decode_object, body)
-        identity = read_identity(http, route, decoded)
-        size = len(body)
-        if dialect is RESPONSES:
-            past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
-            size += size_of(past)
-            request = await apart(size, responses.parse, decoded, past)
-            identity = await joined(self.pool, identity, decoded, past)
-        else:
-            request = with_raw(await apart(len(body), dialect.parse, decoded), decoded, http)
-        await check_group(self.pool, http.grant, identity.group_id)
-        if identity.trajectory_id is not None:
-            structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
-        admitted = await self.admission.admit(request, identity, body, size)
+        asked = Asked(route=route, dialect=dialect.name)
+        try:
+            admitted = await self._admit(http, dialect, asked)
+        except Exception as error:
+            await self.refusals.record(http, asked, error)
+            raise
         structlog.contextvars.bind_contextvars(
             trajectory=admitted.call.trajectory_id, exchange=admitted.call.exchange_id
         )
@@ -267,10 +261,29 @@ class Gateway:
             "trajectory": admitted.call.trajectory_id,
             "model": admitted.call.model,
             "tokens": admitted.call.source,
-            "stream": request.stream,
+            "stream": admitted.call.request.stream,
         }
         async with self.running_calls.call(admitted.call.trajectory_id, admitted.session.last_at):
             await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
+
+    async def _admit(self, http: Http, dialect: Dialect, asked: Asked) -> Admitted:
+        """Read the call and place it. `asked`: filled in on the way."""
+        route = asked.route
+        body = asked.body = await self._body(http)
+        decoded = asked.decoded = await apart(len(body), decode_object, body)
+        identity = asked.identity = read_identity(http, route, decoded)
+        size = len(body)
+        if dialect is RESPONSES:
+            past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
+            size += size_of(past)
+            request = await apart(size, responses.parse, decoded, past)
+            identity = asked.identity = await joined(self.pool, identity, decoded, past)
+        else:
+            request = with_raw(await apart(len(body), dialect.parse, decoded), decoded, http)
+        await check_group(self.pool, http.grant, identity.group_id)
+        if identity.trajectory_id is not None:
+            structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
+        return await self.admission.admit(request, identity, body, size)
 
     async def _look(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """How the pool and the models are."""
