@@ -182,17 +182,33 @@ def test_a_server_that_does_not_answer_is_left():
         left.set()
 
 
-def test_a_server_that_never_stops_answering_is_left():
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (b"HTTP/1.1 200 OK", b"K"),
+        (OK + b"X: ", b"a"),
+        (OK, b"X-Y: a\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0"),
+        (OK + b"Content-Length: 100000\r\n\r\n", b" "),
+        (b"HTTP/1.0 200 OK\r\n\r\n", b" "),  # no length: until the server closes
+    ],
+    ids=["status", "header", "headers", "continue", "chunk", "body", "no_length"],
+)
+def test_a_server_that_never_stops_answering_is_left(begun, piece):
     left = threading.Event()
 
     def drip(server):
         connection, _ = server.accept()
         with connection:
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # no length: until the server closes
+            connection.sendall(begun)
             try:
                 while not left.wait(0.02):
-                    connection.sendall(b" ")
+                    connection.sendall(piece)
             except OSError:
                 return  # the other side has had enough
 

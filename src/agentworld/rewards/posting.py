@@ -5,8 +5,12 @@ Redirects are errors, as one would send what is judged, and the key, to an addre
 
 from __future__ import annotations
 
+import functools
 import http.client
+import io
 import os
+import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -99,28 +103,84 @@ def _once(address: Address, path: str, data: bytes, headers: Mapping[str, str]) 
     """Status, body and the seconds of `Retry-After` of one try."""
     deadline = time.monotonic() + address.seconds
     parts = urlsplit(address.url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=address.seconds)
-    try:
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    host = parts.hostname or ""
+    connection = kind(host, parts.port)
+    with _connected(host, connection.port, deadline, secure=secure) as sock:
+        timed: Any = _Timed(sock, deadline)
+        connection.sock = timed
         connection.request("POST", parts.path.rstrip("/") + path, data, dict(headers))
-        # Where the server closes, the connection forgets its socket, and the response reads on from it.
-        sock = connection.sock
-        sock.settimeout(_left(deadline))
-        response = connection.getresponse()
-        body = bytearray()
-        while piece := response.read1(_CHUNK):
-            body += piece
-            if len(body) > address.max_bytes:
-                raise EvaluationError(f"{address.url}{path} answers with over {address.max_bytes} bytes")
-            left = _left(deadline)
-            if sock.fileno() >= 0:
-                sock.settimeout(left)
-        if response.length:
-            raise http.client.IncompleteRead(bytes(body), response.length)
-        after = response.headers.get("Retry-After", "")
-        return response.status, bytes(body), float(after) if after.isdecimal() else 0.0
-    finally:
-        connection.close()
+        with connection.getresponse() as response:
+            body = bytearray()
+            while piece := response.read1(_CHUNK):
+                body += piece
+                if len(body) > address.max_bytes:
+                    raise EvaluationError(f"{address.url}{path} answers with over {address.max_bytes} bytes")
+            if response.length:
+                raise http.client.IncompleteRead(bytes(body), response.length)
+            after = response.headers.get("Retry-After", "")
+            return response.status, bytes(body), float(after) if after.isdecimal() else 0.0
+
+
+def _connected(host: str, port: int, deadline: float, *, secure: bool) -> socket.socket:
+    """A connection to the first of the host's addresses that takes one; each has its share of the time."""
+    places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    trouble: OSError | None = None
+    for tried, (family, kind, protocol, _, place) in enumerate(places):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_left(deadline) / (len(places) - tried))
+            sock.connect(place)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not secure:
+                return sock
+            sock.settimeout(_left(deadline))
+            return _trusted().wrap_socket(sock, server_hostname=host)
+        except OSError as error:
+            sock.close()
+            trouble = error
+    raise trouble or OSError(f"{host} has no address")
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+class _Timed:
+    """A socket as `http.client` uses it, of which every single read ends at the deadline.
+
+    A time-out of the socket alone begins anew with each byte, so that whoever sends them slowly is never left.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def sendall(self, data: bytes) -> None:
+        self._sock.settimeout(_left(self._deadline))
+        self._sock.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Reading(self._sock, self._deadline))
+
+    def close(self) -> None:
+        """Nothing: where the answer says that the server closes, its body is still to be read."""
+
+
+class _Reading(io.RawIOBase):
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        super().__init__()
+        self._sock = sock
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(_left(self._deadline))
+        return self._sock.recv_into(buffer)
 
 
 def _left(deadline: float) -> float:
