@@ -1,10 +1,13 @@
 """A server that requires keys: each route needs its scope, and a bound key sees and writes its own place only."""
 
+import sys
+
 import pytest
 
 from agentworld.api.app import ROUTES
 from agentworld.api.bound_curation import BoundCuration
 from agentworld.api.bound_pool import BoundPool
+from agentworld.cli.exec import exec_
 from agentworld.config import ModelSettings
 from agentworld.errors import ForbiddenError, UnauthorizedError
 from agentworld.factory import connect
@@ -24,10 +27,13 @@ OPEN = {"/healthz", "/readyz", "/api/docs", "/api/openapi.json"}
 
 @pytest.fixture(scope="module")
 def server():
-    with ScriptedEngine(lambda request: "four", model="m") as engine:
+    with (
+        ScriptedEngine(lambda request: "four", model="m") as engine,
+        ScriptedEngine(lambda request: "four", model="judge") as judging,
+    ):
         models = (
             ModelSettings(name="m", upstream=engine.url, driver="builtin", tokens="engine"),
-            ModelSettings(name="judge", upstream=engine.url, driver="builtin", tokens="engine", channel="judge"),
+            ModelSettings(name="judge", upstream=judging.url, driver="builtin", tokens="engine", channel="judge"),
         )
         with Serving(models=models, require_keys=True) as running:
             yield running
@@ -137,6 +143,18 @@ def test_an_agent_reads_the_calls_of_its_own_trajectory_and_no_other(server, sec
     assert server.pool.list_exchanges(started.trajectory_id) == []
     assert server.send("POST", path, {**CHAT, "temperature": "hot"}, with_key(started.api_key))[0] == 400
     assert len(server.pool.list_exchanges(started.trajectory_id)) == 1
+
+
+def test_exec_needs_no_key_but_one_that_writes(server, secrets, capsys):
+    agent = (
+        "import os, json, urllib.request as u\n"
+        "body = json.dumps({'model': 'm', 'temperature': 'hot', 'messages': []}).encode()\n"
+        "headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']}\n"
+        "try: u.urlopen(u.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body, headers))\n"
+        "except OSError: raise SystemExit(7)\n"
+    )
+    assert exec_([sys.executable, "-c", agent], url=server.url, channel="train", api_key=secrets["write"]) == 7
+    assert "warning: 1 call failed, and none got a reply. The last: 400" in capsys.readouterr().err
 
 
 def test_keys_over_http(server, secrets):

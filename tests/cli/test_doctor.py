@@ -1,6 +1,8 @@
 import contextlib
+import http.server
 import socket
 import sqlite3
+import threading
 from unittest.mock import ANY
 
 import msgspec
@@ -207,6 +209,31 @@ def test_wrong_settings_are_one_of_the_findings(cli):
     code, out, _ = cli("doctor", "--model", "m")
     assert code == 1
     assert "--upstream URL" in out
+
+
+def test_a_server_that_asks_for_keys_is_ours_too(cli):
+    with Serving(require_keys=True) as server:
+        code, out, _ = cli("doctor", "--port", server.url.rsplit(":", 1)[1])
+        assert (code, "a server answers" in out) == (0, True)
+
+
+def test_another_that_asks_for_keys_is_not(cli):
+    class Closed(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(401)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Closed) as other:
+        serving = threading.Thread(target=other.serve_forever)
+        serving.start()
+        code, out, _ = cli("doctor", "--port", other.server_address[1])
+        other.shutdown()
+        serving.join()
+    assert (code, lines_of(out, "port")[0].startswith("FIX")) == (1, True)
 
 
 def test_a_port_with_our_server_is_fine_and_another_is_not(cli):

@@ -333,6 +333,19 @@ def test_what_is_not_there_is_said(refused, cli, where, tmp_path):
     assert "not the address" in refused("trajectories", "list", "--url", "nonsense")
 
 
+def test_what_is_typed_wins_over_variables(cli, refused, where, monkeypatch):
+    variable = {"--pool": "AGENTWORLD_URL", "--url": "AGENTWORLD_POOL"}[where[0]]
+    monkeypatch.setenv(variable, "http://127.0.0.1:1" if variable.endswith("URL") else "sqlite:///none.db")
+    assert listed(cli, *where)[0]["trajectory_id"] == "t2"
+    monkeypatch.setenv("AGENTWORLD_POOL", "sqlite:///none.db")
+    monkeypatch.setenv("AGENTWORLD_URL", "http://127.0.0.1:1")
+    assert listed(cli, *where)[0]["trajectory_id"] == "t2"
+    line = refused("trajectories", "list", code=2)
+    assert "AGENTWORLD_POOL and AGENTWORLD_URL are both set" in line
+    monkeypatch.delenv("AGENTWORLD_URL")
+    assert "There is no pool at" in refused("trajectories", "list")
+
+
 def test_a_query_is_explained_instead_of_answered(cli, refused, where):
     code, shown, _ = cli("trajectories", "list", "--where", "reward>=0.5 and meta.k==1", "--explain", *where)
     assert code == 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from agentworld.cli import output
@@ -17,7 +18,7 @@ from agentworld.cli.engine_checks import check_models
 from agentworld.cli.findings import Finding, bad
 from agentworld.cli.serve import reserve_port, settings_from
 from agentworld.cli.source import pool_file, schema_at, stored_schema
-from agentworld.errors import AgentWorldError, ConfigError
+from agentworld.errors import AgentWorldError, ConfigError, ForbiddenError, UnauthorizedError
 
 if TYPE_CHECKING:
     from agentworld.config import ServeSettings
@@ -166,12 +167,31 @@ def check_port(settings: ServeSettings) -> Iterator[Finding]:
         try:
             with Factory(f"http://{settings.host}:{settings.port}", timeout=5.0) as factory:
                 factory.stats()
+        except (UnauthorizedError, ForbiddenError):  # It asks for keys; that it is there it tells anybody.
+            if _lives(f"http://{settings.host}:{settings.port}"):
+                yield Finding("ok", "port", f"a server answers on {settings.port}, and asks for keys")
+            else:
+                yield bad("port", taken)
         except AgentWorldError:
             yield bad("port", taken)
         else:
             yield Finding("ok", "port", f"a server answers on {settings.port}")
     else:
         yield Finding("ok", "port", f"{settings.port} is free")
+
+
+def _lives(url: str) -> bool:
+    """Whether /healthz says so, as that of our servers does without a key."""
+    from agentworld.client.connection import Connection
+
+    connection = Connection(url, timeout=5.0)
+    try:
+        reply = connection.request("GET", "/healthz")
+        return reply.status == 200 and msgspec.json.decode(reply.body, type=dict[str, str]) == {"status": "ok"}
+    except (AgentWorldError, msgspec.DecodeError):
+        return False
+    finally:
+        connection.close()
 
 
 def check_clients() -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,11 +21,49 @@ if TYPE_CHECKING:
 DEFAULT_POOL = "sqlite:///agentworld.db"
 DEFAULT_URL = "http://127.0.0.1:8400"
 
+
+def _beside(other: str, names: str) -> Callable[[typer.Context, typer.CallbackParam, str | None], str | None]:
+    """The callback of an option that excludes the `other`: what was typed wins over its variable. `names`: of both
+    variables.
+
+    What was typed is processed before what variables say, so it stands in the context by then.
+    """
+
+    def settle(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+        if value is None or context.params.get(other) is None or not _is_ambient(context, parameter.name):
+            return value
+        if _is_ambient(context, other):
+            raise CommandLineError(
+                f"{names} are both set, and exclude each other", hint="Give --pool or --url, or unset one of them"
+            )
+        return None
+
+    return settle
+
+
+def _is_ambient(context: typer.Context, name: str | None) -> bool:
+    source = context.get_parameter_source(name or "")
+    return source is not None and source.name == "ENVIRONMENT"
+
+
+_VARIABLES = "AGENTWORLD_POOL and AGENTWORLD_URL"
 PoolOption = Annotated[
-    str | None, typer.Option("--pool", envvar="AGENTWORLD_POOL", help="The pool, e.g. sqlite:///agentworld.db.")
+    str | None,
+    typer.Option(
+        "--pool",
+        envvar="AGENTWORLD_POOL",
+        help="The pool, e.g. sqlite:///agentworld.db.",
+        callback=_beside("url", _VARIABLES),
+    ),
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", envvar="AGENTWORLD_URL", help="A server instead, e.g. http://127.0.0.1:8400.")
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="AGENTWORLD_URL",
+        help="A server instead, e.g. http://127.0.0.1:8400.",
+        callback=_beside("pool", _VARIABLES),
+    ),
 ]
 
 
