@@ -1,7 +1,10 @@
 """Evaluators that go wrong in every way, for tests of what becomes of them."""
 
 import os
+import signal
+import threading
 import time
+from pathlib import Path
 
 from agentworld.rewards import Verdict, evaluator
 
@@ -82,3 +85,52 @@ def eats_memory(run):
 
 def says_much(run):
     return Verdict({"reward": 1.0}, {"text": "x" * (1 << 27)})
+
+
+def leaves_its_folder(run):
+    there = os.getcwd()
+    os.chdir("/")
+    return float(there != "/")
+
+
+_alarms = []
+
+
+def leaves_an_alarm(run):
+    if _alarms:
+        time.sleep(0.4)
+    _alarms.append(signal.setitimer(signal.ITIMER_REAL, 0.2))
+    return float(len(_alarms))
+
+
+def leaves_an_end(run, flag):
+    if not Path(flag).exists():
+        Path(flag).touch()
+        threading.Timer(0.2, os._exit, (0,)).start()
+        return 0.0
+    time.sleep(0.5)
+    return 1.0
+
+
+_calls = []
+
+
+def counts_its_calls(run):
+    _calls.append(run)
+    return float(len(_calls))
+
+
+def counts_all_calls(run):
+    return counts_its_calls(run)
+
+
+class Unusual(BaseException):
+    """What no `except Exception` catches."""
+
+
+def raises_unusually(run):
+    raise Unusual("as some libraries do")
+
+
+def interrupts(run):
+    raise KeyboardInterrupt

@@ -7,6 +7,7 @@ import pytest
 from agentworld.errors import ConfigError
 from agentworld.rewards import EvaluationError, Verdict, checked, evaluator, evaluator_fingerprint
 from agentworld.rewards import functions as registered
+from agentworld.rewards.isolation.children import Children
 from agentworld.rewards.registry import evaluators_from, make_evaluator
 from tests.rewards import bad_evaluators
 from tests.rewards.runs import group_of, run_of
@@ -66,6 +67,8 @@ def test_an_entry_point_names_a_function(monkeypatch):
         ("hangs", r"did not end within 0\.5 s and was killed"),
         ("spins", r"did not end within 0\.5 s and was killed"),
         ("forks", "BlockingIOError"),
+        ("raises_unusually", "Unusual: as some libraries do"),
+        ("interrupts", "KeyboardInterrupt"),
         ("prints_a_gigabyte", "wrote over 16 MiB and was ended"),
         ("eats_memory", "MemoryError|more memory"),
         ("says_much", r"the details have \d+ bytes"),
@@ -76,6 +79,43 @@ def test_a_bad_function_is_a_failed_evaluation_with_its_reason(name, reason):
         checked(plugin(name, seconds=0.5 if name in ("hangs", "spins") else 30.0), run_of("x"))
     assert caught.value.message.startswith(name)
     assert checked(plugin("finished"), run_of("x"))["t"].values == {"reward": 1.0}
+
+
+def value_of(name, **settings):
+    return checked(plugin(name, **settings), run_of("x"))["t"].values["reward"]
+
+
+def test_what_a_call_leaves_is_not_there_for_the_next():
+    assert [value_of("leaves_its_folder") for _ in range(2)] == [1.0, 1.0]
+    assert [value_of("leaves_an_alarm") for _ in range(2)] == [1.0, 2.0]
+
+
+def test_functions_do_not_share_a_child_and_one_keeps_its_own():
+    assert [value_of("counts_its_calls") for _ in range(2)] == [1.0, 2.0]
+    assert value_of("counts_all_calls") == 1.0
+
+
+def test_a_call_that_an_earlier_one_ends_is_asked_of_a_fresh_child(tmp_path):
+    flag = {"parameters": {"flag": str(tmp_path / "flag")}}
+    assert [value_of("leaves_an_end", **flag) for _ in range(2)] == [0.0, 1.0]
+
+
+def test_idle_children_are_bounded(monkeypatch):
+    monkeypatch.setattr("agentworld.rewards.isolation.children.MOST_IDLE", 2)
+    kept = Children(512)
+    try:
+        for number in range(4):
+            kept.call(f"{MODULE}:not_judged", None, seconds=30.0, key=f"key {number}")
+            assert len(kept._idle) == min(number + 1, 2)
+    finally:
+        kept.close()
+
+
+@pytest.mark.parametrize("name", ["raises_unusually", "interrupts"])
+def test_nothing_that_a_function_raises_ends_the_thread_that_asked(name):
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(checked, plugin(name, isolation="none"), run_of("x"))
+        assert isinstance(asked.exception(), EvaluationError)
 
 
 def test_calls_from_several_threads_have_a_child_each():

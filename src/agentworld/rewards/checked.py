@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +35,11 @@ def checked(evaluator: Evaluator, subject: Subject) -> dict[str, Verdict]:
         raise
     except AgentWorldError as error:
         raise EvaluationError(f"{evaluator.name}: {_short(error.message)}", path=error.path, hint=error.hint) from error
-    except (Exception, SystemExit) as error:
-        # A plug-in may raise anything, and may call exit(): that ends its evaluation and nothing else.
+    except BaseException as error:
+        # A plug-in may raise anything, and may call exit(): that ends its evaluation and nothing else. An interrupt
+        # in the thread where signals arrive is taken for one of whoever sits there.
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
         raise EvaluationError(f"{evaluator.name} raised {type(error).__name__}: {_short(str(error))}") from error
     if isinstance(subject, RolloutGroup):
         return _of_group(evaluator, subject, said)

@@ -58,7 +58,7 @@ class Plugin(EvaluatorKind, frozen=True, kw_only=True):
             "subject": subject,
         }
         try:
-            said = children(self.memory_mb).call(f"{__name__}:judge", payload, seconds=self.seconds)
+            said = children(self.memory_mb).call(f"{__name__}:judge", payload, seconds=self.seconds, key=self.function)
         except EvaluationError as error:
             message = error.message if error.message.startswith(self.name) else f"{self.name}: {error.message}"
             raise EvaluationError(message, path=error.path, hint=error.hint) from None

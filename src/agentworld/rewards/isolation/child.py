@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import queue
+import signal
 import struct
 import sys
 import threading
@@ -25,8 +26,18 @@ def main(requests: int, responses: int) -> None:
     asked: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, asked), daemon=True).start()
     _send(responses, {"ready": True})
+    folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
     while True:
-        _send(responses, _answer(asked.get()))
+        answer = _answer(asked.get())
+        _forget(folder)
+        _send(responses, answer)
+
+
+def _forget(folder: int) -> None:
+    """Undo what would change or end the next call: the folder where this one stands, and its alarms."""
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
+    os.fchdir(folder)
 
 
 def _listen(requests: int, asked: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -48,8 +59,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"message": error.message, "path": error.path, "hint": error.hint}}
     except MemoryError:
         return {"error": {"message": "it needs more memory than it may have"}}
-    except (Exception, SystemExit) as error:
-        # What a plug-in raises is for the one who asked.
+    except BaseException as error:
+        # Nobody interrupts this process. What a plug-in raises is for the one who asked.
         return {"error": {"message": f"{type(error).__name__}: {str(error)[:500]}"}}
 
 

@@ -1,7 +1,7 @@
 """Calls of functions in child processes: each with its time, bounded memory and bounded output.
 
-A child is kept for the next call, and killed with everything that it started where a call goes wrong. It sees files and
-network like its parent: it keeps faults away, not malice (see `sandbox` for that).
+A child is kept for the next call of the same function, and killed with everything that it started where a call goes
+wrong. It sees files and network like its parent: it keeps faults away, not malice (see `sandbox` for that).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from agentworld.rewards.protocol import EvaluationError
 START_SECONDS = 60.0
 OUTPUT_BYTES = 16 << 20
 RESPONSE_BYTES = 16 << 20
+MOST_IDLE = 32
 _KEPT = 4096
 _CHUNK = 65536
 
@@ -42,27 +43,29 @@ class Children:
     def __init__(self, memory_mb: int) -> None:
         self._memory = memory_mb
         self._lock = threading.Lock()
-        self._idle: list[_Child] = []
+        self._idle: list[tuple[str, _Child]] = []
 
-    def call(self, function: str, payload: Any, *, seconds: float) -> Any:
+    def call(self, function: str, payload: Any, *, seconds: float, key: str | None = None) -> Any:
         """`function` ("module:name") of `payload`, both ways as JSON; EvaluationError says what went wrong.
 
-        Calls from several threads run in as many children.
+        Calls from several threads run in as many children. `key`: whose code it is that the function calls; none of
+        another key, or without one of another function, ever runs in the same child. Where a child that was kept ends
+        during the call, an earlier call may have done it, and a fresh one is asked.
         """
-        with self._lock:
-            child = self._idle.pop() if self._idle else None
-        if child is not None and not child.lives():
-            child.kill()
-            child = None
-        child = child or _Child(self._memory)
+        key = key or function
+        kept = self._kept(key)
         try:
-            child.prepare(function)
-            answer = child.ask({"function": function, "payload": payload}, seconds)
-        except BaseException:
-            child.kill()
-            raise
+            child, answer = self._asked(kept or _Child(self._memory), function, payload, seconds)
+        except _Ended:
+            if kept is None:
+                raise
+            child, answer = self._asked(_Child(self._memory), function, payload, seconds)
         with self._lock:
-            self._idle.append(child)
+            self._idle.append((key, child))
+            spare = [each for _, each in self._idle[:-MOST_IDLE]]
+            del self._idle[:-MOST_IDLE]
+        for each in spare:
+            each.kill()
         if "error" in answer:
             error = answer["error"]
             raise EvaluationError(error["message"], path=error.get("path"), hint=error.get("hint"))
@@ -72,8 +75,29 @@ class Children:
         """End those that are idle."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for child in idle:
+        for _, child in idle:
             child.kill()
+
+    def _kept(self, key: str) -> _Child | None:
+        """The last idle child of this key that still lives."""
+        while True:
+            with self._lock:
+                place = next((at for at in reversed(range(len(self._idle))) if self._idle[at][0] == key), None)
+                if place is None:
+                    return None
+                child = self._idle.pop(place)[1]
+            if child.lives():
+                return child
+            child.kill()
+
+    @staticmethod
+    def _asked(child: _Child, function: str, payload: Any, seconds: float) -> tuple[_Child, dict[str, Any]]:
+        try:
+            child.prepare(function)
+            return child, child.ask({"function": function, "payload": payload}, seconds)
+        except BaseException:
+            child.kill()
+            raise
 
 
 @functools.cache
@@ -82,6 +106,10 @@ def children(memory_mb: int) -> Children:
     made = Children(memory_mb)
     atexit.register(made.close)
     return made
+
+
+class _Ended(EvaluationError):
+    """The child's process ended before it had answered."""
 
 
 class _Child:
@@ -196,9 +224,9 @@ class _Child:
         except OSError:
             raise self._died() from None
 
-    def _died(self) -> EvaluationError:
+    def _died(self) -> _Ended:
         said = self._said.decode("utf-8", "replace").strip()[-300:]
-        return EvaluationError("its process ended" + (f": {said}" if said else " without a word"))
+        return _Ended("its process ended" + (f": {said}" if said else " without a word"))
 
 
 def _whole(frame: bytearray) -> bool:
