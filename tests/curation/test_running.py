@@ -173,6 +173,27 @@ def test_the_first_pass_goes_page_by_page(pool):
     assert {name for name, (labels, _) in everything(pool).items() if "checked" not in labels} == set()
 
 
+def test_texts_that_no_file_can_hold_break_nothing(pool):
+    odd = "\ud800 odd"
+    for name in ("a", "b"):
+        put(
+            pool,
+            name,
+            odd,
+            odd,
+            reward=float(name == "a"),
+            task={"task_id": odd, "reference": odd},
+            metadata={"x": odd},
+        )
+    report = check(pool)
+    assert (report.trajectories, report.errors) == (2, {})
+    assert found(pool, "a")["difficulty"] == 0.5
+    assert found(pool, "b")["exact_duplicate"] == "a"
+    put(pool, "c", odd, odd, reward=0.0, task={"task_id": odd})
+    assert check(pool).errors == {}
+    assert found(pool, "a")["difficulty"] == 0.666667
+
+
 @pytest.mark.parametrize("name", ["check.unrewarded", "check.failed"])
 def test_a_label_that_somebody_else_gave_gives_way_to_what_is_found(memory, name):
     put(memory, "a", reward=1.0)

@@ -41,7 +41,9 @@ def task_key(task: dict[str, Any] | None) -> str | None:
         return None
     name = task.get("task_id")
     if isinstance(name, str | int):
-        return f"{task.get('task_set') or ''}/{name}"[:256]
+        key = f"{task.get('task_set') or ''}/{name}"[:256]
+        # A lone surrogate cannot be kept: the digest stands for it.
+        return key if key.isascii() or key.isprintable() else digest(key.encode("utf-8", "surrogatepass")).hex()
     try:
         return digest(msgspec.json.encode(task, order="sorted")).hex()
     except (UnicodeError, RecursionError, msgspec.EncodeError):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from agentworld.curation.checks import Finding
 from agentworld.curation.checks.finding import PREFIX
 from agentworld.curation.checks.registry import FAILED
 from agentworld.curation.running.report import RunReport
 from agentworld.errors import GoneError
 from agentworld.pool.protocol import Pool
-from agentworld.records import BatchTrajectory, Feedback, Trajectory
+from agentworld.records import BatchTrajectory, Feedback, Trajectory, exact_json
 
 MOST = 250  # labels in one transaction, for which others wait
 CHECKED = "checked"
@@ -146,4 +144,4 @@ def _gone(trajectory_id: str, step_id: str | None, check: str, version: str) -> 
 
 def _same(there: Any, value: Any) -> bool:
     """Whether it is that very value: 1 is not true."""
-    return there is not None and msgspec.json.encode(there) == msgspec.json.encode(value)
+    return there is not None and exact_json.encode(there) == exact_json.encode(value)

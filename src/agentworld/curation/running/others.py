@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import zstandard
 
 from agentworld.curation.checks import Finding
@@ -10,6 +9,7 @@ from agentworld.curation.running.labels import Labels
 from agentworld.curation.running.report import RunReport
 from agentworld.errors import NotFoundError
 from agentworld.pool.protocol import Pool
+from agentworld.records import exact_json
 
 _AT_ONCE = 1_000
 
@@ -22,7 +22,7 @@ class Others:
         self._labels = Labels(pool, report)
         self._findings: dict[str, dict[str, Finding]] = {}
         if state is not None:
-            for each in msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(state), type=list[Finding]):
+            for each in exact_json.decode(zstandard.ZstdDecompressor().decompress(state), list[Finding]):
                 self.add(each)
 
     def __len__(self) -> int:
@@ -57,4 +57,4 @@ class Others:
         findings = [each for found in self._findings.values() for each in found.values()]
         if not findings:
             return None
-        return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(findings))
+        return zstandard.ZstdCompressor(level=3).compress(exact_json.encode(findings))
