@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import structlog
 
 from agentworld.api.app import ROUTES
 from agentworld.api.bound_curation import BoundCuration
@@ -143,6 +144,18 @@ def test_an_agent_reads_the_calls_of_its_own_trajectory_and_no_other(server, sec
     assert server.pool.list_exchanges(started.trajectory_id) == []
     assert server.send("POST", path, {**CHAT, "temperature": "hot"}, with_key(started.api_key))[0] == 400
     assert len(server.pool.list_exchanges(started.trajectory_id)) == 1
+
+
+def test_calls_that_the_gateway_does_not_see_are_in_the_log(server):
+    with structlog.testing.capture_logs() as lines:
+        assert server.send("POST", "/t/x/v1/chat/completions", CHAT)[0] == 401
+        assert server.send("POST", "/t/x/v1/chat/completions", b"{}", {"Content-Type": "text/plain"})[0] == 415
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [(each["status"], each["code"]) for each in requests] == [
+        (401, "unauthorized"),
+        (415, "unsupported_media_type"),
+    ]
+    assert all(each["path"] == "/t/x/v1/chat/completions" for each in requests)
 
 
 def test_exec_needs_no_key_but_one_that_writes(server, secrets, capsys):

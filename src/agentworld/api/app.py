@@ -162,6 +162,9 @@ class Server:
                 grant = await self._access.grant(scope.get("headers") or ())
                 check_scopes(grant, scopes, f"{scope['method'][:20]} {scope['path'][:200]}")
         except AgentWorldError as error:
+            if llm:  # The gateway, which tells of the others, does not see it.
+                facts = {"method": scope["method"][:20], "path": scope["path"][:200], "status": error.status}
+                logger.info("request", **facts, code=error.code)
             await _reply(scope, send, error)
             return False
         scope[GRANT] = grant
