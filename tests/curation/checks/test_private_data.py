@@ -146,3 +146,17 @@ def test_an_excerpt_holds_no_part_of_a_secret_that_it_cuts(cut):
 def test_an_excerpt_from_within_a_long_key_holds_nothing_of_it(start):
     key = "-----BEGIN " + "PRIVATE KEY-----\n" + "MIIEabcdEFGH" * 290 + "\n-----END " + "PRIVATE KEY-----"
     assert excerpt(f"the key: {key} was it", start).startswith("<private_key>")
+
+
+def test_tools_that_are_offered_are_read_where_they_are_new():
+    key = KEYS["github_token"]
+    offered = [
+        {"type": "function", "function": {"name": "a", "description": f"uses {key}", "parameters": {key: [key]}}}
+    ]
+    record = run(user("x"), says("ok"), user("y"), says("ok"), tools=offered)
+    found = [each for each in run_checks(record) if each.check == "secret"]
+    assert [each.step_id for each in found] == ["t1-0", None]
+    assert found[0].evidence["counts"] == {"github_token": 3}
+    assert {place["message"] for place in found[0].evidence["places"]} == {"tools"}
+    record.steps[1].tools = [*offered, {"name": "b"}]
+    assert [each.step_id for each in run_checks(record) if each.check == "secret"] == ["t1-0", "t1-1", None]

@@ -6,27 +6,31 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from agentworld.curation.checks.edited_tests import edited_by_command, edited_by_patch, is_test
 from agentworld.curation.checks.finding import Found
 from agentworld.curation.checks.private_rules import excerpt
 from agentworld.curation.checks.reading import Call, Run, Turn
 from agentworld.curation.checks.registry import check
 from agentworld.curation.checks.settings import CheckContext
 
-_TEST_PATH = re.compile(
-    r"(?:^|[\s/\"'=(])(?:test_\w+\.py|\w+_test\.(?:py|go|cc|cpp|rs|rb)|[\w-]+\.(?:test|spec)\.[jt]sx?|conftest\.py|"
-    r"tests?/[\w./-]+|spec/[\w./-]+|__tests__/[\w./-]+|\w+Tests?\.java)\b"
+_WRITING_TOOL = re.compile(
+    r"write|edit|create|replace|insert|patch|delete|remove|update|save|append|move|rename|unlink", re.IGNORECASE
 )
-_TEST_WORDS = ("test", "spec/", ".spec.", "Test")
-_WRITING_COMMAND = re.compile(
-    r"(?:(?<![<>&\d])>{1,2}\s*[\"']?(?P<into>[\w./-]+)|\bsed\s+(?:-\w+\s+)*-i\S*\s|\btee\s|\bpatch\s|\brm\s|\bmv\s|"
-    r"\bgit\s+(?:checkout|restore|rm)\s|\btruncate\s|\bperl\s+-\w*i)"
-)
-_WRITING_TOOL = re.compile(r"write|edit|create|replace|insert|patch|delete|remove|update|save|append", re.IGNORECASE)
 _READING = frozenset(("view", "read", "open", "list", "search", "cat"))
-_PATH_FIELDS = ("path", "file_path", "filename", "file", "filepath", "target_file", "notebook_path")
-_COMMAND_FIELDS = ("command", "cmd", "code", "script", "input")
-_CODE_FIELDS = ("content", "new_str", "new_string", "file_text", "text", "patch", "diff", "replacement", "new_content")
-_TARGET = 400  # characters behind a command in which its target stands
+_PATH_FIELDS = frozenset(
+    (
+        *("path", "file_path", "filename", "file", "filepath", "target_file", "notebook_path", "absolute_path"),
+        *("relative_path", "target", "target_path", "destination", "dest", "old_path", "new_path", "uri"),
+    )
+)
+_COMMAND_FIELDS = frozenset(("command", "cmd", "commands", "code", "script", "input"))
+_CODE_FIELDS = frozenset(
+    (
+        *("content", "contents", "new_str", "new_string", "file_text", "text", "patch", "diff", "replacement"),
+        *("new_content", "new_text", "source", "new_source", "edit", "code_edit", "insert_text"),
+    )
+)
+_MOST_ITEMS = 200  # of a list among the arguments
 _SCANNED = 200_000  # characters of one argument
 _FLAGS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
@@ -65,8 +69,9 @@ _FLAGS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     says="A call of the reply writes, moves or deletes tests, ends the process as if all were well, replaces what is "
     "compared, or skips tests.",
     fails="Takes tasks that ask for tests, command-line programs that end with `sys.exit(0)`, and `assert True` as a "
-    "placeholder for cheating. Overlooks special-casing of the tests' inputs, edits through an interpreter whose paths "
-    "are put together, and languages that are not listed. It is a flag to look at, no proof.",
+    "placeholder for cheating. Overlooks special-casing of the tests' inputs, edits whose paths are put together or "
+    "stand in a script or patch file that is run, failures that a shell hides (`exit 0`, `|| true`), and languages "
+    "that are not listed. It is a flag to look at, no proof.",
 )
 def reward_hacking(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     kinds: dict[str, str] = {}
@@ -80,46 +85,45 @@ def reward_hacking(turn: Turn, run: Run, context: CheckContext) -> Iterator[Foun
 
 
 def _flags(call: Call, arguments: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
-    written: list[str] = []
-    for name, value in arguments.items():
-        if not isinstance(value, str) or not value:
-            continue
-        field, value = name.lower(), value[:_SCANNED]
-        if field in _COMMAND_FIELDS or field in _CODE_FIELDS:
-            written.append(value)
-        if field in _COMMAND_FIELDS and any(word in value for word in _TEST_WORDS):
-            at = _edited_by_command(value)
-            if at is not None:
-                yield "edited_tests", value, at
-        if field in _PATH_FIELDS and _writes(call, arguments) and _TEST_PATH.search(value):
+    fields = [(name.lower(), value[:_SCANNED]) for name, value in _texts(arguments) if value]
+    writes = _writes(call, fields)
+    for name, value in fields:
+        if name in _PATH_FIELDS and writes and is_test(value):
             yield "edited_tests", value, 0
-    for text in written:
+        if name not in _COMMAND_FIELDS and name not in _CODE_FIELDS:
+            continue
+        at = edited_by_patch(value)
+        if at is None and name in _COMMAND_FIELDS:
+            at = edited_by_command(value)
+        if at is not None:
+            yield "edited_tests", value, at
         for kind, literals, pattern in _FLAGS:
-            if any(literal in text for literal in literals):
-                match = pattern.search(text)
+            if any(literal in value for literal in literals):
+                match = pattern.search(value)
                 if match is not None:
-                    yield kind, text, match.start()
+                    yield kind, value, match.start()
 
 
-def _writes(call: Call, arguments: dict[str, Any]) -> bool:
+def _texts(arguments: dict[str, Any], inner: bool = True) -> Iterator[tuple[str, str]]:
+    """The texts of the arguments by name, also those of records in lists; words of a command as one text."""
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, dict) and inner:
+            yield from _texts(value, inner=False)
+        elif isinstance(value, list):
+            texts = [item for item in value[:_MOST_ITEMS] if isinstance(item, str)]
+            if name.lower() in _COMMAND_FIELDS:
+                yield name, " ".join(texts)
+            else:
+                yield from ((name.removesuffix("s"), text) for text in texts)
+            for item in value[:_MOST_ITEMS]:
+                if isinstance(item, dict) and inner:
+                    yield from _texts(item, inner=False)
+
+
+def _writes(call: Call, fields: list[tuple[str, str]]) -> bool:
     """Whether the call writes: by its tool's name, or by the command that it gives to an editor of several."""
-    command = arguments.get("command")
-    if isinstance(command, str) and command in _READING:
+    if any(name == "command" and value in _READING for name, value in fields):
         return False
-    return _WRITING_TOOL.search(call.name) is not None or any(name in arguments for name in _CODE_FIELDS)
-
-
-def _edited_by_command(command: str) -> int | None:
-    """Where a line of the command writes to a test; redirections count for the file that they write into."""
-    begin = 0
-    for line in re.split(r"(?<=[\n;])|(?<=&&)|(?<=\|\|)", command):
-        for match in _WRITING_COMMAND.finditer(line):
-            target = (
-                match["into"]
-                if match["into"] is not None
-                else line[match.end() - 1 : match.end() + _TARGET].partition("|")[0]
-            )
-            if _TEST_PATH.search(target):
-                return begin + match.start()
-        begin += len(line)
-    return None
+    return _WRITING_TOOL.search(call.name) is not None or any(name in _CODE_FIELDS for name, _ in fields)

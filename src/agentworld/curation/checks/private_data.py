@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from agentworld.curation.checks.finding import Found
@@ -20,12 +21,13 @@ _MOST_PLACES = 8
     scope="step",
     gates=True,
     values="kinds, such as `aws_key_id`, `github_token`, `jwt`, `private_key`, `url_password`",
-    says="What is new in this step, in its prompt or reply, holds a key, a token or a password.",
+    says="What is new in this step, in its prompt, reply or the tools offered, holds a key, a token or a password.",
     fails="Takes made-up keys of the right shape (documentation, test fixtures) for real ones. Overlooks passwords in "
     "free text, keys without a known shape, encoded ones, and what stands beyond a million characters of one text.",
 )
 def secret(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
-    yield from _private(turn, secrets)
+    tools = (("tools", text) for text in turn.tool_texts())
+    yield from _private(turn, secrets, chain(turn.texts(), tools))
 
 
 @check(
@@ -40,13 +42,15 @@ def secret(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
     "million characters or behind 10,000 places that look like it.",
 )
 def personal(turn: Turn, run: Run, context: CheckContext) -> Iterator[Found]:
-    yield from _private(turn, personal_data)
+    yield from _private(turn, personal_data, turn.texts())
 
 
-def _private(turn: Turn, find: Callable[[str], Iterator[Hit]]) -> Iterator[Found]:
+def _private(
+    turn: Turn, find: Callable[[str], Iterator[Hit]], texts: Iterable[tuple[int | str, str]]
+) -> Iterator[Found]:
     places: list[dict[str, Any]] = []
     kinds: dict[str, int] = {}
-    for at, text in turn.texts():
+    for at, text in texts:
         for hit in find(text):
             kinds[hit.kind] = kinds.get(hit.kind, 0) + 1
             if len(places) < _MOST_PLACES:

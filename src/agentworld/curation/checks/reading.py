@@ -49,6 +49,7 @@ class Turn:
         self.parent = parent
         prompt = step.prompt_messages or _NOTHING
         known = before.path if before is not None else _NOTHING
+        self._told = before.step.tools if before is not None else None
         self.new: list[tuple[int, Message]] = [
             (at, message) for at, message in enumerate(prompt) if at >= len(known) or not _same(message, known[at])
         ]
@@ -80,6 +81,21 @@ class Turn:
             return ""
         parts = [reply.reasoning or "", reply.text, *(call.function.arguments for call in reply.tool_calls)]
         return "\n".join(part for part in parts if part)
+
+    def tool_texts(self) -> Iterator[str]:
+        """The texts in the tools that were offered, where the step before offered others."""
+        tools = self.step.tools
+        if not tools or tools is self._told or tools == self._told:
+            return
+        left: list[Any] = [tools]
+        while left:
+            value = left.pop()
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict):
+                left += [*value, *value.values()]
+            elif isinstance(value, list):
+                left += value
 
     def texts(self) -> Iterator[tuple[Place, str]]:
         """Every new text of this step with the message that holds it: the prompt's, then the reply's."""

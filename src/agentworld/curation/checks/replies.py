@@ -15,9 +15,12 @@ _BEGINNING = 240  # characters in which a refusal is said
 _REFUSAL = re.compile(
     r"\b(?:i(?:'m| am)(?: very| so| truly)? sorry,? (?:but |i )|i apologi[sz]e,? but |unfortunately,? |"
     r"as an ai\b[^.]{0,60}?)?"
-    r"(?:i (?:can(?:'t|not)|can not|won't|will not|am (?:not able|unable) to|must decline|have to decline)|"
+    r"(?:i (?:must|have to|will have to|need to) (?:respectfully |politely )?decline\b|"
+    r"i (?:respectfully )?decline to\b|"
+    r"(?:i (?:can(?:'t|not)|can not|won't|will not|am (?:not able|unable) to)|"
     r"i'm (?:not able|unable) to)\s*(?:to\s)?(?:help|assist|comply|fulfil|fulfill|provide|do that|create|generate|"
-    r"write|engage|support|continue|participate|share|answer that|answer this|with (?:that|this))",
+    r"write|engage|support|continue|participate|share|discuss|answer that|answer this|with (?:that|this)|"
+    r"do (?:this|so|it)(?=\s*(?:[.!,;]|\Z)|\s+(?:for you|task|request)\b)))",
     re.IGNORECASE,
 )
 _REFUSAL_WORDS = ("can", "won", "will not", "unable", "not able", "decline")

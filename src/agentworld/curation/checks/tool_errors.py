@@ -19,8 +19,10 @@ _HEAD, _TAIL = 400, 2_000  # characters of a printed result in which an error sh
 _FLAGS = ("is_error", "isError")
 _GOOD = ("success", "ok", "succeeded")
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
+_CODE = re.compile(r"\s*-?[1-9]\d{0,9}\s*")
+_INSIDE = ("metadata", "meta", "result")
 _BEGINS = re.compile(
-    r"\s*(?:<tool_use_error>|<error>|\[?(?:error|fatal|fatal error|exception|usage error)\]?\s*(?:[:!]|\Z)|"
+    r"\s*(?:<tool_use_error>|<error>|\[?(?:error|fatal|fatal error|panic|exception|usage error)\]?\s*(?:[:!]|\Z)|"
     r"error (?:executing|running|calling|occurred|while)\b|"
     r"[A-Za-z_.]{0,60}(?:Error|Exception): )",
     re.IGNORECASE,
@@ -67,13 +69,17 @@ def how_it_failed(text: str) -> tuple[str, int] | None:
     """By what a tool's result is known as an error, and where in the text; None where it is none."""
     head = text[:_HEAD]
     begin = head.lstrip()[:1]
-    if begin == "{" and len(text) <= _LONGEST_JSON:
+    if begin in ("{", "[") and len(text) <= _LONGEST_JSON:
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass
         else:
-            by = _by_fields(value)
+            blocks = _blocks(value)
+            if blocks is not None:
+                said = how_it_failed(blocks)
+                return None if said is None else (said[0], 0)
+            by = _by_fields(value) if isinstance(value, dict) else None
             return None if by is None else (by, 0)
     if head.strip().lower() == "error" or _BEGINS.match(head):
         return "printed", 0
@@ -96,7 +102,16 @@ def how_it_failed(text: str) -> tuple[str, int] | None:
     return None
 
 
-def _by_fields(value: dict[str, Any]) -> str | None:
+def _blocks(value: Any) -> str | None:
+    """The text of blocks as protocols of tools send them, `[{"type": "text", "text": ...}]`; None where it is none."""
+    if not isinstance(value, list) or not value:
+        return None
+    texts = [item.get("text") for item in value if isinstance(item, dict) and item.get("type") == "text"]
+    joined = "\n".join(text for text in texts if isinstance(text, str))
+    return joined if len(texts) == len(value) else None
+
+
+def _by_fields(value: dict[str, Any], inner: bool = True) -> str | None:
     if any(value.get(name) is True for name in _FLAGS) or any(value.get(name) is False for name in _GOOD):
         return "flag"
     if value.get("error") not in (None, False, "", 0, [], {}):
@@ -108,4 +123,11 @@ def _by_fields(value: dict[str, Any]) -> str | None:
         code = value.get(name)
         if isinstance(code, int) and not isinstance(code, bool) and code != 0:
             return "exit_code"
+        if isinstance(code, str) and _CODE.fullmatch(code):
+            return "exit_code"
+    for name in _INSIDE if inner else ():
+        there = value.get(name)
+        by = _by_fields(there, inner=False) if isinstance(there, dict) else None
+        if by is not None:
+            return by
     return None
