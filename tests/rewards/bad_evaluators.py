@@ -25,6 +25,18 @@ def each_step(run):
     return {step.step_id: Verdict({"reward": 0.5}, {"place": place}) for place, step in enumerate(run.steps)}
 
 
+@evaluator("what_it_sees", needs=("a",))
+def what_it_sees(run):
+    record = run.trajectory
+    seen = {"rewards": record.rewards, "reward": record.reward, "labels": record.labels}
+    return Verdict({"reward": 1.0}, {**seen, "of_steps": run.steps[0].rewards})
+
+
+@evaluator("what_it_sees_of_groups", scope="group")
+def what_it_sees_of_groups(group):
+    return {member.trajectory.trajectory_id: what_it_sees(member) for member in group.members}
+
+
 def finished(run):
     return float(run.trajectory.status == "finished")
 

@@ -20,6 +20,7 @@ from agentworld.rewards import (
     with_values,
 )
 from agentworld.rewards.checked import MAX_DETAILS_BYTES
+from agentworld.rewards.registry import make_evaluator
 from agentworld.rewards.rules.answer import Exact
 from tests.rewards.runs import group_of, run_of
 
@@ -206,6 +207,46 @@ def test_a_fingerprint_has_the_rewards_that_are_needed_in_it():
     digests = [subject_fingerprint(Needs(None), each) for each in (run, with_values(run, {"correct": 1.0}))]
     assert digests[0] != digests[1]
     assert digests[0] == subject_fingerprint(Needs(None), with_values(run, {"other": 1.0}))
+
+
+# Ids, times, what others say of the record, and where it stands; the content and the parent are told by other means.
+LEFT_OUT_OF_TRAJECTORIES = {
+    *("trajectory_id", "created_at", "completed_at", "rewards", "reward", "annotations", "masked", "readiness"),
+    *("group_timeout", "group_failures"),
+}
+LEFT_OUT_OF_STEPS = {
+    *("step_id", "trajectory_id", "exchange_id", "group_id", "parent_step_id", "supersedes", "created_at"),
+    *("rewards", "reward", "annotations", "readiness"),
+}
+
+
+def test_what_code_of_yours_may_read_is_all_in_its_fingerprint():
+    function, run = plugin_of_records(), run_of("x")
+    before = subject_fingerprint(function, run)
+    for owner, left_out in ((run.trajectory, LEFT_OUT_OF_TRAJECTORIES), (run.steps[0], LEFT_OUT_OF_STEPS)):
+        for field in msgspec.structs.fields(owner):
+            kept = getattr(owner, field.name)
+            setattr(owner, field.name, {"another": 1.0} if isinstance(kept, dict) else "another")
+            changed = subject_fingerprint(function, run) != before
+            assert changed == (field.name not in left_out), field.name
+            setattr(owner, field.name, kept)
+    other = run_of("x", trajectory_id="t", labels={"evaluation.a": "failed"})
+    assert subject_fingerprint(function, other) == before
+
+
+def plugin_of_records():
+    return make_evaluator({"kind": "tests.rewards.bad_evaluators:finished"}, "test")
+
+
+def test_a_judge_of_steps_reads_what_the_one_that_it_asks_reads():
+    of_function = make_evaluator({"kind": "steps", "of": {"kind": "what_it_sees"}}, "test")
+    of_rule = make_evaluator({"kind": "steps", "of": {"kind": "exact", "reference": "x"}}, "test")
+    assert of_function.needs == ("a",)
+    for changed in ({"labels": {"a": 1}}, {"rewards": {"a": 1.0}}):
+        digests = [subject_fingerprint(of_function, run_of("x", **each)) for each in ({}, changed)]
+        assert digests[0] != digests[1]
+        same = {subject_fingerprint(of_rule, run_of("x", **each)) for each in ({}, changed)}
+        assert len(same) == 1
 
 
 def test_values_are_set_on_a_copy():

@@ -172,6 +172,37 @@ def test_a_function_with_another_text_is_another_evaluator(tmp_path, monkeypatch
     assert made[0].configuration["function"]["source"] != made[1].configuration["function"]["source"]
 
 
+def test_a_function_beside_another_text_in_its_file_is_another_evaluator(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "edited_beside.py"
+    path.write_text("LIMIT = 0.5\n\n\ndef judge(run):\n    return LIMIT\n")
+    made = make_evaluator({"kind": "edited_beside:judge"}, "test")
+    before = evaluator_fingerprint(made)
+    assert evaluator_fingerprint(made) == before
+    path.write_text("LIMIT = 0.75\n\n\ndef judge(run):\n    return LIMIT\n")
+    assert evaluator_fingerprint(made) != before
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_a_function_sees_the_rewards_that_it_needs_and_no_others(isolation):
+    run = run_of("x", rewards={"a": 1.0, "reward": 2.0, "b": 3.0}, labels={"evaluation.a": "failed", "good": True})
+    run.steps[0].rewards = {"a": 1.0}
+    for needs, seen in ((None, {"a": 1.0}), (["reward"], {"reward": 2.0}), ([], {})):
+        settings = {} if needs is None else {"needs": needs}
+        made = make_evaluator({"kind": "what_it_sees", "isolation": isolation, **settings}, "test")
+        primary = seen.get("reward")
+        shown = {"rewards": seen, "reward": primary, "labels": {"good": True}, "of_steps": {}}
+        assert checked(made, run)["t"].details == shown
+        group = make_evaluator({"kind": "what_it_sees_of_groups", "isolation": isolation, **settings}, "test")
+        assert checked(group, group_of(run))["t"].details["rewards"] == ({} if needs is None else seen)
+    assert run.trajectory.rewards == {"a": 1.0, "reward": 2.0, "b": 3.0}
+
+
+def test_a_function_runs_after_those_whose_rewards_it_needs():
+    tables = [{"kind": "what_it_sees", "needs": ["words"]}, {"kind": "length_of_reply"}]
+    assert [each.name for each in evaluators_from(tables)] == ["length_of_reply", "what_it_sees"]
+
+
 def test_values_that_a_function_declares_can_be_composed():
     tables = [{"kind": "sum", "weights": {"words": 1.0}}, {"kind": "length_of_reply"}]
     assert [each.name for each in evaluators_from(tables)] == ["length_of_reply", "sum"]

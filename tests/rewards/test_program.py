@@ -125,6 +125,34 @@ def test_the_tests_of_the_task_judge_the_agents_code(tmp_path):
     assert evaluator_fingerprint(evaluator) != before
 
 
+def test_files_that_a_program_reads_are_in_its_fingerprint(tmp_path, monkeypatch):
+    script, library, tool = tmp_path / "judge.py", tmp_path / "library" / "sub", tmp_path / "bin" / "judging"
+    for path, text in ((script, "1"), (library / "a.py", "1"), (tool, "#!/bin/sh\n")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    tool.chmod(0o755)
+    python_file = program(sys.executable, str(script), readable=[str(tmp_path / "library")])
+    by_name = program("judging", environment={"PATH": str(tmp_path / "bin")})
+    digests = [evaluator_fingerprint(python_file)]
+    assert evaluator_fingerprint(python_file) == digests[0]
+    for path in (script, library / "a.py"):
+        path.write_text("2")
+        digests.append(evaluator_fingerprint(python_file))
+    (library / "a.py").rename(library / "b.py")
+    digests.append(evaluator_fingerprint(python_file))
+    assert len(set(digests)) == 4
+    before = evaluator_fingerprint(by_name)
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    assert evaluator_fingerprint(by_name) != before
+    # Of more than is read, the sizes.
+    monkeypatch.setattr("agentworld.rewards.contents.MOST_BYTES", 0)
+    before = evaluator_fingerprint(python_file)
+    script.write_text("3")
+    assert evaluator_fingerprint(python_file) == before
+    script.write_text("33")
+    assert evaluator_fingerprint(python_file) != before
+
+
 def test_any_text_can_be_a_file_and_files_are_bounded(monkeypatch):
     code = "import sys; raise SystemExit(open('a.txt', 'rb').read() != b'\\xed\\xa0\\x80')"
     assert judged(python(code, answer_file="a.txt"), run_of("\ud800")).values == {"reward": 1.0}

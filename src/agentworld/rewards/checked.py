@@ -40,7 +40,8 @@ def checked(evaluator: Evaluator, subject: Subject) -> dict[str, Verdict]:
         # in the thread where signals arrive is taken for one of whoever sits there.
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise
-        raise EvaluationError(f"{evaluator.name} raised {type(error).__name__}: {_short(str(error))}") from error
+        why = f": {_short(str(error))}" if str(error) else ""
+        raise EvaluationError(f"{evaluator.name} raised {type(error).__name__}{why}") from error
     if isinstance(subject, RolloutGroup):
         return _of_group(evaluator, subject, said)
     if evaluator.scope == "step":

@@ -23,6 +23,7 @@ class CheckerReward:
     scope: Scope = "trajectory"
     gives = ("reward",)
     needs = ()
+    reads_records = False
 
     def __init__(self, judge: Judge, configuration: Any = None) -> None:
         self._judge = judge

@@ -1,7 +1,8 @@
 """Names for results that can be used again: the same evaluator over the same content says the same.
 
 Ids, times and stored signals are left out, so that a copy of a trajectory is the same content; a group's and a step's
-verdicts are kept by id, so there the ids belong to it.
+verdicts are kept by id, so there the ids belong to it. Code of yours may read whatever a record says, so for that more
+of it counts: all but its ids, times, rewards that it does not need, and where the record stands.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from agentworld.records import BatchTrajectory, digest, exact_json
-from agentworld.rewards.protocol import Evaluator, RolloutGroup, Subject
+from agentworld.rewards.protocol import FAILED_LABEL, Evaluator, RolloutGroup, Subject
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 # Of a step, what an evaluator may read of its content.
@@ -38,6 +39,16 @@ _TRAJECTORY = (
     "prompt_tokens",
     "response_tokens",
 )
+# And of both, what code of yours may read.
+_STEP_RECORD = (
+    *("choice_index", "fork_reason", "requested_model", "policy", "version_spans", "dialect"),
+    *("token_source", "vocabulary", "response_logprobs", "logprob_space", "sampling", "usage", "labels"),
+    *("excluded_reason", "late", "is_last", "latency_ms", "channel"),
+)
+_TRAJECTORY_RECORD = (
+    *("group_id", "group_size", "rollout_index", "attempt", "user", "priority"),
+    *("excluded_reason", "sampled_tokens", "policy"),
+)
 
 
 def evaluator_fingerprint(evaluator: Evaluator) -> str:
@@ -60,20 +71,31 @@ def subject_fingerprint(evaluator: Evaluator, subject: Subject, known: dict[str,
 
 def _run(evaluator: Evaluator, run: BatchTrajectory, known: dict[str, list[bytes]], *, with_ids: bool) -> bytes:
     record = run.trajectory
+    whole = _reads_records(evaluator)
     facts = [getattr(record, name) for name in _TRAJECTORY]
+    if whole:
+        facts += [getattr(record, name) for name in _TRAJECTORY_RECORD]
+        # Evaluations leave these themselves.
+        facts.append({name: value for name, value in record.labels.items() if not name.startswith(FAILED_LABEL)})
     needed = {name: record.rewards.get(name) for name in evaluator.needs}
     ids = [record.trajectory_id, *(step.step_id for step in run.steps)] if with_ids else []
-    steps = known.get(record.trajectory_id)
+    key = f"{record.trajectory_id}\0{whole}"
+    steps = known.get(key)
     if steps is None:
-        steps = known[record.trajectory_id] = _steps(run)
+        steps = known[key] = _steps(run, (*_STEP, *_STEP_RECORD) if whole else _STEP)
     return digest(b"trajectory", exact_json.encode([facts, needed, ids]), *steps)
 
 
-def _steps(run: BatchTrajectory) -> list[bytes]:
+def _reads_records(evaluator: Evaluator) -> bool:
+    """Whether it, or the one that it asks of each step, may read more than content; who does not say so may."""
+    return bool(getattr(getattr(evaluator, "inner", evaluator), "reads_records", True))
+
+
+def _steps(run: BatchTrajectory, fields: tuple[str, ...]) -> list[bytes]:
     positions = {step.step_id: place for place, step in enumerate(run.steps)}
     return [
         digest(
-            *(exact_json.encode(getattr(step, name)) for name in _STEP),
+            *(exact_json.encode(getattr(step, name)) for name in fields),
             str(positions.get(step.parent_step_id or "", -1)).encode(),
         )
         for step in run.steps

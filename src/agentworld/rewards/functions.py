@@ -32,20 +32,27 @@ class FunctionFacts(NamedTuple):
     scope: Scope
     version: str
     values: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 _registered: dict[str, Function] = {}
 
 
 def evaluator(
-    name: str, *, scope: Scope = "trajectory", version: str = "1", values: tuple[str, ...] = ()
+    name: str,
+    *,
+    scope: Scope = "trajectory",
+    version: str = "1",
+    values: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Make a function an evaluator that configuration can call by `name`.
 
     It takes what its scope says (a `BatchTrajectory`, or a `RolloutGroup` for `group`) and the parameters of its
     configuration by name, and returns a number, `{name: number}` or a `Verdict`; of the scopes `group` and `step` a
     mapping of such by trajectory or step id. None is not judged. `values`: the names that it gives, where it gives
-    others than the one of its configuration.
+    others than the one of its configuration. `needs`: the rewards that it reads on what it judges; it is run after
+    those who give them, and sees no others.
     """
 
     def register(function: F) -> F:
@@ -55,7 +62,7 @@ def evaluator(
                 f"two evaluators are called {name!r}: {address_of(known)} and {address_of(function)}",
                 hint="Give one another name",
             )
-        setattr(function, _ATTRIBUTE, FunctionFacts(name, scope, version, values))
+        setattr(function, _ATTRIBUTE, FunctionFacts(name, scope, version, values, needs))
         _registered[name] = function
         return function
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -10,7 +13,8 @@ import msgspec
 
 from agentworld.records import BatchTrajectory, digest, exact_json
 from agentworld.rewards.answers import AnswerPlace, extract_answer
-from agentworld.rewards.isolation.sandbox import Limits, Outcome, run_isolated
+from agentworld.rewards.contents import digest_of_contents
+from agentworld.rewards.isolation.sandbox import ENVIRONMENT, SYSTEM, Limits, Outcome, run_isolated
 from agentworld.rewards.printed import read_printed
 from agentworld.rewards.protocol import EvaluationError, EvaluatorKind, Verdict, last_answer, last_step
 
@@ -53,9 +57,15 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
 
     @property
     def configuration(self) -> Any:
-        """The settings, and the content of `folder`, as another program says something else."""
-        files = {name: len(data) for name, data in self._own_files().items()}
-        return {"settings": super().configuration, "files": files, "digest": self._digest()}
+        """The settings, and what `folder`, `readable` and the files of `command` hold, as that decides as well."""
+        own = self._own_files()
+        parts = [part for name, data in own.items() for part in (name.encode(), data)]
+        return {
+            "settings": super().configuration,
+            "files": {name: len(data) for name, data in own.items()},
+            "digest": digest(*parts).hex(),
+            "read": digest_of_contents([*self._named_files(), *self.readable]),
+        }
 
     def evaluate(self, subject: BatchTrajectory) -> Verdict:
         """The program's word."""
@@ -133,9 +143,18 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
                 found[path.relative_to(root).as_posix()] = path.read_bytes()
         return found
 
-    def _digest(self) -> str:
-        parts = [part for name, data in self._own_files().items() for part in (name.encode(), data)]
-        return digest(*parts).hex()
+    def _named_files(self) -> list[str]:
+        """Files of this machine that the command names, but for the system's programs and Python."""
+        program = shutil.which(self.command[0], path=self.environment.get("PATH", ENVIRONMENT["PATH"]))
+        named = [each for each in (program, *self.command[1:]) if each and os.path.isabs(each) and os.path.isfile(each)]
+        return [each for each in named if not _of_system(each)]
+
+
+def _of_system(path: str) -> bool:
+    if os.path.realpath(path) == os.path.realpath(sys.executable):
+        return True
+    local = path.startswith("/usr/local/") and not os.path.basename(path).startswith("python")
+    return not local and any(PurePosixPath(path).is_relative_to(folder) for folder in SYSTEM)
 
 
 def _described(run: BatchTrajectory, answer: str | None) -> bytes:

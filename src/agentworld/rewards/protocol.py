@@ -17,6 +17,9 @@ Scope = Literal["trajectory", "group", "step"]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
 """Of an evaluator, or of a value."""
 
+FAILED_LABEL = "evaluation."
+"""With the evaluator's name behind it, the label of what it failed on; its value is `failed`."""
+
 
 class EvaluationError(AgentWorldError):
     """An evaluator could not judge, or what it said cannot be taken. It is a failed evaluation, never a zero.
@@ -107,6 +110,9 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     revision: ClassVar[int] = 1
     """Of this kind's code: counts up where the same settings come to judge otherwise."""
+
+    reads_records: ClassVar[bool] = False
+    """Whether it may read more of a record than its content, as code of yours may (see `fingerprint`)."""
 
     @property
     def scope(self) -> Scope:

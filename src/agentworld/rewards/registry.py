@@ -67,6 +67,7 @@ def make_evaluator(fields: Mapping[str, Any], source: str, folder: Path | None =
         hint = f"Did you mean {near[0]}?" if near else f'Use "module:function" or one of {", ".join(known)}'
         raise ConfigError(f"{source}: no evaluator is called {kind!r}", path="kind", hint=hint)
     settings.setdefault("version", facts_of(function).version)
+    settings.setdefault("needs", facts_of(function).needs)
     if ":" in kind:
         settings["name"] = fields.get("name") or facts_of(function).name
     return convert({**settings, "function": address_of(function)}, Plugin, source)

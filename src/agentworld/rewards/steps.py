@@ -32,6 +32,11 @@ class Steps(EvaluatorKind, frozen=True, kw_only=True):
         return "step"
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """What the inner evaluator reads."""
+        return self.inner.needs
+
+    @property
     def configuration(self) -> Any:
         """With the inner evaluator's own."""
         return {"settings": super().configuration, "of": evaluator_fingerprint(self.inner)}

@@ -12,15 +12,13 @@ from agentworld.errors import AgentWorldError, NotFoundError, PoolError
 from agentworld.pool.protocol import Pool
 from agentworld.records import BatchTrajectory, Evaluation, Feedback, Reward
 from agentworld.rewards.checked import reward_records
-from agentworld.rewards.protocol import Evaluator, RolloutGroup, Subject
+from agentworld.rewards.protocol import FAILED_LABEL, Evaluator, RolloutGroup, Subject
 from agentworld.rewards.running.cache import Outcome, evaluations_of
 from agentworld.rewards.running.report import Counting, Ending
 
 MOST = 500  # records in one call
 TRIES = 6
 FIRST_PAUSE = 0.25
-LABEL = "evaluation."
-"""With the evaluator's name behind it, the label of what it failed on; its value is `failed`."""
 
 T = TypeVar("T")
 
@@ -172,7 +170,7 @@ def signals_of(said: Said) -> list[Reward | Feedback]:
 
 
 def _labels(evaluator: str, run: BatchTrajectory, failed: bool) -> Iterator[Feedback]:
-    name = LABEL + evaluator
+    name = FAILED_LABEL + evaluator
     if (run.trajectory.labels.get(name) == "failed") != failed:
         target = run.trajectory.trajectory_id
         value = "failed" if failed else None
