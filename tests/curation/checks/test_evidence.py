@@ -140,10 +140,14 @@ def test_checks_of_others_tell_none_either(secret):
     def told(turn, run, context):
         yield Found(evidence={"whole": {"texts": [SECRETS[secret]]}})
 
+    @check("worth", scope="trajectory", says="x", fails="x")
+    def worth(run, context):
+        yield Found(f"is {SECRETS[secret]}")
+
     @check("raised", scope="trajectory", says="x", fails="x")
     def raised(run, context):
         raise ValueError(f"cannot read {SECRETS[secret]}")
 
-    found = [each for each in run_checks(run(user("x"), says("ok"))) if each.check in ("told", "failed")]
-    assert len(found) == 3
+    found = [each for each in run_checks(run(user("x"), says("ok"))) if each.check in ("told", "worth", "failed")]
+    assert len(found) == 4
     assert _shows(msgspec.json.encode(found).decode(), SECRETS[secret]) is None

@@ -106,6 +106,14 @@ def test_telephone_numbers_are_written_in_many_ways(number):
     assert [hit.kind for hit in personal_data(f"call {number}.")] == ["phone"]
 
 
+@pytest.mark.parametrize("text", [*(KEYS[kind] for kind in KEYS if kind != "private_key"), *PERSONAL.values()])
+def test_texts_without_spaces_and_escapes_of_json(text):
+    for before, after in (("\u5bc6\u94a5", "\u3002"), ("a\\n", "\\n"), ('{"a": "', '"}')):
+        hits = [*secrets(before + text + after), *personal_data(before + text + after)]
+        assert len(before) - 1 <= hits[0].start < len(before) + 12
+        assert text[3:14] not in excerpt(before + text + after)
+
+
 def test_the_checks_say_where_but_never_what():
     key, mail = KEYS["github_token"], PERSONAL["email"]
     record = run(

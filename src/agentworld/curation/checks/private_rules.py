@@ -16,7 +16,7 @@ _MOST_CANDIDATES = 10_000  # of a kind in one text that are looked at closely
 _BREAK = re.compile(r"[^!-~]|[\"'<>]")  # no token goes over it
 
 _BEGINS = r"(?:(?<![\w.])|(?<=\\[nrt]))"  # of a word, or behind an escape of JSON
-_NUMBERS = re.compile(_BEGINS + r"[+(]?\d(?:[ ().-]{0,2}\d){8,22}(?!\w)")
+_NUMBERS = re.compile(_BEGINS + r"[+(]?\d(?:[ ().-]{0,2}\d){8,22}(?!\w)", re.ASCII)
 # Where numbers may be; begins with a plain set of characters, which is searched for several times as fast.
 _MAYBE_NUMBERS = re.compile(r"[0-9][0-9 ().-]{6,}")
 _FEWEST_DIGITS = 9  # of a telephone number
@@ -26,7 +26,7 @@ _CARD = re.compile(r"\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}
 _CARD_NUMBER = re.compile(
     r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|6(?:011|5\d\d|4[4-9]\d)\d{12}|35\d{14}"
 )
-_IPV4 = re.compile(r"(?:(?<![\w.-])|(?<=\\[nrt]))(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
+_IPV4 = re.compile(r"(?:(?<![\w.-])|(?<=\\[nrt]))(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)", re.ASCII)
 _IBAN = re.compile(
     r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])"
 )

@@ -31,12 +31,13 @@ class _Rule(NamedTuple):
 def _rule(kind: str, literals: str, pattern: str, begins: str = "", length: int = 0, word: str = r"\w") -> _Rule:
     """`begins`: the token's first characters, so many, before which none of `word` stands.
 
-    An escape of JSON (`\\n`) may stand there: arguments of calls are read as they are written.
+    An escape of JSON (`\\n`) may stand there: arguments of calls are read as they are written. So may letters beyond
+    ASCII, as tokens are cited in texts without spaces.
     """
     if begins:
         so_far = f".{{{length}}}"
         pattern = rf"{begins}(?:(?<![{word}]{so_far})|(?<=\\[bfnrt]{so_far})){pattern}"
-    return _Rule(kind, tuple(literals.split()), re.compile(pattern))
+    return _Rule(kind, tuple(literals.split()), re.compile(pattern, re.ASCII))
 
 
 _QUOTED = r"(?:\\?[\"'])?"

@@ -9,6 +9,7 @@ import msgspec
 import zstandard
 
 from agentworld.curation.checks import CheckContext, Finding, PoolCheck, pool_checks
+from agentworld.curation.checks.private_rules import excerpt
 from agentworld.curation.checks.reading import Run
 from agentworld.curation.checks.saved import StateError
 from agentworld.errors import ConfigError
@@ -142,4 +143,5 @@ class Freshness:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+    # What a check raises may quote what it read.
+    return excerpt(f"{type(error).__name__}: {error}")
