@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -164,7 +165,52 @@ def convert(data: Mapping[str, Any], kind: type[T], source: str) -> T:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         path = where.strip("`") or None
-        raise ConfigError(f"{source}: {message}", path=path, hint=_way_out(message, path, kind)) from None
+        hint = _way_out(message, path, kind)
+        raise ConfigError(f"{source}: {message}", path=_named(path, str(error), data, kind), hint=hint) from None
+
+
+@contextlib.contextmanager
+def blamed(source: str) -> Iterator[None]:
+    """Errors of the configuration begin with the file, or the place in one, that they are about."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.message.startswith(f"{source}: "):
+            raise
+        raise ConfigError(f"{source}: {error.message}", path=error.path, hint=error.hint) from None
+
+
+_ANY_KEY = "[...]"
+"""How msgspec writes a key of a table whose keys are the user's."""
+
+
+def _named(path: str | None, said: str, data: Any, kind: type[Any]) -> str | None:
+    """The path with the keys of the user's tables in it, such as `$.channels.val`: the one that alone is faulty."""
+    if path is None or _ANY_KEY not in path:
+        return path
+    before = path.partition(_ANY_KEY)[0]
+    places = [int(index) if index else name for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", before)]
+    table = data
+    for place in places:
+        table = table[place]
+    for key in table:
+        try:
+            msgspec.convert(_with(data, places, {key: table[key]}), kind, strict=False)
+        except msgspec.ValidationError as error:
+            if str(error) == said:
+                shown = f".{key}" if re.fullmatch(r"[\w-]+", key) else f"[{key!r}]"
+                return path.replace(_ANY_KEY, shown, 1)
+    return path
+
+
+def _with(data: Any, places: Sequence[str | int], table: Mapping[str, Any]) -> Any:
+    """`data` with this table at a place in it."""
+    if not places:
+        return table
+    first, *rest = places
+    if isinstance(first, int):
+        return [*data[:first], _with(data[first], rest, table), *data[first + 1 :]]
+    return {**data, first: _with(data[first], rest, table)}
 
 
 def _way_out(message: str, path: str | None, kind: type[Any]) -> str | None:

@@ -31,8 +31,18 @@ class AgentWorldError(Exception):
     def one_line(self) -> str:
         """The error as the command line prints it: message, place, what to do."""
         where = f" (at {self.path})" if self.path else ""
-        what_to_do = f". {self.hint}" if self.hint else ""
-        return f"{self.message}{where}{what_to_do}"
+        return _sentences(self.message.removesuffix(".") + where if where else self.message, self.hint)
+
+    def advice(self) -> str:
+        """Message and what to do, for bodies that have a field of their own for the place."""
+        return _sentences(self.message, self.hint)
+
+
+def _sentences(said: str, hint: str | None) -> str:
+    """Both, with one stop between them: messages of engines, and those that quote others, may end in one."""
+    if not hint:
+        return said
+    return f"{said} {hint}" if said.endswith((".", "!", "?")) else f"{said}. {hint}"
 
 
 class InvalidRequestError(AgentWorldError):

@@ -121,7 +121,7 @@ def test_signals_stop_it_cleanly(url, engine, config, factory, number):
         (None, None, "does not exist"),
         (None, "model = ", "is not valid TOML"),
         (None, CONFIG.replace("own:check", "nothing:check"), "'nothing:check' cannot be imported"),
-        ("http://127.0.0.1:1", CONFIG.replace("m", "m", 1), "Nothing answers at http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", CONFIG.replace("m", "m", 1), "Nothing answers at http://127.0.0.1:1: "),
     ],
 )
 def test_what_is_wrong_is_one_line(url, config, address, text, says):

@@ -80,6 +80,32 @@ def test_what_is_wrong_is_named(folder, old, new, says):
     assert re.search(says, caught.value.one_line(), re.DOTALL)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "begins"),
+    [
+        ("count = 2", "count = 0", "task_sets[0]: count must"),
+        ("count = 2", "count = 20", "task_sets[0]: "),
+        ("count = 2", 'count = "many"', "task_sets[0]: "),
+        ("count = 2", 'split = "test"', "task_sets[0]: there is no split"),
+        ("count = 2", 'split = "heldout"', "task_sets[0]: there are no tasks"),
+        ("count = 2", 'checker = "none"', "{folder}/tasks/words.toml: no checker is called"),
+        ("count = 2", "heldout = 2.0", "{folder}/tasks/words.toml: heldout is a share"),
+        ("count = 2", 'file = "gone.jsonl"', "{folder}/tasks/words.toml: {folder}/tasks/gone.jsonl cannot be read"),
+    ],
+)
+def test_the_place_that_is_wrong_comes_first(folder, old, new, begins):
+    config = read(folder, GOOD.replace(old, new, 1))
+    with pytest.raises(AgentWorldError) as caught:
+        work_of(config, folder)
+    assert caught.value.one_line().startswith(begins.format(folder=folder))
+
+
+def test_a_split_of_the_set_s_own_file_is_blamed_on_that(folder):
+    (folder / "tasks/words.toml").write_text('file = "words.jsonl"\nheldout = 0.0\nsplit = "test"\n')
+    with pytest.raises(AgentWorldError, match=r"words\.toml: there is no split"):
+        work_of(read(folder, GOOD), folder)
+
+
 @pytest.mark.parametrize("missing", ["agents", "task_sets"])
 def test_a_run_needs_agents_and_task_sets(folder, missing):
     with pytest.raises(AgentWorldError, match=f"there are no {missing}"):

@@ -130,7 +130,7 @@ def test_localhost_is_an_address(settings):
         (["--model", "m", "--upstream", "127.0.0.1:8000"], "not the address of an engine"),
         (["--model", "m", "--upstream", ENGINE, "--driver", "vlm"], "Use vllm, sglang, llamacpp"),
         (["--model", "m", "--upstream", ENGINE, "--tokens", "some"], "Use auto, engine"),
-        (["--model", "m", "--upstream", ENGINE, "--tokenizer", "/none"], "tokenizer /none does not exist"),
+        (["--model", "m", "--upstream", ENGINE, "--tokenizer", "/none"], "tokenizer /none of model m does not exist"),
         (["--host", "0.0.0.0", "--pool", "memory://"], "memory has no keys"),
         (["--require-keys", "--pool", "memory://"], "memory has no keys"),
         (["--host", "nonsense"], "not an IP address"),

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from agentworld.config import ModelSettings
 from agentworld.engines.tokenizer import byte_tokenizer
+from agentworld.errors import ConfigError
+from agentworld.gateway.token_in import TokenIn
 from agentworld.pool import open_store
 from agentworld.records import Message, Step
 from agentworld.testing import ScriptedReply, ScriptedRequest, WireFaults
@@ -307,10 +310,22 @@ async def test_control_tokens_can_be_refused() -> None:
 
 
 async def test_what_happens_to_thinking_is_on_the_step() -> None:
-    for settings, retention in (({}, "all"), ({"thinking_retention": "tool_cycle"}, "tool_cycle")):
+    asked = [({}, "all")] + [({"thinking_retention": name}, "tool_cycle") for name in ("tool_cycle", "template")]
+    for settings, retention in asked:
         async with running("x", tokens="token-in", renderer=settings) as gateway:
             await gateway.say("go", "/t/t1")
             assert gateway.steps("t1")[0].metadata["thinking_retention"] == retention
+
+
+def test_an_unknown_retention_is_refused_with_all_that_there_are() -> None:
+    model = ModelSettings(
+        name="m", upstream="http://x", tokenizer="byte", renderer={"name": "qwen3", "thinking_retention": "some"}
+    )
+    with pytest.raises(ConfigError) as caught:
+        TokenIn(model)
+    assert caught.value.path == "models.renderer.thinking_retention"
+    for known in ("tool_cycle", "all", "template"):
+        assert known in caught.value.one_line()
 
 
 async def test_an_engine_that_takes_another_prompt_is_caught() -> None:

@@ -13,7 +13,7 @@ from agentworld.agents.ports import FactoryClient, Notify, ignore
 from agentworld.agents.progress import RunProgress
 from agentworld.agents.report import RunReport
 from agentworld.agents.runner import run_rollouts
-from agentworld.config import convert, read_toml
+from agentworld.config import blamed, convert, read_toml
 from agentworld.errors import ConfigError
 from agentworld.records import check_id, new_id
 from agentworld.tasks.base import Task, TaskSet
@@ -119,13 +119,22 @@ def work_of(config: RunConfig, folder: Path) -> list[tuple[TaskSet, list[Task]]]
     for number, table in enumerate(config.task_sets):
         source, fields, home = definition(table, folder, f"task_sets[{number}]")
         chosen = {name: fields.pop(name) for name in Selection.__struct_fields__ if name in fields}
+        said_by = {name: f"task_sets[{number}]" if name in table else source for name in chosen}
+        for name, value in chosen.items():
+            convert({name: value}, Selection, said_by[name])
         selection = convert(chosen, Selection, source)
         if selection.count is not None and selection.count < 1:
-            raise ConfigError(f"{source}: count must be at least 1, not {selection.count}", path="$.count")
-        task_set = task_set_from(fields, source, home)
-        tasks = task_set.tasks(selection.count, split=selection.split, seed=selection.seed)
-        if not tasks:
-            raise ConfigError(f"{source}: there are no tasks of split {selection.split}", path="$.split")
+            message = f"count must be at least 1, not {selection.count}"
+            raise ConfigError(f"{said_by['count']}: {message}", path="$.count")
+        with blamed(source):
+            task_set = task_set_from(fields, source, home)
+        try:
+            tasks = task_set.tasks(selection.count, split=selection.split, seed=selection.seed)
+            if not tasks:
+                raise ConfigError(f"there are no tasks of split {selection.split}", path="split")
+        except ConfigError as error:
+            with blamed(said_by.get(error.path or "", source)):
+                raise
         work.append((task_set, tasks))
     return work
 

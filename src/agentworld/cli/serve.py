@@ -24,7 +24,7 @@ import typer
 
 from agentworld.cli.serve_rewards import follower_of, rewards_beside
 from agentworld.cli.usage import CommandLineError
-from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, convert, read_toml
+from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, blamed, convert, read_toml
 from agentworld.errors import ConfigError
 from agentworld.loopback import host_name
 
@@ -76,7 +76,8 @@ def settings_from(
         if config is None or not typed.isdisjoint(re.findall(r"\w+", error.path or "")):
             # Of the command line, or of the variables that stand for its options.
             raise CommandLineError(error.message, path=error.path, hint=error.hint) from None
-        raise
+        with blamed(str(config)):
+            raise
 
 
 def _tables(value: Any, config: Path | None) -> list[dict[str, Any]]:
@@ -117,15 +118,19 @@ def checked(settings: ServeSettings) -> ServeSettings:
             path="gateway_url",
             hint="Write it like https://gateway.example",
         )
-    for model in settings.models:
+    for number, model in enumerate(settings.models):
+        if model.name in (other.name for other in settings.models[:number]):
+            raise ConfigError(f"two models are named {model.name!r}", path="models.name")
         for upstream in model.addresses:
             if not upstream.startswith(("http://", "https://")):
                 raise ConfigError(
-                    f"{upstream!r} is not the address of an engine", path="upstream", hint="Begin it with http://"
+                    f"{upstream!r} of model {model.name} is not the address of an engine",
+                    path="upstream",
+                    hint="Begin it with http://",
                 )
         if model.tokenizer not in (None, *TOKENIZERS) and not Path(model.tokenizer).expanduser().exists():
             raise ConfigError(
-                f"tokenizer {model.tokenizer} does not exist",
+                f"tokenizer {model.tokenizer} of model {model.name} does not exist",
                 path="tokenizer",
                 hint=f"Give a folder with tokenizer.json, that file, or one of {', '.join(TOKENIZERS)}",
             )

@@ -18,7 +18,7 @@ DONE = b"data: [DONE]\n\n"
 
 def error_body(error: AgentWorldError) -> dict[str, Any]:
     """The error as the OpenAI API spells it."""
-    message = error.message if error.hint is None else f"{error.message}. {error.hint}"
+    message = error.advice()
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": error.path, "code": error.code}}
 

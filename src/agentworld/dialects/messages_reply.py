@@ -31,7 +31,7 @@ _ERRORS = {
 
 def error_body(error: AgentWorldError) -> dict[str, Any]:
     """The error as the Anthropic API spells it; `code` and `param` are ours."""
-    message = error.message if error.hint is None else f"{error.message}. {error.hint}"
+    message = error.advice()
     if isinstance(error, ContextLengthError):
         # The words by which clients know that they have to shorten the conversation.
         message = f"prompt is too long: {message}"

@@ -127,7 +127,7 @@ class EngineApp:
             raise NotFoundError(
                 f"The model `{parsed.model}` does not exist.",
                 path="model",
-                hint=f"this engine serves {backend.model}",
+                hint=f"This engine serves {backend.model}",
             )
         envelope = Envelope.make(
             parsed,

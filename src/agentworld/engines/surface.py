@@ -100,7 +100,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
 def openai_error(error: AgentWorldError) -> dict[str, Any]:
     """The error body of the OpenAI API: ``{"error": {"message", "type", "param", "code"}}``."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
-    message = error.message if error.hint is None else f"{error.message}. {error.hint}"
+    message = error.advice()
     return {"error": {"message": message, "type": kind, "param": error.path, "code": error.code}}
 
 
@@ -388,5 +388,5 @@ class _Fields:
             raise InvalidRequestError(
                 f"{self._prefix}{name} is not supported by this engine",
                 path=self._prefix + name,
-                hint="leave the field out",
+                hint="Leave the field out",
             )

@@ -176,7 +176,7 @@ class TokenizerAdapter:
         if self.chat_template is None:
             raise ConfigError(
                 f"the tokenizer {self.name_or_path!r} has no chat template",
-                hint="give the directory a chat_template.jinja, or use a model of a known chat format",
+                hint="Give the directory a chat_template.jinja, or use a model of a known chat format",
             )
         text = _template(self.chat_template).render(
             messages=list(messages),
@@ -254,7 +254,7 @@ def load_tokenizer(path_or_name: str | Path) -> TokenizerAdapter:
         raise ConfigError(
             f"no tokenizer at {path_or_name}",
             path=str(file),
-            hint='give a directory that holds tokenizer.json, that file, "pocket", "byte" or "qwen3"',
+            hint='Give a directory that holds tokenizer.json, that file, "pocket", "byte" or "qwen3"',
         )
     try:
         tokenizer = Tokenizer.from_file(str(file))

@@ -18,6 +18,8 @@ from agentworld.records import Message, digest
 
 MAX_KEPT = 64
 MAX_KEPT_BYTES = 4096
+TEMPLATE = "template"
+"""The retention of a model's own chat template."""
 RENDERING_FAULTS = (ValueError, TypeError, KeyError, AssertionError, RecursionError)
 
 
@@ -97,6 +99,9 @@ def make_rendering(
     options = dict(settings.renderer)
     options.setdefault("name", renderer_name(settings.name, tokenizer))
     kept = {"thinking_retention": "all"} if options["name"] not in ("default", "auto") else {}
+    if options.get("thinking_retention") == TEMPLATE:
+        kept = {}
+        del options["thinking_retention"]
     adapter: Any = TypeAdapter(RendererConfig)
     try:
         try:
@@ -105,8 +110,12 @@ def make_rendering(
             # Some formats decide retention by settings of their own.
             config = adapter.validate_python(options)
     except ValidationError as error:
+        wrong = error.errors()[0]
+        field = wrong["loc"][-1] if len(wrong["loc"]) > 1 else None  # Behind the name of the renderer.
         raise ConfigError(
-            f"the renderer settings of {settings.name} are wrong: {error.errors()[0]['msg']}", path="models.renderer"
+            f"the renderer settings of {settings.name} are wrong: {wrong['msg']}",
+            path="models.renderer" if field is None else f"models.renderer.{field}",
+            hint=f"Or {TEMPLATE}, what the chat template does by itself" if field == "thinking_retention" else None,
         ) from error
     try:
         renderer = create_renderer(escaping, config, chat_template_kwargs=template or None)
@@ -123,7 +132,7 @@ def make_rendering(
         name=options["name"],
         digest=digest(b"renderer", described, tokenizer.digest).hex(),
         stop_ids=tuple(renderer.get_stop_token_ids()),
-        retention=str(getattr(renderer, "effective_thinking_retention", "template")),
+        retention=str(getattr(renderer, "effective_thinking_retention", TEMPLATE)),
     )
 
 

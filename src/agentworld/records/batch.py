@@ -139,7 +139,9 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
         if self.max_staleness is not None and not 0 <= self.max_staleness < 2**63:
             raise InvalidRequestError("max_staleness must be a whole number of 0 or more", path="max_staleness")
         if self.stale not in ("drop", "wait"):
-            raise InvalidRequestError(f"no way {self.stale!r} to treat stale units", path="stale", hint="drop or wait")
+            raise InvalidRequestError(
+                f"no way {self.stale!r} to treat stale units", path="stale", hint="Use drop or wait"
+            )
         if self.skip_equal is not None and unit != "group":
             raise InvalidRequestError(f"skip_equal does not go with unit {unit}", path="skip_equal", hint="Use groups")
         if not 0 <= self.pair_margin < math.inf:

@@ -203,6 +203,16 @@ def test_a_group_is_planned_once(pool, other):
     assert pool.get_group("g").members == 2
 
 
+@pytest.mark.parametrize("plan", [{"group_size": 3}, {"group_timeout": 9.0}, {"group_failures": "zero"}])
+def test_what_is_said_of_a_group_needs_one(pool, plan):
+    with pytest.raises(InvalidRequestError) as caught:
+        pool.create_trajectory(NewTrajectory(trajectory_id="a", **plan))
+    assert caught.value.path == next(iter(plan))
+    assert "group_id" in caught.value.hint
+    with pytest.raises(NotFoundError):
+        pool.get_trajectory("a")
+
+
 def test_what_nobody_said_may_be_said_later(pool):
     pool.append_steps([step("a", group_id="g")])
     assert pool.get_group("g").size is None

@@ -92,7 +92,7 @@ def _open_directory(directory: Path, name: str) -> LoadedModel:
         raise ConfigError(
             f"no model at {directory}",
             path=str(directory / "config.json"),
-            hint="give pocket, smollm2, or a directory with config.json, safetensors and tokenizer.json",
+            hint="Give pocket, smollm2, or a directory with config.json, safetensors and tokenizer.json",
         )
     from transformers import AutoModelForCausalLM
 
@@ -178,7 +178,7 @@ def read_weights(model: Any, path: Path) -> dict[str, torch.Tensor]:
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path] if path.is_file() else []
     if not files:
         raise InvalidRequestError(
-            f"no safetensors at {path}", path="path", hint="give a .safetensors file or a directory of them"
+            f"no safetensors at {path}", path="path", hint="Give a .safetensors file or a directory of them"
         )
     found: dict[str, torch.Tensor] = {}
     for file in files:

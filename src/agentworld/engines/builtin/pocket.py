@@ -79,7 +79,7 @@ def _read_weights(model: Any, path: Path) -> None:
     from agentworld.engines.builtin.models import install_weights, read_weights
 
     if not path.exists():
-        raise NotFoundError(f"no weights at {path}", path=str(path), hint="Give a file written by `save_pocket`.")
+        raise NotFoundError(f"no weights at {path}", path=str(path), hint="Give a file written by `save_pocket`")
     try:
         install_weights(model, read_weights(model, path))
     except InvalidRequestError as error:

@@ -349,7 +349,7 @@ class Runner:
             raise ConfigError(
                 f"this model's logits differ by {difference:.2g} when computed with cached keys and values",
                 path="--model",
-                hint="serve it with vLLM or SGLang",
+                hint="Serve it with vLLM or SGLang",
             )
 
     def _append(self, sequence: Sequence, token_id: int, logprob: float, tops: Tops) -> bool:
