@@ -261,3 +261,11 @@ def test_each_step_is_judged_by_its_own_path():
     }
     assert len(server.asked) == 1
     assert path == server.asked[0][0]
+
+
+@pytest.mark.parametrize("places", [[5], ["0"], [True], [None], [0, 0], [1, 2]])
+def test_scores_whose_places_are_not_those_of_the_question_are_refused(places):
+    answer = {"data": [{"index": place, "score": 1.0} for place in places]}
+    runs = [run_of("x", trajectory_id=f"t{number}") for number in range(len(places))]
+    with answering(lambda *_: answer) as server, pytest.raises(EvaluationError, match="places are"):
+        model(server.url, layout="vllm_score", retries=0).evaluate_many(runs)

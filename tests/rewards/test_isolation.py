@@ -11,6 +11,7 @@ import pytest
 
 from agentworld.rewards import EvaluationError, checked
 from agentworld.rewards.isolation import sandbox
+from agentworld.rewards.isolation.apart import processes_apart
 from agentworld.rewards.isolation.sandbox import IsolationError, Limits, best_mechanism, run_isolated
 from agentworld.rewards.registry import make_evaluator
 from tests.rewards.runs import run_of
@@ -197,6 +198,55 @@ def test_memory_processor_time_and_files_are_limited(mechanism):
     assert "Too many open files" in many.stderr
 
 
+def test_no_memory_is_held_beside_the_limits(mechanism):
+    code = """if True:
+        import ctypes, errno, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        def refused(made):
+            return made < 0 and errno.errorcode[ctypes.get_errno()]
+        print(refused(libc.shmget(0, 4096, 0o1600)), refused(libc.msgget(0, 0o1600)))
+        print(refused(libc.semget(0, 1, 0o1600)))
+        print(refused(libc.memfd_create(b"x", 0)), refused(libc.unshare(0x10000000)), os.path.exists("/dev/shm/x"))
+        try:
+            open("/dev/x", "w")
+        except OSError as error:
+            print(error.errno in (errno.EROFS, errno.EACCES))
+        pid = os.fork()
+        print("forked") if pid else os._exit(0)
+    """
+    said = python(code, mechanism)
+    assert said.stdout.split() == [*["ENOSYS"] * 4, "EPERM", "False", "True", "forked"], said.stderr
+
+
+def test_a_clone_into_namespaces_is_refused(mechanism):
+    code = """if True:
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        number = {"x86_64": 56}.get(os.uname().machine, 220)
+        made = libc.syscall(number, 0x10000000 | 17, 0, 0, 0, 0)
+        if made == 0:
+            os._exit(0)
+        print(made, ctypes.get_errno())
+    """
+    assert python(code, mechanism).stdout == "-1 1\n"
+
+
+def test_the_number_of_files_is_limited(mechanism):
+    if mechanism == "bubblewrap":
+        pytest.skip("bubblewrap has no setting for it")
+    code = """if True:
+        count = 0
+        try:
+            while count < 100_000:
+                open(f"/work/{count}", "w").close()
+                count += 1
+        except OSError as error:
+            print(error.errno, count)
+    """
+    number, count = python(code, mechanism, limits=Limits(scratch_mb=8)).stdout.split()
+    assert (number, int(count) <= 2048) == ("28", True)
+
+
 def test_a_command_that_does_not_read_its_input(mechanism):
     assert run_isolated(["true"], stdin=b"x" * (1 << 22), mechanism=mechanism).code == 0
 
@@ -226,6 +276,16 @@ def test_without_isolation_time_and_output_still_end_it():
     limits = Limits(seconds=0.5)
     assert run_isolated(["sleep", "60"], limits=limits, mechanism="none").ending == "timed_out"
     assert run_isolated(["yes"], mechanism="none").ending == "too_much_output"
+
+
+@pytest.mark.skipif(not processes_apart(), reason="the kernel gives no namespace of processes")
+@pytest.mark.parametrize("stays", [False, True])
+def test_without_isolation_what_is_left_running_still_ends_with_the_command(stays):
+    marker = f"88{os.getpid()}.{int(stays)}25"
+    code = f"setsid sh -c 'setsid sleep {marker}' > /dev/null 2>&1 & {f'sleep {marker}' if stays else 'exit 0'}"
+    done = run_isolated(["sh", "-c", code], limits=Limits(seconds=1.0 if stays else 60.0), mechanism="none")
+    assert (done.ending, done.mechanism) == ("timed_out" if stays else "ended", "none")
+    assert all_end(marker)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")

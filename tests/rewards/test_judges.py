@@ -8,6 +8,7 @@ import pytest
 from agentworld.errors import ConfigError
 from agentworld.rewards import EvaluationError, checked
 from agentworld.rewards.judges.asking import Fence
+from agentworld.rewards.judges.rubric import Criterion, check_criteria
 from agentworld.rewards.registry import make_evaluator
 from tests.rewards.runs import group_of, run_of
 from tests.rewards.servers import answering
@@ -296,3 +297,9 @@ def test_a_judge_as_process_reward():
         made = make_evaluator({"kind": "steps", "of": settings}, "test")
         verdicts = checked(made, run_of("good", "bad"))
     assert [each.values["reward"] for each in verdicts.values()] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("weight", [1e308, -1e10, float("nan"), float("inf")])
+def test_weights_of_a_rubric_are_bounded(weight):
+    with pytest.raises(ValueError, match="weights are numbers from -1e"):
+        check_criteria([Criterion("a", "x"), Criterion("b", "y", weight)])

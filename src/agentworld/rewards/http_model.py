@@ -125,7 +125,7 @@ class HttpModel(EvaluatorKind, frozen=True, kw_only=True):
         if self.layout == "vllm_pooling":
             return [self._pooled(answer["data"][0]["data"])]
         if self.layout == "vllm_score":
-            return [each["score"] for each in sorted(answer["data"], key=lambda each: each["index"])]
+            return _in_order(answer["data"])
         if self.layout == "sglang":
             rows = answer if isinstance(answer, list) else [answer]
             return [row["embedding"][self.index] for row in rows]
@@ -140,3 +140,11 @@ class HttpModel(EvaluatorKind, frozen=True, kw_only=True):
         if self.label is None:
             return row[self.index]["score"]
         return next(each["score"] for each in row if each["label"] == self.label)
+
+
+def _in_order(rows: list[Any]) -> list[Any]:
+    """The scores by their places; EvaluationError where those are not each place once."""
+    places = [row["index"] for row in rows]
+    if any(type(place) is not int for place in places) or sorted(places) != list(range(len(rows))):
+        raise EvaluationError(f"the answer's places are {str(places)[:100]}, not 0 to {len(rows) - 1}", path="layout")
+    return [row["score"] for row in sorted(rows, key=lambda row: row["index"])]

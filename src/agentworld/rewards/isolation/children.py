@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import selectors
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from agentworld.records import exact_json
+from agentworld.rewards.isolation.apart import ENTER, processes_apart, written
 from agentworld.rewards.isolation.child import LENGTH
 from agentworld.rewards.isolation.outcome import end
-from agentworld.rewards.isolation.sandbox import ENTER
 from agentworld.rewards.protocol import EvaluationError
 
 START_SECONDS = 60.0
@@ -124,14 +120,14 @@ class _Child:
         # Many threads of a numeric library would take the address space that is limited here.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         plan = {
-            "mechanism": "processes" if _processes_apart() else "none",
+            "mechanism": "processes" if processes_apart() else "none",
             "command": module,
             "environment": None,
             "limits": [("RLIMIT_AS", memory_mb << 20), ("RLIMIT_FSIZE", 256 << 20), ("RLIMIT_CORE", 0)],
             "tied": False,
             "threads": True,
         }
-        with _written(plan) as path:
+        with written(plan) as path:
             # Where there is no Linux, the child has no limits but its time and what it may print.
             enter = [sys.executable, "-I", "-S", str(ENTER), path, str(status)]
             self._process = subprocess.Popen(
@@ -231,32 +227,3 @@ class _Child:
 
 def _whole(frame: bytearray) -> bool:
     return len(frame) >= LENGTH.size and len(frame) >= LENGTH.size + LENGTH.unpack(frame[: LENGTH.size])[0]
-
-
-@contextmanager
-def _written(plan: dict[str, Any]) -> Iterator[str]:
-    """The path of a file that holds the plan for as long as the block runs."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
-        json.dump(plan, file)
-        file.flush()
-        yield file.name
-
-
-@functools.cache
-def _processes_apart() -> bool:
-    """Whether the kernel gives a namespace of processes, which ends even what has left its process group."""
-    if sys.platform != "linux":
-        return False
-    plan = {"mechanism": "processes", "command": ["true"], "environment": {}, "limits": [], "tied": True}
-    reading, status = os.pipe()
-    with _written(plan) as path, os.fdopen(reading, "rb") as said:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", str(ENTER), path, str(status)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            pass_fds=[status],
-            timeout=START_SECONDS,
-            check=False,
-        )
-        os.close(status)
-        return done.returncode == 0 and b'"code": 0' in said.read()

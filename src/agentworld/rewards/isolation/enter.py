@@ -42,11 +42,27 @@ _MACHINES = {
     "aarch64": (0xC00000B7, 41, 220, ()),
     "riscv64": (0xC00000F3, 41, 220, ()),
 }
+# By machine: calls that take memory which no limit of a process counts and no end of it gives back.
+_HOARDING = {
+    "x86_64": (29, 64, 68, 319),  # shmget, semget, msgget, memfd_create
+    "aarch64": (194, 190, 186, 279),
+    "riscv64": (194, 190, 186, 279),
+}
+_UNSHARE = {"x86_64": 272, "aarch64": 97, "riscv64": 97}
+_MEMFD_SECRET = 447
+# Namespaces of one's own would give the right to mount file systems in memory, which are as large as one likes.
+_CLONE_NAMESPACES = (
+    _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWUSER | _CLONE_NEWPID | _CLONE_NEWNET | 0x2000000
+)
+_X32 = 0x40000000  # Behind it are the same calls under other numbers.
 _CLONE3 = 435
 # The same number on every architecture; fields: attr_set, attr_clr, propagation, userns_fd.
 _MOUNT_SETATTR, _AT_RECURSIVE, _ATTR_RDONLY, _ATTR_NOSUID = 442, 0x8000, 1, 2
 _NOBODY = 65534
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+# Of filters: load a word, compare it, and return what becomes of the call.
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _REFUSE = 0x7FFF0000, 0x50000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -160,7 +176,9 @@ def _bind(path: str) -> None:
 
 
 def _mount_scratch(plan: dict[str, Any]) -> None:
-    options = f"mode=1777,size={plan['scratch_bytes']}"
+    room = plan["scratch_bytes"]
+    # An empty file takes memory too, which the size does not count.
+    options = f"mode=1777,size={room},nr_inodes={max(1024, room >> 12)}"
     for place in ("/root/work", "/root/tmp"):
         os.makedirs(place, exist_ok=True)
         _mount("scratch", place, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
@@ -245,6 +263,8 @@ def _become_harmless(plan: dict[str, Any]) -> None:
                 _become(_NOBODY)  # a container that maps no more than the usual ids
         os.umask(0o022)
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if plan["mechanism"] in ("namespaces", "given"):
+        _refuse_hoarding()
     if plan.get("threads"):
         _refuse_processes()
 
@@ -260,17 +280,40 @@ def _refuse_processes() -> None:
     A limit on processes is none for root, and counts all processes of anyone else; this holds for both. clone3 says its
     flags where a filter cannot look, so it is said to be missing, and libraries take clone.
     """
-    architecture, _, clone, always = _machine()
-    load, equal, bits, back = 0x20, 0x15, 0x45, 0x06
-    allow, refuse, missing = 0x7FFF0000, 0x50000 | errno.EAGAIN, 0x50000 | errno.ENOSYS
-    # Each: code, jump if true, jump if not, constant. At 4, 0 and 16: architecture, number, low half of argument 0.
-    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (back, 0, 0, refuse), (load, 0, 0, 0)]
-    for number in always:
-        program += [(equal, 0, 1, number), (back, 0, 0, refuse)]
-    program += [(equal, 0, 1, _CLONE3), (back, 0, 0, missing), (equal, 1, 0, clone), (back, 0, 0, allow)]
-    program += [(load, 0, 0, 16), (bits, 0, 1, _CLONE_THREAD), (back, 0, 0, allow), (back, 0, 0, refuse)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
-    filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
+    clone, always = _machine()[2:]
+    program = [each for number in always for each in ((_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | errno.EAGAIN))]
+    program += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)]
+    program += [(_EQUAL, 1, 0, clone), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, 16), (_ANY_BIT, 0, 1, _CLONE_THREAD)]
+    _filter([*program, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | errno.EAGAIN)])
+
+
+def _refuse_hoarding() -> None:
+    """A filter of system calls: those are missing that hold memory beside the limits, and namespaces are not given."""
+    machine, clone = os.uname().machine, _machine()[2]
+    program = []
+    for number in (*_HOARDING[machine], _MEMFD_SECRET, _CLONE3):
+        program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)]
+    program += [(_EQUAL, 0, 1, _UNSHARE[machine]), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+    program += [(_EQUAL, 1, 0, clone), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, 16), (_ANY_BIT, 1, 0, _CLONE_NAMESPACES)]
+    _filter([*program, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | errno.EPERM)])
+
+
+def _filter(program: list[tuple[int, int, int, int]]) -> None:
+    """Put it in force behind a look at the machine; each: what, jump if true, jump if not, constant. It begins with the
+    call's number; at 4, 0 and 16 are machine, number, and the low half of the first argument.
+    """
+    missing = (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)
+    first = [
+        (_LOAD, 0, 0, 4),
+        (_EQUAL, 1, 0, _machine()[0]),
+        missing,
+        (_LOAD, 0, 0, 0),
+        (_AT_LEAST, 0, 1, _X32),
+        missing,
+    ]
+    steps = [*first, *program]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in steps))
+    filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
     _call("prctl", _PR_SET_SECCOMP, 2, filters, 0, 0)
 
 

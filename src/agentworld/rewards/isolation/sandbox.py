@@ -22,10 +22,10 @@ from typing import Any, Literal
 import msgspec
 
 from agentworld.errors import AgentWorldError
+from agentworld.rewards.isolation.apart import ENTER, processes_apart
 from agentworld.rewards.isolation.outcome import Ending, watch
 
 Mechanism = Literal["bubblewrap", "namespaces", "none"]
-ENTER = Path(__file__).parent / "enter.py"
 # Read only inside: programs and libraries, and none of the settings of this machine.
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"),
@@ -50,7 +50,11 @@ class IsolationError(AgentWorldError):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a command may use. Sizes in MiB; `memory_mb` is the address space of each process."""
+    """What a command may use. Sizes in MiB.
+
+    `memory_mb` is the address space of each process, so `processes` times as much is the most that all have together.
+    `scratch_mb` is of /work and /tmp each, and of files in one of namespaces there may be one for every 4 KiB of it.
+    """
 
     seconds: float = 60.0
     cpu_seconds: int = 60
@@ -115,7 +119,7 @@ def run_isolated(
         if chosen == "none":
             variables.update({"HOME": f"{folder}/files", "TMPDIR": f"{folder}/files"})
         plan = {
-            "mechanism": {"bubblewrap": "given"}.get(chosen, chosen),
+            "mechanism": {"bubblewrap": "given", "none": _without()}.get(chosen, chosen),
             "command": list(command),
             "environment": variables,
             "readable": _readable(readable),
@@ -161,6 +165,11 @@ def best_mechanism() -> Mechanism:
 
 def _candidates() -> tuple[Mechanism, ...]:
     return ("bubblewrap", "namespaces") if shutil.which("bwrap") else ("namespaces",)
+
+
+def _without() -> str:
+    """What a command without isolation still gets: processes of its own, so that all that it started ends with it."""
+    return "processes" if processes_apart() else "none"
 
 
 def _user() -> int | None:
@@ -220,7 +229,7 @@ def _bubblewrap(folder: str, plan: Mapping[str, Any]) -> list[str]:
         command += ["--unshare-user"]
     else:  # Without a namespace of users root can become another one, for whom the limit on processes holds.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"]
-    command += ["--proc", "/proc", "--dev", "/dev"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     for place in ("/work", "/tmp"):
         command += ["--perms", "1777", "--size", room, "--tmpfs", place]
     # bubblewrap makes the folders above a mount for root alone, unless it is told to.

@@ -12,6 +12,7 @@ from agentworld.rewards.judges.asking import Fence, JudgeKind, ask, read_json
 from agentworld.rewards.protocol import EvaluationError, Verdict
 
 MOST_CRITERIA = 40
+MOST_WEIGHT = 1e9
 _EVIDENCE = 500
 
 
@@ -91,12 +92,14 @@ class RubricJudge(JudgeKind, frozen=True, kw_only=True):
 
 
 def check_criteria(criteria: Sequence[Criterion]) -> None:
-    """ValueError where a rubric has none, too many, one id twice, or nothing that could be earned."""
+    """ValueError where a rubric has none, too many, one id twice, a weight beyond reason, or nothing to be earned."""
     if not 1 <= len(criteria) <= MOST_CRITERIA:
         raise ValueError(f"a rubric has 1 to {MOST_CRITERIA} criteria, not {len(criteria)}")
     ids = [each.id for each in criteria]
     if len(set(ids)) != len(ids) or not all(ids):
         raise ValueError("every criterion needs an id of its own")
+    if not all(abs(each.weight) <= MOST_WEIGHT for each in criteria):
+        raise ValueError(f"weights are numbers from {-MOST_WEIGHT:g} to {MOST_WEIGHT:g}")
     if not any(each.weight > 0 for each in criteria):
         raise ValueError("a rubric needs a criterion with a positive weight")
 
