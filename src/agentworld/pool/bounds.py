@@ -268,11 +268,6 @@ def checked_trajectory(new: NewTrajectory) -> NewTrajectory:
     check_integer(new.group_size, "group_size", lowest=1)
     check_integer(new.rollout_index, "rollout_index")
     check_integer(new.attempt, "attempt")
-    of_group = next((each for each in ("group_size", "group_timeout", "group_failures") if getattr(new, each)), None)
-    if new.group_id is None and of_group is not None:
-        raise InvalidRequestError(
-            f"{of_group} without a group", path=of_group, hint="Set group_id, which names the group"
-        )
     check_names(new, ("agent", "channel", "user"))
     if new.user == "":
         raise InvalidRequestError("user is empty", path="user", hint="Leave it out where it is nobody's")
@@ -283,6 +278,11 @@ def checked_trajectory(new: NewTrajectory) -> NewTrajectory:
     new.task, new.metadata = plain_json(new.task, "task"), plain_json(new.metadata, "metadata")
     with storable():
         _encode_checked(new, NewTrajectory)
+    of_group = next((each for each in ("group_size", "group_timeout", "group_failures") if getattr(new, each)), None)
+    if new.group_id is None and of_group is not None:
+        raise InvalidRequestError(
+            f"{of_group} without a group", path=of_group, hint="Set group_id, which names the group"
+        )
     new.priority = float(new.priority)
     return new
 
