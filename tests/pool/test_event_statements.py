@@ -12,7 +12,7 @@ ASKED = {
     "trajectory": (store_signals._EVENTS_OF[False], "events_by_trajectory"),
     "both": (store_signals._EVENTS_OF[True], "events_by_trajectory"),
 }
-BOUND = {"after": 5, "limit": 10, "channel": "val", "id": "mine", "nothing": ""}
+BOUND = {"after": 5, "limit": 10, "channel": "val", "id": "mine", "end_of_id": "mine", "nothing": ""}
 FILL = """
     INSERT INTO events (pk, kind, at, trajectory_id, channel)
     SELECT i, 'step.appended', 0, CASE WHEN i % 2000 = 0 THEN 'mine' ELSE 't' || i % 97 END,

@@ -109,6 +109,7 @@ def test_many_rows_are_stored_as_one_by_one(postgres_pool, count):
             "trajectory_id": texts[number % 5],
             "step_id": None,
             "data": texts[-number % 5],
+            "channel": texts[number % 3],
         }
         for number in range(count)
     ]
@@ -128,7 +129,7 @@ def test_many_other_statements_run_in_order(postgres_pool):
 
 def test_insertions_of_parameters_alone_are_copied():
     assert EVENT.insertion.copy.startswith("COPY events (pk, kind, at,")
-    assert EVENT.insertion.types == ["int8", "text", "float8", "text", "text", "text"]
+    assert EVENT.insertion.types == ["int8", "text", "float8", "text", "text", "text", "text"]
     constant = sql(insert(_c).values(name=parameter("name"), value=1))
     assert [statement.insertion for statement in (constant, SET, MINE)] == [None] * 3
 

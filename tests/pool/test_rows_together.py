@@ -24,9 +24,11 @@ def connection(tmp_path):
 
 @pytest.mark.parametrize("count", [1, ROWS_TOGETHER - 1, ROWS_TOGETHER, ROWS_TOGETHER + 1, 3 * ROWS_TOGETHER + 5])
 def test_every_row_arrives_once_and_in_order(connection, count):
-    rows = [(pk, "step.appended", pk / 8, f"trj_{pk}", None, "{}") for pk in range(1, count + 1)]
+    rows = [(pk, "step.appended", pk / 8, f"trj_{pk}", None, "{}", "train") for pk in range(1, count + 1)]
     connection.many_in_order(append_rows.INSERT_EVENT, rows)
-    found = connection.raw.execute("SELECT pk, kind, at, trajectory_id, step_id, data FROM events ORDER BY rowid")
+    found = connection.raw.execute(
+        "SELECT pk, kind, at, trajectory_id, step_id, data, channel FROM events ORDER BY rowid"
+    )
     assert [tuple(row) for row in found] == rows
 
 

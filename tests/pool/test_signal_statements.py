@@ -75,7 +75,7 @@ def test_signals_take_as_many_statements_whatever_their_number(pool, statements,
 
 def test_closing_groups_takes_as_many_statements_whatever_their_number(pool, statements, clock):
     taken = []
-    for names in (range(5), range(5, 20)):
+    for names in (range(3), range(3, 12)):  # as many as one transaction closes at least
         news = [
             NewTrajectory(
                 trajectory_id=f"g{number}-{one}", group_id=f"g{number}", group_timeout=5, group_failures="zero"

@@ -218,4 +218,4 @@ def test_what_is_no_exception_ends_no_thread(pool):
         put(pool, f"t{n}", f"it is {n}")
     report = run_rewards(pool, plan_of([_Cancelled()]), RunSettings(concurrency=1))
     assert report.evaluators["cancelled"].failed == 5
-    assert failures(pool)["cancelled", "trajectory", "t4"] == "cancelled raised CancelledError"
+    assert failures(pool)["cancelled", "trajectory", "t4"].startswith("cancelled raised CancelledError")

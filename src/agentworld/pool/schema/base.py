@@ -31,10 +31,21 @@ def growing(name: str, *columns: Column[object] | UniqueConstraint | Index) -> T
     )
 
 
-def where_there(name: str, column: str, *more: str) -> Index:
-    """An index of the rows that have the column, for one that most rows may lack; by `more` columns after it."""
+def where_there(name: str, column: str) -> Index:
+    """An index of the rows that have the column, for one that most rows may lack."""
     there = text(f"{column} IS NOT NULL")
-    return Index(name, column, *more, sqlite_where=there, postgresql_where=there)
+    return Index(name, column, sqlite_where=there, postgresql_where=there)
+
+
+def in_order_of_pk(name: str, column: str, by: str) -> list[Index]:
+    """An index of the rows that have the column, by an expression of it and then by `pk`, for each engine: SQLite's
+    entries end with the primary key by themselves, and would hold it twice.
+    """
+    there = text(f"{column} IS NOT NULL")
+    return [
+        Index(name, text(by), sqlite_where=there).ddl_if(dialect="sqlite"),
+        Index(name, text(by), text("pk"), postgresql_where=there).ddl_if(dialect="postgresql"),
+    ]
 
 
 def by_block(name: str, column: str) -> Index:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, LargeBinary, Table, UniqueConstraint
 
-from agentworld.pool.schema.base import Text, Whole, growing, metadata, where_there
+from agentworld.pool.schema.base import Text, Whole, growing, in_order_of_pk, metadata
+
+END_OF_TRAJECTORY_ID = "substr(trajectory_id, length(trajectory_id) - 3)"
 
 # Signals name their target by its id, since they may come before it, and stay where it never comes.
 rewards = Table(
@@ -93,8 +95,9 @@ events = growing(
     Column("data", Text),
     # Of the trajectory or group that it is about; `*` where everybody is told; null for those alone who see all.
     Column("channel", Text),
-    where_there("events_by_trajectory", "trajectory_id", "pk"),
-    where_there("events_by_channel", "channel", "pk"),
+    # By the end of the id: a whole one in each entry would be a hundredth of a pool.
+    *in_order_of_pk("events_by_trajectory", "trajectory_id", END_OF_TRAJECTORY_ID),
+    *in_order_of_pk("events_by_channel", "channel", "channel"),
 )
 
 dead_letters = growing(

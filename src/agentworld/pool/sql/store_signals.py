@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from agentworld.pool import schema
 from agentworld.pool.arguments import check_event_filters
@@ -40,7 +40,12 @@ _after = select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk)
 _EVENTS = sql(_after)
 _in_channel = _after.where(_e.channel == parameter("channel"))
 _EVENTS_IN_CHANNEL = sql(_in_channel)
-_of_trajectory = _after.where(_e.trajectory_id == parameter("id"))
+_of_trajectory = _after.where(
+    _e.trajectory_id.is_not(None),
+    # Not the column itself: SQLite would put the id in its place below, where the index is by an expression of it.
+    _e.trajectory_id.concat(text_of("nothing")) == parameter("id"),
+    func.substr(_e.trajectory_id, func.length(_e.trajectory_id) - 3) == parameter("end_of_id"),
+)
 # Not to be found by the channel, which may hold most events.
 _its_channel = _e.channel.concat(text_of("nothing"))
 _EVENTS_OF = {False: sql(_of_trajectory), True: sql(_of_trajectory.where(_its_channel == parameter("channel")))}
@@ -115,11 +120,12 @@ class SignalMethods(GroupMethods):
                 found = connection.execute(_EVENTS, bound)
             else:
                 found = connection.execute(_EVENTS_IN_CHANNEL, bound | {"channel": TO_ALL})
-                within = {} if channel is None else {"channel": stored_channel(channel), "nothing": ""}
+                within = {} if channel is None else {"channel": stored_channel(channel)}
                 if trajectory_id is None:
                     found += connection.execute(_EVENTS_IN_CHANNEL, bound | {"channel": within["channel"]})
                 else:
-                    found += connection.execute(_EVENTS_OF[channel is not None], bound | within | {"id": trajectory_id})
+                    own = {"id": trajectory_id, "end_of_id": trajectory_id[-4:], "nothing": ""}
+                    found += connection.execute(_EVENTS_OF[channel is not None], bound | within | own)
                 found = sorted(found, key=_number)[:limit]
         return [
             Event(
