@@ -45,6 +45,7 @@ def rewards_beside(settings: ServeSettings) -> Iterator[None]:
         yield
         return
     keeper = _Keeper(settings.rewards, settings.pool)
+    keeper.begin()
     keeper.start()
     try:
         yield
@@ -53,7 +54,7 @@ def rewards_beside(settings: ServeSettings) -> Iterator[None]:
 
 
 class _Keeper(threading.Thread):
-    """Begins the process, and begins it again. The kernel ends it with this thread, however that ends."""
+    """Begins the process again. The kernel ends it with the thread that began it, however that ends."""
 
     def __init__(self, config: str, pool: str) -> None:
         super().__init__(name="rewards", daemon=True)
@@ -64,16 +65,20 @@ class _Keeper(threading.Thread):
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self) -> None:
-        """Until `end`."""
-        pause = FIRST_PAUSE
-        while True:
-            with self._lock:
-                if self._ending.is_set():
-                    return
+    def begin(self) -> None:
+        """Begin the process, unless it is to end. Before the server forks its workers: one that is forked meanwhile
+        holds the pipe open by which Popen hears that the process has begun, so that it never does.
+        """
+        with self._lock:
+            if not self._ending.is_set():
                 self._process = subprocess.Popen(
                     self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
                 )
+
+    def run(self) -> None:
+        """Until `end`."""
+        pause = FIRST_PAUSE
+        while self._process is not None:
             began = time.monotonic()
             code = self._process.wait()
             if self._ending.is_set():
@@ -83,6 +88,7 @@ class _Keeper(threading.Thread):
             if self._ending.wait(pause):
                 return
             pause = min(pause * 2, LONGEST_PAUSE)
+            self.begin()
 
     def end(self) -> None:
         """End the process, by force where it takes too long."""
