@@ -131,7 +131,10 @@ def test_what_is_said_to_fit_is_what_a_lease_hands_out(pool, clock, seed):
             group_id=chance.choice([None, "g1", "g2", "g3"]),
             group_failures="mask",
         )
-        new.group_size = None if new.group_id is None else 6
+        if new.group_id is None:
+            new.group_failures = None
+        else:
+            new.group_size = 6
         pool.create_trajectory(new)
         lacking = chance.choice([{}, {}, {"response_logprobs": None}])
         policy = chance.choice([Policy("m", "r", 2), Policy("m", "r", 0), None])
