@@ -51,7 +51,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(actions, min_size=4, max_size=24))
 def test_every_store_decides_alike(pool, clock, acts):
     number = next(numbers)  # Keeps the records of one example apart from those of the others.

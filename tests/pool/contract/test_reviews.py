@@ -5,6 +5,8 @@ import threading
 import pytest
 
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError, QueryError
+from agentworld.pool.sql import reviews
+from agentworld.pool.sql.statements import sql
 from agentworld.records import CurationPolicy, Decision, NewReview
 
 from ..samples import finished
@@ -47,11 +49,14 @@ def test_what_is_skipped_is_not_asked_again_of_the_same_one(pool):
     assert pool.claim_review("bob").review_id == first.review_id
 
 
-def test_many_that_were_skipped_are_passed_over(pool):
-    asked(pool, *([0.5] * 130))
-    for _ in range(129):
+def test_many_that_were_skipped_are_passed_over(pool, monkeypatch):
+    few = {by_channel: sql(reviews._free(by_channel)._source.limit(5)) for by_channel in (False, True)}
+    monkeypatch.setattr(reviews, "_FREE", few)
+    monkeypatch.setattr(reviews, "_CANDIDATES_AT_ONCE", 5)
+    asked(pool, *([0.5] * 13))
+    for _ in range(12):
         pool.skip_review(pool.claim_review("ann").review_id, "ann")
-    assert pool.claim_review("ann").trajectory_id == "t129"
+    assert pool.claim_review("ann").trajectory_id == "t12"
     pool.skip_review(pool.claim_review("ann").review_id, "ann")
     assert pool.claim_review("ann") is None
 

@@ -93,7 +93,7 @@ def end(txn: Transaction, channel: str) -> bool:
     return True
 
 
-def sweep(txn: Transaction, channel: str | None = None, seconds: float = SWEEP_SECONDS) -> Swept:
+def sweep(txn: Transaction, channel: str | None = None, seconds: float | None = None) -> Swept:
     """Decide anew some of what the latest change of a policy has not reached yet, of one channel or of any."""
     if txn.counter(ACTIVE) <= 0:
         return Swept(None)
@@ -101,7 +101,7 @@ def sweep(txn: Transaction, channel: str | None = None, seconds: float = SWEEP_S
     if row is None:
         return Swept(None)
     channel, upto = row["channel"], row["swept"]
-    until = time.perf_counter() + seconds
+    until = time.perf_counter() + (SWEEP_SECONDS if seconds is None else seconds)
     while True:
         found = txn.execute(_NEXT, {"name": channel, "above": upto, "limit": SWEPT_AT_ONCE})
         is_last = len(found) < SWEPT_AT_ONCE
