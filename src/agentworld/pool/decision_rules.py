@@ -193,7 +193,7 @@ def check_one_subject(trajectory_id: object, step_id: object) -> tuple[Target, s
         raise InvalidRequestError("either trajectory_id or step_id is needed", path="step_id")
     if step_id is not None:
         return "step", check_id(step_id, "step_id")  # type: ignore[arg-type]  # Checks that too.
-    return "trajectory", check_id(trajectory_id, "trajectory_id")  # type: ignore[arg-type]
+    return "trajectory", check_id(trajectory_id, "trajectory_id")  # type: ignore[arg-type]  # As above.
 
 
 def tags_of(labels: Mapping[str, Any]) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def check_claim(seconds: object) -> float:
     """How long a review is claimed for, from 1 second to 7 days."""
     if not _is_number(seconds) or not 1 <= seconds <= MAX_CLAIM:  # type: ignore[operator]  # A number by now.
         raise InvalidRequestError(f"seconds must be a number from 1 to {MAX_CLAIM:g}", path="seconds")
-    return float(seconds)  # type: ignore[arg-type]
+    return float(seconds)  # type: ignore[arg-type]  # As above.
 
 
 def check_review_id(review_id: object) -> int:
