@@ -32,6 +32,19 @@ from agentworld.records.curation import (
     Standing,
     Verdict,
 )
+from agentworld.records.dataset import (
+    DATASET_FORMAT,
+    DatasetRow,
+    DatasetState,
+    DatasetUnit,
+    DatasetVersion,
+    FrozenStep,
+    PolicyNote,
+    Selection,
+    SplitBy,
+    SplitCount,
+    Splits,
+)
 from agentworld.records.depth import MAX_DEPTH, check_depth
 from agentworld.records.ids import check_id, digest, new_id
 from agentworld.records.known_values import hint_of_values
@@ -69,10 +82,13 @@ from agentworld.records.trajectory import (
     Trajectory,
     TrajectoryStatus,
 )
+from agentworld.records.whole import AddedTrajectory, WholeOutcome, WholeTrajectory
 
 __all__ = [
+    "DATASET_FORMAT",
     "MAX_DEPTH",
     "ActivePolicy",
+    "AddedTrajectory",
     "Annotation",
     "Batch",
     "BatchItem",
@@ -83,6 +99,10 @@ __all__ = [
     "BatchUnit",
     "CurationPolicy",
     "CurationPreview",
+    "DatasetRow",
+    "DatasetState",
+    "DatasetUnit",
+    "DatasetVersion",
     "DecidedBy",
     "Decision",
     "Evaluation",
@@ -94,6 +114,7 @@ __all__ = [
     "FeedbackKind",
     "Follower",
     "ForkReason",
+    "FrozenStep",
     "FunctionCall",
     "Group",
     "GroupFailures",
@@ -108,6 +129,7 @@ __all__ = [
     "Part",
     "PoisonedUnit",
     "Policy",
+    "PolicyNote",
     "Readiness",
     "Review",
     "ReviewOrigin",
@@ -117,6 +139,10 @@ __all__ = [
     "Role",
     "RuleOutcome",
     "Sampling",
+    "Selection",
+    "SplitBy",
+    "SplitCount",
+    "Splits",
     "Standing",
     "Step",
     "TerminalStatus",
@@ -130,6 +156,8 @@ __all__ = [
     "Usage",
     "Verdict",
     "VersionSpan",
+    "WholeOutcome",
+    "WholeTrajectory",
     "check_depth",
     "check_id",
     "digest",

@@ -1,0 +1,1 @@
+"""Dataset versions: immutable selections named by what is in them."""

@@ -1,0 +1,39 @@
+"""One file to be read, on disk or within an archive, without being extracted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+
+class Entry(Protocol):
+    """`name`: as people know it, `folder/archive.zip!member.json` within an archive. `size`: bytes, uncompressed."""
+
+    name: str
+    size: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes in pieces, bounded by the limits of the import; InvalidRequestError where they are passed."""
+
+    def read(self) -> bytes:
+        """All of it, up to the limit of one document."""
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Lines with their numbers from 1, empty ones left out, each up to the limit of one document."""
+
+    def document(self) -> Any:
+        """All of it as JSON; raises BadDocument with the place."""
+
+    def documents(self) -> Iterator[tuple[str, Any]]:
+        """JSON documents with their places: lines of JSONL ("line 3"), elements of an array ("[3]"), or the one ("$").
+        A malformed line is a BadDocument as value, so that the rest is read on.
+        """
+
+
+class BadDocument(Exception):
+    """`place` and `why` of JSON that cannot be read."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"{place}: {why}")
+        self.place = place
+        self.why = why

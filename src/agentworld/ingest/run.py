@@ -1,0 +1,99 @@
+"""What a format makes of a file: runs of agents, and notes of what could not be read.
+
+Formats know nothing of pools. Ids in a run are the format's own; the loader makes pool-wide ones of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentworld.records import Message, Step, Tool
+from agentworld.records.trajectory import TerminalStatus
+
+
+class RunReward(msgspec.Struct, kw_only=True, frozen=True):
+    """A named value that the file has; on the step with that key, or on the whole run."""
+
+    name: str
+    value: float
+    step: str | None = None
+    details: dict[str, Any] | None = None
+
+
+class RunFeedback(msgspec.Struct, kw_only=True, frozen=True):
+    """A label, rating or comment that the file has; fields as in Feedback."""
+
+    kind: str
+    name: str | None = None
+    value: Any = None
+    comment: str | None = None
+    step: str | None = None
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """One trajectory. `native_id`: what the file calls it, or None where it has no name for it; then the file's content
+    and the place in it decide what is the same.
+
+    `steps`: in order; `step_id` is the run's own key ("0", "1", ...), `parent_step_id` names such a key,
+    `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in
+    `parent_step_id`, `fork_reason`, `agent` and `metadata`. `media`: bytes and media type by digest, for the media parts
+    of messages. `trailing`: messages after the last reply (a last tool result, a last user's turn), which no step has;
+    they are kept in the trajectory's metadata. `parent_run`: native id of the run that began this one (a sub-agent that
+    has a file of its own). `metadata`: JSON that is worth keeping.
+    """
+
+    native_id: str | None
+    steps: list[Step] = []
+    status: TerminalStatus = "finished"
+    rewards: list[RunReward] = []
+    feedback: list[RunFeedback] = []
+    media: dict[str, tuple[bytes, str]] = {}
+    trailing: list[Message] = []
+    parent_run: str | None = None
+    task: dict[str, Any] | None = None
+    agent: str | None = None
+    user: str | None = None
+    group_id: str | None = None
+    rollout_index: int | None = None
+    metadata: dict[str, Any] = {}
+    created_at: float = 0.0
+    completed_at: float = 0.0
+
+
+class Note(msgspec.Struct, kw_only=True, frozen=True):
+    """Something that was skipped, or read otherwise than it says. `place`: line, member or path within the file."""
+
+    file: str
+    place: str
+    why: str
+    hint: str | None = None
+    lost: bool = True  # false: nothing is lost, it is only said
+
+
+def linear_steps(
+    messages: list[Message], *, tools: list[Tool] | None = None, **fields: Any
+) -> tuple[list[Step], list[Message]]:
+    """A conversation as steps: one for each assistant's message, whose prompt is everything before it; and what comes
+    after the last. `fields` go on every step.
+    """
+    steps: list[Step] = []
+    for index, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        key = str(len(steps))
+        parent = steps[-1].step_id if steps else None
+        steps.append(
+            Step(
+                step_id=key,
+                trajectory_id="",
+                parent_step_id=parent,
+                prompt_messages=messages[:index],
+                tools=tools,
+                response_message=message,
+                **fields,
+            )
+        )
+    last = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    return steps, messages[last + 1 :]
