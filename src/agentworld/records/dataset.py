@@ -56,7 +56,7 @@ class Splits(msgspec.Struct, kw_only=True, frozen=True):
     Jaccard similarity from which two texts stay together too; null keeps them apart. `seed` orders what is divided.
     """
 
-    fractions: dict[str, float] = {"train": 1.0}
+    fractions: dict[str, float] = msgspec.field(default_factory=lambda: {"train": 1.0})
     by: SplitBy = "task"
     near_duplicates: float | None = 0.8
     seed: int = 0
