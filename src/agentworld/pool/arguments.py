@@ -28,6 +28,7 @@ EVENT_KINDS = (
     ),
     *("batch.leased", "batch.acked", "batch.released", "batch.expired", "batch.dropped"),
     *("unit.poisoned", "unit.requeued"),
+    *("dataset.frozen", "dataset.deleted"),
 )
 
 

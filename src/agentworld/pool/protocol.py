@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.call_marks import CallMark, CallMarkMethods
 from agentworld.pool.curation_methods import CurationMethods
+from agentworld.pool.dataset_methods import DatasetMethods, WholeMethods
 from agentworld.pool.keeping_methods import KeepingMethods
 from agentworld.pool.keys import KeyMethods
 from agentworld.pool.media.blob import Medium
@@ -71,7 +72,16 @@ __all__ = [
 
 
 @runtime_checkable
-class Pool(SharedStateMethods, KeyMethods, KeepingMethods, CallMarkMethods, CurationMethods, Protocol):
+class Pool(
+    SharedStateMethods,
+    KeyMethods,
+    KeepingMethods,
+    CallMarkMethods,
+    CurationMethods,
+    DatasetMethods,
+    WholeMethods,
+    Protocol,
+):
     """A data pool. Errors are subclasses of AgentWorldError; a failed call has written nothing.
 
     `own_channel` of methods that write: ForbiddenError where something named is of another channel, or a signal is on

@@ -52,12 +52,19 @@ def check_signals(signals: Sequence[Signal]) -> list[CheckedSignal]:
     signals = listed(signals, "Reward, Feedback or Annotation", "signals")
     if len(signals) > MAX_SIGNALS:
         raise InvalidRequestError(f"{len(signals)} signals in one call", hint=f"Send at most {MAX_SIGNALS} at once")
-    for number, signal in enumerate(signals):
-        if type(signal) not in PLACES:
-            raise InvalidRequestError(
-                f"this must be a Reward, Feedback or Annotation, not {type(signal).__name__}", path=f"signals[{number}]"
-            )
-    return [_checked(_plain(signal), f"{PLACES[type(signal)]}[{number}]") for number, signal in enumerate(signals)]
+    return [
+        check_signal(signal, f"{PLACES.get(type(signal), 'signals')}[{number}]")
+        for number, signal in enumerate(signals)
+    ]
+
+
+def check_signal(signal: Signal, path: str) -> CheckedSignal:
+    """One signal checked; `path` is where it stood."""
+    if type(signal) not in PLACES:
+        raise InvalidRequestError(
+            f"this must be a Reward, Feedback or Annotation, not {type(signal).__name__}", path=path
+        )
+    return _checked(_plain(signal), path)
 
 
 def in_parts(signals: list[CheckedSignal]) -> list[list[CheckedSignal]]:

@@ -60,7 +60,8 @@ class Retention(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Collection(msgspec.Struct, kw_only=True):
-    """What a collection took, or with `dry_run` would take, in rows; `media_bytes`: of its media.
+    """What a collection took, or with `dry_run` would take, in rows; `media_bytes`: of its media. `datasets`: versions
+    that were begun and never frozen.
 
     `kept_pinned`, `kept_leased`, `kept_waiting`: trajectories that a limit named and that stay, since a pin, a running
     lease or a consumer that has not had them holds them. Of garbage a dry run counts what nothing points at now, and
@@ -74,6 +75,7 @@ class Collection(msgspec.Struct, kw_only=True):
     tool_sets: int = 0
     media: int = 0
     media_bytes: int = 0
+    datasets: int = 0
     kept_pinned: int = 0
     kept_leased: int = 0
     kept_waiting: int = 0

@@ -68,7 +68,7 @@ def append_steps(state: State, steps: Sequence[Step | Rejected]) -> list[AppendR
             results.append(_reject(state, step))
             continue
         try:
-            results.append(_append(state, prepare(step)))
+            results.append(append_prepared(state, prepare(step)))
         except GoneError as error:
             results.append(_reject(state, rejection(step, error.one_line()), gone=True))
         except (InvalidRequestError, ConflictError) as error:
@@ -76,7 +76,8 @@ def append_steps(state: State, steps: Sequence[Step | Rejected]) -> list[AppendR
     return results
 
 
-def _append(state: State, prepared: Prepared) -> AppendResult:
+def append_prepared(state: State, prepared: Prepared) -> AppendResult:
+    """One step that was checked; GoneError where it was deleted, ConflictError where it cannot be of its group."""
     step = prepared.step
     with storable():
         for message in (*(step.prompt_messages or ()), *((step.response_message,) if step.response_message else ())):

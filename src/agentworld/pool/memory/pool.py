@@ -16,6 +16,7 @@ from agentworld.pool.memory.append import append_exchange, append_steps
 from agentworld.pool.memory.state import copied, shown
 from agentworld.pool.memory.store_call_marks import CallMarkMethods
 from agentworld.pool.memory.store_curation import CurationMethods
+from agentworld.pool.memory.store_datasets import DatasetMethods
 from agentworld.pool.memory.store_evaluations import EvaluationMethods
 from agentworld.pool.memory.store_keeping import KeepingMethods
 from agentworld.pool.memory.store_reads import ReadMethods
@@ -45,6 +46,7 @@ class MemoryPool(
     CurationMethods,
     ReviewMethods,
     EvaluationMethods,
+    DatasetMethods,
 ):
     """A pool in this process's memory. `clock` gives seconds since the epoch."""
 

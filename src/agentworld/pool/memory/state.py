@@ -27,6 +27,8 @@ from agentworld.query import Expression, Subject, bind, evaluate, parse, with_te
 from agentworld.records import (
     ActivePolicy,
     Annotation,
+    DatasetRow,
+    DatasetVersion,
     Decision,
     Evaluation,
     Event,
@@ -62,6 +64,18 @@ class DecidedTarget(NamedTuple):
     labels: dict[str, Any]
 
 
+class BuiltDataset:
+    """A version of a dataset: being built while it has no manifest."""
+
+    def __init__(self, name: str, began_at: float) -> None:
+        self.name = name
+        self.began_at = began_at
+        self.put_at: list[float] = []  # of each row
+        self.rows: list[DatasetRow] = []
+        self.version: DatasetVersion | None = None
+        self.frozen = 0  # number of the event that told of it
+
+
 class State:
     """Dictionaries by id; ordinals grow in commit order."""
 
@@ -85,6 +99,8 @@ class State:
         self.tombstones: dict[tuple[str, str], str | None] = {}
         self.buried: list[Tombstone] = []
         self.pins: dict[tuple[str, str, str], float] = {}  # by kind of owner, owner and trajectory
+        self.datasets: dict[int, BuiltDataset] = {}
+        self.last_dataset = 0
         self.media: dict[bytes, tuple[Medium, float]] = {}
         # Numbers are never used twice, as cursors must stay valid after deletions.
         self.last_step = 0

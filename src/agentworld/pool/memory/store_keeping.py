@@ -19,7 +19,7 @@ from agentworld.pool.keeping.records import (
 )
 from agentworld.pool.keeping.rules import check_deletion, check_owner, check_user
 from agentworld.pool.media import Medium, check_medium, media_digest, media_uses_of, read_digest
-from agentworld.pool.memory import keeping
+from agentworld.pool.memory import datasets, keeping
 from agentworld.pool.memory.store_state import StateMethods
 from agentworld.pool.parquet.manifest import Imported, Manifest
 from agentworld.records import Trajectory
@@ -62,14 +62,18 @@ class KeepingMethods(StateMethods):
     ) -> list[Pin]:
         """See Pool."""
         check_limit(limit)
-        wanted = (owner_kind, owner, trajectory_id)
         with self._open():
-            found = [
-                Pin(*key, created_at)
-                for key, created_at in sorted(self._state.pins.items())
-                if all(want in (None, have) for want, have in zip(wanted, key, strict=True))
-            ]
-            return found[:limit]
+            there = [*(Pin(*key, at) for key, at in self._state.pins.items()), *datasets.pins(self._state)]
+            found = sorted(
+                (
+                    (one.owner_kind, one.owner, one.trajectory_id, one.created_at)
+                    for one in there
+                    if owner_kind in (None, one.owner_kind)
+                    and owner in (None, one.owner)
+                    and trajectory_id in (None, one.trajectory_id)
+                ),
+            )
+            return [Pin(*one) for one in found[:limit]]
 
     # --- deletion on request ----------------------------------------------------------------------------------
     def delete_trajectories(
@@ -111,9 +115,10 @@ class KeepingMethods(StateMethods):
             done = Collection(dry_run=dry_run)
             before = self._content()
             shown = self._shown_media()
+            done.datasets = datasets.drop_broken_off(self._state, dry_run=dry_run)
+            pinned = {key[2] for key in self._state.pins} | {pin.trajectory_id for pin in datasets.pins(self._state)}
             for there in self._named(retention, done):
-                pinned = any(key[2] == there.trajectory_id for key in self._state.pins)
-                if pinned:
+                if there.trajectory_id in pinned:
                     done.kept_pinned += 1
                 elif keeping.is_leased(self._state, self._leases, there):
                     done.kept_leased += 1
@@ -218,12 +223,14 @@ class KeepingMethods(StateMethods):
         deletion = Deletion()
         before = self._content()
         shown = self._shown_media()
+        buried: set[str] = set()
         for number, trajectory_id in enumerate(dict.fromkeys(trajectory_ids)):
             progress("delete", number, len(trajectory_ids))
             self._bury("trajectory", trajectory_id, reason)
             steps = list(state.steps_of.get(trajectory_id, []))
             there = state.trajectories.get(trajectory_id)
             gone = keeping.remove(state, self._leases, trajectory_id)
+            buried.update(steps)
             for step_id in steps:
                 self._bury("step", step_id, reason)
             if gone is None:
@@ -236,6 +243,7 @@ class KeepingMethods(StateMethods):
             if there is not None:
                 state.add_event("trajectory.deleted", trajectory_id, channel=there.channel)
         keeping.scrub_events(state, set(trajectory_ids))
+        datasets.scrub(state, set(trajectory_ids), buried)
         keeping.recount_content(state)
         after = self._content()
         deletion.token_blocks, deletion.message_nodes, deletion.tool_sets = (

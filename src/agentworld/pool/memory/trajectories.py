@@ -10,11 +10,14 @@ from agentworld.pool.memory.state import State, copied
 from agentworld.records import NewTrajectory, Reward, TerminalStatus, Trajectory
 
 
-def create(state: State, trajectory_id: str, new: NewTrajectory) -> Trajectory:
-    """Create, declare what a step implied, or check that the same is there; returns the live record."""
+def create(state: State, trajectory_id: str, new: NewTrajectory, *, at: float | None = None) -> Trajectory:
+    """Create, declare what a step implied, or check that the same is there; returns the live record.
+
+    `at`: when it began, where that was not now.
+    """
     there = state.trajectories.get(trajectory_id)
     if there is None:
-        there = imply(state, trajectory_id, new)
+        there = imply(state, trajectory_id, new, at=at)
     elif trajectory_id in state.declared:
         rules.check_same_creation(new, there)
         if new.group_id is not None:
@@ -25,13 +28,15 @@ def create(state: State, trajectory_id: str, new: NewTrajectory) -> Trajectory:
     return there
 
 
-def imply(state: State, trajectory_id: str, new: NewTrajectory) -> Trajectory:
+def imply(state: State, trajectory_id: str, new: NewTrajectory, *, at: float | None = None) -> Trajectory:
     """Add an open trajectory that is not there; returns the live record."""
     check_not_deleted(state, "trajectory", trajectory_id, "trajectory_id")
     if new.user is not None:
         check_not_deleted(state, "user", new.user, "user")
     late = new.group_id is not None and groups.joined_group(state, new.group_id, new).state == "closed"
     there = state.add_trajectory(new, trajectory_id)
+    if at is not None:
+        there.created_at = at
     if late:
         there.excluded_reason, there.readiness = LATE, "excluded"
     if new.group_id is not None:
@@ -40,8 +45,10 @@ def imply(state: State, trajectory_id: str, new: NewTrajectory) -> Trajectory:
     return there
 
 
-def complete(state: State, trajectory_id: str, status: TerminalStatus, reward: float | None) -> Trajectory:
-    """End a trajectory once, with its reward; returns the live record."""
+def complete(
+    state: State, trajectory_id: str, status: TerminalStatus, reward: float | None, *, at: float | None = None
+) -> Trajectory:
+    """End a trajectory once, with its reward; returns the live record. `at`: when, where that was not now."""
     if trajectory_id not in state.trajectories:
         check_not_deleted(state, "trajectory", trajectory_id, "trajectory_id")
     there = state.trajectory(trajectory_id)
@@ -53,7 +60,7 @@ def complete(state: State, trajectory_id: str, status: TerminalStatus, reward: f
         if there.group_id is not None and groups.current_group(state, there.group_id).state == "closed":
             reasons = [there.excluded_reason] if there.excluded_reason else []
             there.excluded_reason = rules.joined_reasons([*reasons, LATE])
-        there.status, there.completed_at = status, state.clock()
+        there.status, there.completed_at = status, state.clock() if at is None else at
         forget_marks(state, trajectory_id)
         state.add_event("trajectory.completed", trajectory_id, data={"status": status})
     rewarded = signal is not None and state.keep_reward("trajectory", trajectory_id, signal)
