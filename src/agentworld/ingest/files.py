@@ -1,0 +1,282 @@
+"""Entries: what every kind of file has in common, files on disk, and bytes in memory."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import zstandard
+
+from agentworld.ingest.decoding import decode
+from agentworld.ingest.entry import BadDocument
+from agentworld.ingest.format import Notes, Shape
+from agentworld.ingest.limits import MIB, USUAL, Limits
+from agentworld.ingest.run import Note
+from agentworld.ingest.shapes import shape_of
+from agentworld.ingest.splitting import Oversized, lines, values
+
+CHUNK = 256 * 1024
+_RATIO_FROM = 16 * MIB
+
+
+class BrokenOff(Exception):
+    """The bytes end early: `str` says why."""
+
+
+class StreamEntry:
+    """An entry over `_stream`, which gives its bytes and raises BrokenOff where they end early."""
+
+    def __init__(self, name: str, size: int, *, limits: Limits = USUAL, note: Notes | None = None) -> None:
+        self.name = name
+        self.size = size
+        self.limits = limits
+        self.notes: list[Note] = []  # where nobody takes them
+        self._note: Notes = note or self.notes.append
+        self._said: set[str] = set()
+        self._shape: Shape | None = None
+
+    def _stream(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
+        """A note on this entry, once."""
+        if (key := f"{place}: {why}") not in self._said:
+            self._said.add(key)
+            self._note(Note(file=self.name, place=place, why=why, hint=hint, lost=lost))
+
+    def chunks(self) -> Iterator[bytes]:
+        """See Entry."""
+        seen = 0
+        try:
+            for chunk in self._stream():
+                seen += len(chunk)
+                if seen > self.limits.member_bytes:
+                    raise BrokenOff(f"it is larger than {self.limits.member_bytes} bytes; the rest is not read")
+                yield chunk
+        except BrokenOff as broken:
+            self.say(f"byte {seen}", str(broken))
+        except OSError as error:
+            self.say(f"byte {seen}", f"it cannot be read: {error.strerror or error}")
+
+    def start(self, count: int = CHUNK) -> bytes:
+        """The first bytes, up to `count`."""
+        parts, held = [], 0
+        for chunk in self.chunks():
+            parts.append(chunk)
+            held += len(chunk)
+            if held >= count:
+                break
+        return b"".join(parts)[:count]
+
+    @property
+    def shape(self) -> Shape:
+        """What its bytes look like."""
+        if self._shape is None:
+            self._shape = shape_of(self.name, self.start())
+        return self._shape
+
+    def read(self) -> bytes:
+        """See Entry."""
+        parts, held = [], 0
+        for chunk in self.chunks():
+            parts.append(chunk)
+            held += len(chunk)
+            if held > self.limits.document_bytes:
+                raise BadDocument("$", f"the document is larger than {self.limits.document_bytes} bytes")
+        return b"".join(parts)
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """See Entry."""
+        for number, line in lines(_without_mark(self.chunks()), self.limits.document_bytes):
+            if isinstance(line, Oversized):
+                self.say(f"line {number}", f"the line is longer than {self.limits.document_bytes} bytes")
+            else:
+                yield number, line
+
+    def document(self) -> Any:
+        """See Entry."""
+        return self._decode(self.read().removeprefix(b"\xef\xbb\xbf"), "$")
+
+    def documents(self) -> Iterator[tuple[str, Any]]:
+        """See Entry."""
+        if self.shape == "jsonl":
+            for number, line in self.lines():
+                yield self._value(line, f"line {number}")
+            return
+        within = "array" if self.shape == "array" else "text"
+        for index, value in enumerate(values(_without_mark(self.chunks()), self.limits.document_bytes, within)):
+            place = f"$[{index}]" if within == "array" else f"document {index + 1}" if index else "$"
+            if isinstance(value, Oversized):
+                yield place, BadDocument(place, f"the document is larger than {self.limits.document_bytes} bytes")
+            elif isinstance(value, BadDocument):
+                yield place, BadDocument(place, value.why)
+            else:
+                yield self._value(value, place)
+
+    def _value(self, data: bytes, place: str) -> tuple[str, Any]:
+        try:
+            return place, self._decode(data, place)
+        except BadDocument as bad:
+            return place, bad
+
+    def _decode(self, data: bytes, place: str) -> Any:
+        value, constants = decode(data, place, self.limits.depth)
+        if constants:
+            self.say(place, "NaN and infinity are no JSON; they are read as null", lost=False)
+        return value
+
+
+def _without_mark(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Without a byte order mark of UTF-8."""
+    first = True
+    for chunk in chunks:
+        yield chunk.removeprefix(b"\xef\xbb\xbf") if first else chunk
+        first = False
+
+
+class DiskEntry(StreamEntry):
+    """A file on disk."""
+
+    def __init__(
+        self, path: Path, name: str | None = None, *, limits: Limits = USUAL, note: Notes | None = None
+    ) -> None:
+        super().__init__(name or path.name, path.stat().st_size, limits=limits, note=note)
+        self.path = path
+
+    def _stream(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+
+class BytesEntry(StreamEntry):
+    """Bytes in memory: members of archives that need random access, and what tests make."""
+
+    def __init__(self, data: bytes, name: str, *, limits: Limits = USUAL, note: Notes | None = None) -> None:
+        super().__init__(name, len(data), limits=limits, note=note)
+        self.data = data
+
+    def _stream(self) -> Iterator[bytes]:
+        for begin in range(0, len(self.data), CHUNK):
+            yield self.data[begin : begin + CHUNK]
+
+
+class _Decompressor(Protocol):
+    """What the libraries for gz, bz2 and xz have in common."""
+
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+Packing = str  # gz, bz2, xz or zst
+_MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+
+
+def packing_of(start: bytes) -> Packing | None:
+    """How a file is compressed, by its first bytes."""
+    return next((packing for magic, packing in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def unpacked(chunks: Iterator[bytes], packing: Packing, ratio: int) -> Iterator[bytes]:
+    """The bytes that were compressed, in pieces of at most 256 KiB; BrokenOff where they end early, or are over `ratio`
+    times as many as they were.
+    """
+    taken = given = 0
+    counted = _Counted(chunks)
+    pieces = _unpacked_zst(counted) if packing == "zst" else _unpacked(counted, packing)
+    for piece in pieces:
+        given += len(piece)
+        taken = counted.count
+        if given > _RATIO_FROM and given > ratio * max(taken, 1):
+            raise BrokenOff(f"it grows to more than {ratio} times its compressed size; the rest is not read")
+        yield piece
+
+
+class _Counted:
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.count += len(chunk)
+            yield chunk
+
+
+class _Gzip:
+    """zlib's object, with the interface of the others."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+        self.unused_data = b""
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        piece = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        self.unused_data = self._inner.unused_data
+        return piece
+
+
+_NEW: dict[str, Callable[[], _Decompressor]] = {
+    "gz": _Gzip,
+    "bz2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=256 * MIB),
+}
+
+
+def _unpacked(chunks: _Counted, packing: Packing) -> Iterator[bytes]:
+    """Streams may follow one another in a file, as gzip allows."""
+    current: _Decompressor | None = None
+    try:
+        for chunk in chunks:
+            data = chunk
+            while data:
+                if current is None:
+                    current = _NEW[packing]()
+                piece = current.decompress(data, CHUNK)
+                while piece and not current.eof:
+                    yield piece
+                    piece = current.decompress(b"", CHUNK)
+                if piece:
+                    yield piece
+                data = current.unused_data.lstrip(b"\0") if current.eof else b""
+                if current.eof:
+                    current = None
+    except (zlib.error, OSError, lzma.LZMAError, EOFError) as error:
+        raise BrokenOff(f"its compressed bytes are broken: {error}") from None
+    if current is not None:
+        raise BrokenOff("its compressed bytes end too early")
+
+
+def _unpacked_zst(chunks: _Counted) -> Iterator[bytes]:
+    ended = True
+    try:
+        reader = zstandard.ZstdDecompressor(max_window_size=128 * MIB)
+        current = None
+        for chunk in chunks:
+            data = chunk
+            while data:
+                if current is None:
+                    current = reader.decompressobj(write_size=CHUNK)
+                    ended = False
+                # In slices, as what comes out of one call is not bounded otherwise.
+                part, data = data[:1024], data[1024:]
+                piece = current.decompress(part)
+                if piece:
+                    yield piece
+                if current.eof:
+                    data = current.unused_data + data
+                    current, ended = None, True
+    except zstandard.ZstdError as error:
+        raise BrokenOff(f"its compressed bytes are broken: {error}") from None
+    if not ended:
+        raise BrokenOff("its compressed bytes end too early")

@@ -1,0 +1,35 @@
+"""The formats that are read, one module for each family."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+from agentworld.errors import InvalidRequestError
+from agentworld.ingest.format import Format
+
+# Where several formats claim a file the first of these reads it: the more specific come first. A module has `FORMAT`,
+# or `FORMATS` where it reads several.
+MODULES: tuple[str, ...] = ()
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """All formats by name, in the order in which they are asked."""
+    found: dict[str, Format] = {}
+    for name in MODULES:
+        module: Any = importlib.import_module(f"{__name__}.{name}")
+        for format in getattr(module, "FORMATS", None) or (module.FORMAT,):
+            found[format.name] = format
+    return found
+
+
+def get_format(name: str) -> Format:
+    """InvalidRequestError where there is none of that name."""
+    known = formats()
+    if name not in known:
+        raise InvalidRequestError(
+            f"There is no format {name!r}", path="format", hint=f"One of auto, {', '.join(known)}"
+        )
+    return known[name]
