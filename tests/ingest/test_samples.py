@@ -1,4 +1,4 @@
-"""Whatever is in a file is in the runs that are read of it: the repository's own files, and samples where there are any."""
+"""Whatever is in a file is in the runs that are read of it: of the repository's own files, and of samples."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLES = os.environ.get("AGENTWORLD_SAMPLES")
 
 
-def _paths():
+def _found():
     for name, module in counters().items():
         for path in sorted((FIXTURES / name).glob("*")):
             if not path.name.startswith("."):
@@ -23,7 +23,10 @@ def _paths():
                     yield pytest.param(name, path, id=f"{name}-sample-{path.name}")
 
 
-@pytest.mark.parametrize(("name", "path"), _paths())
+PATHS = list(_found())
+
+
+@pytest.mark.parametrize(("name", "path"), PATHS)
 def test_nothing_is_lost(name, path):
     runs, _ = read_path("auto", path)
     counted, found = counters()[name].count(path).compared(counts_of(runs))
@@ -31,7 +34,7 @@ def test_nothing_is_lost(name, path):
     assert found == counted
 
 
-@pytest.mark.parametrize(("name", "path"), _paths())
+@pytest.mark.parametrize(("name", "path"), PATHS)
 def test_the_named_format_reads_the_same(name, path):
     by_content, notes = read_path("auto", path)
     named, named_notes = read_path(name, path)

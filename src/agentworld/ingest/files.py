@@ -7,7 +7,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import zstandard
 
@@ -107,7 +107,7 @@ class StreamEntry:
             for number, line in self.lines():
                 yield self._value(line, f"line {number}")
             return
-        within = "array" if self.shape == "array" else "text"
+        within: Literal["array", "text"] = "array" if self.shape == "array" else "text"
         for index, value in enumerate(values(_without_mark(self.chunks()), self.limits.document_bytes, within)):
             place = f"$[{index}]" if within == "array" else f"document {index + 1}" if index else "$"
             if isinstance(value, Oversized):
@@ -168,9 +168,10 @@ class BytesEntry(StreamEntry):
 class _Decompressor(Protocol):
     """What the libraries for gz, bz2 and xz have in common."""
 
-    eof: bool
-    unused_data: bytes
-
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
@@ -214,16 +215,17 @@ class _Gzip:
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
-        self.unused_data = b""
 
     @property
     def eof(self) -> bool:
         return self._inner.eof
 
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        piece = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
-        self.unused_data = self._inner.unused_data
-        return piece
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
 _NEW: dict[str, Callable[[], _Decompressor]] = {

@@ -69,8 +69,6 @@ def choose(format: str, entry: StreamEntry, note: Notes) -> Format | None:
         note(Note(file=entry.name, place="$", why=f"no format knows it: {looks_like(entry, head)}", hint=hint))
         return None
     if len(claiming) > 1:
-        others = ", ".join(other.name for other in claiming[1:])
-        note(
-            Note(file=entry.name, place="$", why=f"read as {claiming[0].name}; {others} would read it too", lost=False)
-        )
+        also = ", ".join(other.name for other in claiming[1:])
+        note(Note(file=entry.name, place="$", why=f"read as {claiming[0].name}; {also} would read it too", lost=False))
     return claiming[0]

@@ -38,10 +38,10 @@ class Run(msgspec.Struct, kw_only=True):
 
     `steps`: in order; `step_id` is the run's own key ("0", "1", ...), `parent_step_id` names such a key,
     `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in
-    `parent_step_id`, `fork_reason`, `agent` and `metadata`. `media`: bytes and media type by digest, for the media parts
-    of messages. `trailing`: messages after the last reply (a last tool result, a last user's turn), which no step has;
-    they are kept in the trajectory's metadata. `parent_run`: native id of the run that began this one (a sub-agent that
-    has a file of its own). `metadata`: JSON that is worth keeping.
+    `parent_step_id`, `fork_reason`, `agent` and `metadata`. `media`: bytes and media type by digest, for the media
+    parts of messages. `trailing`: messages after the last reply (a last tool result, a last user's turn), which no step
+    has; they are kept in the trajectory's metadata. `parent_run`: native id of the run that began this one (a sub-agent
+    that has a file of its own). `metadata`: JSON that is worth keeping.
     """
 
     native_id: str | None
