@@ -161,6 +161,13 @@ def test_any_text_can_be_a_file_and_files_are_bounded(monkeypatch):
         judged(program("true", task_files="files"), run_of("x", task={"files": {"a": "x" * 11}}))
 
 
+def test_what_a_task_brings_replaces_no_file_of_this_machine(tmp_path):
+    (tmp_path / "tests.py").write_text("raise SystemExit(1)")
+    both = python("import tests", folder=str(tmp_path), task_files="files")
+    with pytest.raises(EvaluationError, match="the task brings 'tests.py', which is in `folder` too"):
+        judged(both, run_of("x", task={"files": {"tests.py": ""}}))
+
+
 @pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "a/../../out.txt", ""])
 def test_files_stay_within_the_scratch_folder(name):
     with pytest.raises(EvaluationError, match="no path within the scratch folder"):

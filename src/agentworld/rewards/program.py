@@ -111,7 +111,15 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
     def _files(self, run: BatchTrajectory, answer: str | None) -> dict[str, str | bytes]:
         files: dict[str, str | bytes] = {**self._own_files()}
         if self.task_files is not None:
-            files.update(self._of_task(run))
+            of_task = self._of_task(run)
+            both = sorted(files.keys() & of_task.keys())
+            if both:
+                raise EvaluationError(
+                    f"{self.name}: the task brings {both[0]!r}, which is in `folder` too",
+                    path=f"task.{self.task_files}",
+                    hint="Rename one of them: what is on this machine is never replaced by what a task brings",
+                )
+            files.update(of_task)
         if self.answer_file is not None:
             files[self.answer_file] = answer or ""
         if sum(map(len, files.values())) > _FILES_BYTES:

@@ -105,7 +105,7 @@ def test_a_name_that_is_not_known_names_the_nearest():
 
 
 @pytest.mark.usefixtures("registered")
-@pytest.mark.parametrize("name", ["failed", "Upper", "a b", "", "9a", "a'b"])
+@pytest.mark.parametrize("name", ["failed", "checked", "Upper", "a b", "", "9a", "a'b"])
 def test_names_that_cannot_be(name):
     with pytest.raises(ConfigError if name not in ("", "a b", "a'b") else Exception, match="cannot be"):
         _register(name, lambda *given: ())

@@ -19,6 +19,8 @@ Scope = Literal["step", "trajectory", "group", "pool"]
 ENTRY_POINTS = "agentworld.checks"
 FAILED = "failed"
 """Name of the label that says which checks failed on a trajectory; no check is called that."""
+CHECKED = "checked"
+"""The label of a trajectory that checks have gone over, which says with what; no check is called that."""
 
 _BUILT_IN = (
     "gating",
@@ -77,7 +79,7 @@ def check(
 ) -> Callable[[_F], _F]:
     """Register the decorated function or class as a check; ConfigError where the name is taken by other code."""
     check_id(name, "check")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", name) or name == FAILED:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", name) or name in (FAILED, CHECKED):
         raise ConfigError(f"{name!r} cannot be the name of a check", path="check", hint="Use a-z, 0-9, _ and .")
     if scope not in get_args(Scope):
         raise ConfigError(f"check {name}: no scope {scope!r}", path="scope", hint=f"Use {', '.join(get_args(Scope))}")

@@ -7,15 +7,13 @@ from typing import Any
 
 from agentworld.curation.checks import Finding
 from agentworld.curation.checks.finding import PREFIX
-from agentworld.curation.checks.registry import FAILED
+from agentworld.curation.checks.registry import CHECKED, FAILED
 from agentworld.curation.running.report import RunReport
 from agentworld.errors import GoneError
 from agentworld.pool.protocol import Pool
 from agentworld.records import BatchTrajectory, Feedback, Trajectory, exact_json
 
 MOST = 250  # labels in one transaction, for which others wait
-CHECKED = "checked"
-"""The label of a trajectory that checks have gone over: the digest of what they were configured with."""
 _VERSION = "1"  # of the label of checks that failed
 _NOTHING: Mapping[str, Any] = {}
 
