@@ -161,11 +161,12 @@ def test_any_text_can_be_a_file_and_files_are_bounded(monkeypatch):
         judged(program("true", task_files="files"), run_of("x", task={"files": {"a": "x" * 11}}))
 
 
-def test_what_a_task_brings_replaces_no_file_of_this_machine(tmp_path):
+@pytest.mark.parametrize("name", ["tests.py", "./tests.py", ".//tests.py"])
+def test_what_a_task_brings_replaces_no_file_of_this_machine(tmp_path, name):
     (tmp_path / "tests.py").write_text("raise SystemExit(1)")
     both = python("import tests", folder=str(tmp_path), task_files="files")
-    with pytest.raises(EvaluationError, match="the task brings 'tests.py', which is in `folder` too"):
-        judged(both, run_of("x", task={"files": {"tests.py": ""}}))
+    with pytest.raises(EvaluationError, match=r"the task brings '[./]*tests\.py', which is in `folder` too"):
+        judged(both, run_of("x", task={"files": {name: ""}}))
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "a/../../out.txt", ""])

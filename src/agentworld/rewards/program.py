@@ -112,7 +112,7 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
         files: dict[str, str | bytes] = {**self._own_files()}
         if self.task_files is not None:
             of_task = self._of_task(run)
-            both = sorted(files.keys() & of_task.keys())
+            both = sorted(name for name in of_task if PurePosixPath(name).as_posix() in files)
             if both:
                 raise EvaluationError(
                     f"{self.name}: the task brings {both[0]!r}, which is in `folder` too",
