@@ -35,7 +35,8 @@ class StreamEntry:
         self.size = size
         self.limits = limits
         self.notes: list[Note] = []  # where nobody takes them
-        self._note: Notes = note or self.notes.append
+        self.note: Notes = note or self.notes.append
+        self.disk: DiskEntry | None = None  # the file that it is, or is in
         self._said: set[str] = set()
         self._shape: Shape | None = None
 
@@ -46,7 +47,7 @@ class StreamEntry:
         """A note on this entry, once."""
         if (key := f"{place}: {why}") not in self._said:
             self._said.add(key)
-            self._note(Note(file=self.name, place=place, why=why, hint=hint, lost=lost))
+            self.note(Note(file=self.name, place=place, why=why, hint=hint, lost=lost))
 
     def chunks(self) -> Iterator[bytes]:
         """See Entry."""
@@ -146,10 +147,16 @@ class DiskEntry(StreamEntry):
     ) -> None:
         super().__init__(name or path.name, path.stat().st_size, limits=limits, note=note)
         self.path = path
+        self.within_folder = name is not None
+        self.position = 0  # how far it has been read
+        self.disk = self
 
     def _stream(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
+            position = 0
             while chunk := file.read(CHUNK):
+                position += len(chunk)
+                self.position = max(self.position, position)
                 yield chunk
 
 
@@ -175,7 +182,7 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-Packing = str  # gz, bz2, xz or zst
+Packing = str  # gz, bz2, xz, zst or deflate
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
@@ -210,11 +217,11 @@ class _Counted:
             yield chunk
 
 
-class _Gzip:
+class _Zlib:
     """zlib's object, with the interface of the others."""
 
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
+    def __init__(self, wbits: int) -> None:
+        self._inner = zlib.decompressobj(wbits=wbits)
 
     @property
     def eof(self) -> bool:
@@ -229,7 +236,8 @@ class _Gzip:
 
 
 _NEW: dict[str, Callable[[], _Decompressor]] = {
-    "gz": _Gzip,
+    "gz": lambda: _Zlib(31),
+    "deflate": lambda: _Zlib(-15),
     "bz2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(memlimit=256 * MIB),
 }

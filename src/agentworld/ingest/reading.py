@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from agentworld.ingest.detection import claims, head_of, looks_like
-from agentworld.ingest.files import DiskEntry, StreamEntry
-from agentworld.ingest.format import Format, Notes
+from agentworld.ingest.files import StreamEntry
+from agentworld.ingest.finding import entries
+from agentworld.ingest.format import Format, Notes, each_alone
 from agentworld.ingest.formats import formats, get_format
 from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.run import Note, Run
+
+Left = Callable[[StreamEntry], None]
+
+
+class Read(NamedTuple):
+    """One run, with the format that read it, the entries that it was read from, and its number among theirs from 0."""
+
+    format: Format
+    bundle: Sequence[StreamEntry]
+    number: int
+    run: Run
 
 
 def read_path(format: str, path: Path, *, limits: Limits = USUAL) -> tuple[list[Run], list[Note]]:
@@ -18,57 +31,76 @@ def read_path(format: str, path: Path, *, limits: Limits = USUAL) -> tuple[list[
     files: `agentworld import` reads the same as a stream.
     """
     notes: list[Note] = []
-    entries = list(_entries(path, limits, notes.append))
-    runs = [run for _, run in read_entries(format, entries, notes.append)]
-    return runs, notes
+    found = read_entries(format, entries([path], notes.append, limits), notes.append)
+    return [read.run for read in found], notes
 
 
-def _entries(path: Path, limits: Limits, note: Notes) -> Iterator[StreamEntry]:
-    if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
-                yield DiskEntry(file, f"{path.name}/{file.relative_to(path)}", limits=limits, note=note)
-    else:
-        yield DiskEntry(path, limits=limits, note=note)
+def read_entries(
+    format: str, found: Iterable[StreamEntry], note: Notes, left: Left = lambda entry: None
+) -> Iterator[Read]:
+    """The runs of entries. Formats whose entries stand alone are read as these come, the others once all are known.
 
-
-def read_entries(format: str, entries: Sequence[StreamEntry], note: Notes) -> Iterator[tuple[Format, Run]]:
-    """The runs of entries, with the format that read each."""
-    claimed: dict[str, list[StreamEntry]] = {}
-    for entry in entries:
-        if chosen := choose(format, entry, note):
-            claimed.setdefault(chosen.name, []).append(entry)
-    for name, of_format in claimed.items():
+    `left` is told of entries that no format reads.
+    """
+    waiting: dict[str, list[StreamEntry]] = {}
+    for entry in found:
+        chosen = choose(format, entry, note)
+        if chosen is None:
+            left(entry)
+        elif stands_alone(chosen):
+            yield from _read(chosen, [entry], note)
+        else:
+            waiting.setdefault(chosen.name, []).append(entry)
+    for name, of_format in waiting.items():
         reader = get_format(name)
-        for bundle in reader.bundles(of_format):
-            for run in reader.runs(bundle, note):
-                yield reader, run
+        try:
+            for bundle in reader.bundles(of_format):
+                yield from _read(reader, [entry for entry in bundle if isinstance(entry, StreamEntry)], note)
+        except Exception as error:
+            note(_stumbled(reader, of_format, error))
+
+
+def stands_alone(format: Format) -> bool:
+    """Whether each entry of a format is read for itself: it has `joins = False`, or each_alone as its bundles."""
+    return getattr(format, "joins", None) is False or getattr(format.bundles, "__func__", format.bundles) is each_alone
+
+
+def _read(format: Format, bundle: list[StreamEntry], note: Notes) -> Iterator[Read]:
+    try:
+        for number, run in enumerate(format.runs(bundle, note)):
+            yield Read(format, bundle, number, run)
+    except Exception as error:
+        note(_stumbled(format, bundle, error))
+
+
+def _stumbled(format: Format, bundle: Sequence[StreamEntry], error: Exception) -> Note:
+    """What a format did not foresee ends the reading of a bundle, and nothing else."""
+    why = f"reading it as {format.name} broke off: {type(error).__name__}: {str(error)[:200]}"
+    return Note(file=bundle[0].name if bundle else format.name, place="$", why=why, hint="What came before it is kept")
 
 
 def choose(format: str, entry: StreamEntry, note: Notes) -> Format | None:
-    """The format that reads an entry; None, with a note, where it is of none, or not of the one that is named."""
+    """The format that reads an entry; None, with a note, where it is of none, or not of the one that is named.
+
+    Nothing is lost by a file that was only found in a folder or an archive.
+    """
     head = head_of(entry)
+    asked = entry is entry.disk and not entry.disk.within_folder
     if format != "auto":
         named = get_format(format)
         if claims(head, [named]):
             return named
         others = claims(head, formats().values())
         hint = f"It looks like {others[0].name}" if others else None
-        note(
-            Note(
-                file=entry.name,
-                place="$",
-                why=f"it is not of the format {format}: {looks_like(entry, head)}",
-                hint=hint,
-            )
-        )
+        entry.say("$", f"it is not of the format {format}: {looks_like(entry, head)}", hint=hint, lost=asked)
         return None
     claiming = claims(head, formats().values())
     if not claiming:
-        hint = "Save it as UTF-8" if looks_like(entry, head) == "UTF-16 text" else f"Formats: {', '.join(formats())}"
-        note(Note(file=entry.name, place="$", why=f"no format knows it: {looks_like(entry, head)}", hint=hint))
+        looks = looks_like(entry, head)
+        hint = "Save it as UTF-8" if looks == "UTF-16 text" else f"Formats: {', '.join(formats())}" if asked else None
+        entry.say("$", f"no format knows it: {looks}", hint=hint, lost=asked)
         return None
     if len(claiming) > 1:
         also = ", ".join(other.name for other in claiming[1:])
-        note(Note(file=entry.name, place="$", why=f"read as {claiming[0].name}; {also} would read it too", lost=False))
+        entry.say("$", f"read as {claiming[0].name}; {also} would read it too", lost=False)
     return claiming[0]
