@@ -24,6 +24,8 @@ NOT_OVER_HTTP = {
     "check_writable": "Ask /readyz",
     **dict.fromkeys(("find_key", "get_key"), "Use list_keys; who asks a server has had its key checked already"),
     **dict.fromkeys(("put_evaluations", "known_evaluations", "load_follower", "save_follower"), _OPEN),
+    **dict.fromkeys(("begin_dataset", "put_dataset_rows", "freeze_dataset", "drop_building", "add_whole"), _OPEN),
+    "feedback_on": "Use list_feedback",
     **dict.fromkeys(("check", "backup", "export_parquet", "import_parquet"), _COMMAND),
 }
 

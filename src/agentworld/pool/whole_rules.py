@@ -80,7 +80,7 @@ def check_whole(sent: object) -> CheckedWhole:
 
 def refused(sent: object, error: AgentWorldError) -> AddedTrajectory:
     """What became of one that cannot be stored."""
-    new = getattr(sent, "new", None)
+    new = getattr(sent, "new", None)  # of one that is not even checked, too
     trajectory_id = rules.printable(getattr(new, "trajectory_id", None) or "")
     outcome = "deleted" if isinstance(error, GoneError) else "refused"
     return AddedTrajectory(trajectory_id=trajectory_id, outcome=outcome, reason=kept_text(error.one_line()))

@@ -78,6 +78,16 @@ def refused(steps: Sequence[Intake], error: AgentWorldError) -> list[Intake]:
     return [step if isinstance(step, Rejected) else rejection(step.step, error.one_line()) for step in steps]
 
 
+class StepFault(Exception):
+    """Step `number` of trajectory `place` was not stored: why, or None where another step has its id."""
+
+    def __init__(self, place: int, number: int, error: AgentWorldError | None) -> None:
+        super().__init__(f"step {number} of trajectory {place}")
+        self.place = place
+        self.number = number
+        self.error = error
+
+
 class Appender:
     """Writes steps; used by the writing thread only."""
 
@@ -103,6 +113,32 @@ class Appender:
                 outcomes.append(error)
         self._mark = batch.write()
         txn.on_rollback(self._forget)
+        return outcomes
+
+    def append_whole(self, txn: Transaction, steps: Sequence[Sequence[Prepared]]) -> list[list[AppendResult]]:
+        """The results of the steps of several trajectories that were just created and end in the same transaction.
+
+        StepFault where one is not stored; whoever calls undoes the transaction then.
+        """
+        self._mark = None
+        batch = _Batch(txn, self._forests, self._tallies, undisturbed=False)
+        batch.load(steps)
+        outcomes: list[list[AppendResult]] = []
+        for place, of_one in enumerate(steps):
+            results: list[AppendResult] = []
+            for number, prepared in enumerate(of_one):
+                try:
+                    result = batch.add_sound(prepared)
+                except AgentWorldError as error:
+                    raise StepFault(place, number, error) from None
+                if result.outcome != "stored":
+                    raise StepFault(place, number, None)
+                results.append(result)
+            outcomes.append(results)
+        batch.write()
+        for of_one in steps:
+            for prepared in of_one[:1]:
+                self._forests.forget(prepared.step.trajectory_id)
         return outcomes
 
     def _forget(self) -> None:
@@ -218,13 +254,14 @@ class _Batch:
         if not isinstance(taken, Prepared):
             return self._reject(taken)
         try:
-            return self._add(taken)
+            return self.add_sound(taken)
         except GoneError as error:
             return self._reject(rejection(taken.step, error.one_line()), gone=True)
         except (InvalidRequestError, ConflictError) as error:
             return self._reject(rejection(taken.step, error.one_line()))
 
-    def _add(self, prepared: Prepared) -> AppendResult:
+    def add_sound(self, prepared: Prepared) -> AppendResult:
+        """Plan one step; raises the fault that is the step's own."""
         step, txn, forests = prepared.step, self._txn, self._forests
         step_id, trajectory_id = step.step_id, step.trajectory_id
         if self._deleted and step_id in self._deleted:

@@ -125,6 +125,16 @@ def feedback_from(row: Row) -> Feedback:
     )
 
 
+def read_of_targets(reader: Reader, wanted: dict[str, list[str]]) -> list[Feedback]:
+    """Feedback on targets by their kind, in the order of commits within each kind."""
+    return [
+        feedback_from(row)
+        for kind, ids in wanted.items()
+        if ids
+        for row in reader.execute(_OF_TARGETS, {"kind": kind, "ids": json_list(ids)})
+    ]
+
+
 def list_rows(
     reader: Reader, target: tuple[str, str] | None, kind: str | None, after: int, limit: int
 ) -> Sequence[Row]:

@@ -142,6 +142,11 @@ class ForestWriter:
         self._tool_rows.clear()
         self._ends.clear()
 
+    def forget(self, trajectory_id: str) -> None:
+        """Forget the latest sequences of a trajectory that has ended."""
+        self._token_tips.drop(trajectory_id)
+        self._message_tips.drop(trajectory_id)
+
     # --- tokens -----------------------------------------------------------------------------------------------
     def trace_tokens(
         self, trajectory_id: str, vocabulary: str | None, prompt: TokenArray | None, response: TokenArray | None

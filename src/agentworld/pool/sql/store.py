@@ -37,6 +37,7 @@ from agentworld.pool.sql.store_reviews import ReviewMethods
 from agentworld.pool.sql.store_signals import SignalMethods
 from agentworld.pool.sql.store_slices import SliceMethods
 from agentworld.pool.sql.store_state import StateMethods
+from agentworld.pool.sql.store_whole import WholeMethods
 from agentworld.pool.sql.trajectories import Completion, Creation
 from agentworld.records import (
     Exchange,
@@ -69,6 +70,7 @@ class SqlPool(
     CurationMethods,
     ReviewMethods,
     EvaluationMethods,
+    WholeMethods,
 ):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.
 

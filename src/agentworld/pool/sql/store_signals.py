@@ -20,6 +20,7 @@ from agentworld.pool.signal_rules import (
     check_kind,
     check_one_target,
     check_signals,
+    check_few,
     check_step_ids,
     in_parts,
     joined,
@@ -95,6 +96,15 @@ class SignalMethods(GroupMethods):
             rows = feedback.list_rows(connection, target, kind, after, check_limit(limit) + 1)
         more = cursor_for(rows[limit - 1]["pk"], "oldest") if len(rows) > limit else None
         return Page([feedback.feedback_from(row) for row in rows[:limit]], more)
+
+    def feedback_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Feedback]:
+        """See Pool."""
+        wanted = {
+            "trajectory": check_few(trajectory_ids, "trajectory_ids"),
+            "step": check_few(step_ids, "step_ids"),
+        }
+        with self._database.reading() as connection:
+            return feedback.read_of_targets(connection, wanted)
 
     def get_annotations(
         self,
