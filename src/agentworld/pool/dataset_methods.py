@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from agentworld.pool.results import Page
-from agentworld.records import AddedTrajectory, DatasetRow, DatasetVersion, WholeTrajectory
+from agentworld.records import AddedTrajectory, DatasetRow, DatasetVersion, Feedback, WholeTrajectory
 
 
 class DatasetMethods(Protocol):
@@ -49,6 +49,9 @@ class DatasetMethods(Protocol):
 
     def datasets_of(self, trajectory_id: str) -> list[str]:
         """The frozen versions that have it."""
+
+    def feedback_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Feedback]:
+        """Everything said of up to 1,000 trajectories themselves, and of up to 1,000 steps; in commit order of each."""
 
     def delete_dataset(self, version: str) -> DatasetVersion:
         """Delete a version with its rows and pins, by its whole name; its trajectories stay until retention."""

@@ -117,6 +117,16 @@ def check_step_ids(step_ids: Sequence[str] | None, trajectory_id: str | None) ->
     return None if step_ids is None else list(step_ids)
 
 
+def check_few(ids: Sequence[str], path: str) -> list[str]:
+    """Up to 1,000 ids; InvalidRequestError otherwise."""
+    found = list(listed(ids, "ids", path))
+    if len(found) > MAX_STEPS:
+        raise InvalidRequestError(f"{len(found)} {path} are over {MAX_STEPS}", path=path)
+    for number, one in enumerate(found):
+        check_id(one, f"{path}[{number}]")
+    return found
+
+
 def other_trajectory(target_id: str, trajectory_id: str | None, path: str) -> InvalidRequestError:
     """The error for a signal whose step is not of the trajectory that it names."""
     return InvalidRequestError(

@@ -1,0 +1,152 @@
+"""The second pass over a selection: each trajectory is read, digested, and put into the pool as a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from agentworld.curation.datasets.chosen import Chosen
+from agentworld.curation.datasets.digests import StepDigests, VersionDigest, row_digest
+from agentworld.curation.datasets.dividing import Divided
+from agentworld.pool.arrays import StepArrays
+from agentworld.pool.keeping.records import Progress
+from agentworld.pool.protocol import Pool
+from agentworld.query.rules import WEIGHT
+from agentworld.records import DatasetRow, Feedback, FrozenStep, Selection, SplitCount, Step, Trajectory
+
+_CHUNK = 100
+_FEEDBACK = 1_000  # targets in one question
+
+
+class Builder:
+    """Builds the rows of one version. `gone`: trajectories that were selected in the first pass and are not any more;
+    `without_steps`: those of which no step can be taken.
+    """
+
+    def __init__(self, pool: Pool, selection: Selection, building: int, divided: Divided, progress: Progress) -> None:
+        self.rows = self.gone = self.without_steps = 0
+        self.splits = {name: SplitCount() for name in selection.splits.fractions}
+        self.digest = VersionDigest()
+        self._pool = pool
+        self._chosen = Chosen(selection)
+        self._building = building
+        self._divided = divided
+        self._progress = progress
+        self._digests = StepDigests()
+        self._first: dict[int, str] = {}  # by cluster, its smallest trajectory id
+
+    def build(self) -> None:
+        """Put all rows."""
+        names = self._divided.trajectory_ids
+        for begin in range(0, len(names), _CHUNK):
+            self._build(range(begin, min(begin + _CHUNK, len(names))))
+            self._progress("freeze", min(begin + _CHUNK, len(names)), len(names))
+
+    def _build(self, places: Iterable[int]) -> None:
+        names = self._divided.trajectory_ids
+        records = self._chosen.records(self._pool, [names[place] for place in places])
+        rows: list[DatasetRow] = []
+        tokens: list[int] = []
+        for place in places:
+            record = records.get(names[place])
+            if record is None:
+                self.gone += 1
+                continue
+            steps, length = self._steps(record.trajectory_id)
+            if not steps:
+                self.without_steps += 1
+                continue
+            rows.append(self._row(record, steps, self._divided.key_of[place], self.rows + len(rows)))
+            tokens.append(length)
+        if rows:
+            self._put(rows, tokens)
+
+    def _steps(self, trajectory_id: str) -> tuple[list[FrozenStep], int]:
+        """The frozen steps of a trajectory, and the tokens of their replies."""
+        frozen: list[FrozenStep] = []
+        length = 0
+        arrays: dict[str, StepArrays] | None = None
+        for step in self._chosen.steps(self._pool, trajectory_id):
+            if arrays is None:
+                arrays = arrays_of(self._pool, trajectory_id)
+            frozen.append(frozen_step(step, self._digests.of(step, arrays.get(step.step_id))))
+            length += step.response_length or 0
+        return frozen, length
+
+    def _row(self, record: Trajectory, steps: list[FrozenStep], key: int, position: int) -> DatasetRow:
+        cluster = self._divided.division.cluster[key]
+        labels = dict(record.labels)
+        return DatasetRow(
+            position=position,
+            trajectory_id=record.trajectory_id,
+            split=self._divided.division.split[key],
+            steps=steps,
+            task_key=self._divided.tasks[key],
+            cluster=self._first.setdefault(cluster, record.trajectory_id),
+            rewards=_floats(record.rewards),
+            reward=None if record.reward is None else float(record.reward),
+            labels=labels,
+            weight=_weight(labels),
+        )
+
+    def _put(self, rows: list[DatasetRow], tokens: list[int]) -> None:
+        said = _feedback(self._pool, rows)
+        for row, length in zip(rows, tokens, strict=True):
+            row.feedback = said.get(row.trajectory_id, [])
+            row.digest = row_digest(row)
+            self.digest.add(row)
+            counted = self.splits[row.split]
+            self.splits[row.split] = msgspec.structs.replace(
+                counted,
+                rows=counted.rows + 1,
+                steps=counted.steps + len(row.steps),
+                response_tokens=counted.response_tokens + length,
+            )
+        self._pool.put_dataset_rows(self._building, rows)
+        self.rows += len(rows)
+
+
+def arrays_of(pool: Pool, trajectory_id: str) -> dict[str, StepArrays]:
+    """The ids, masks and log-probabilities of a trajectory's steps by id; shared prefixes are held once."""
+    return {one.step_id: one for one in pool.sequences(trajectory_id=trajectory_id)}
+
+
+def frozen_step(step: Step, digest: str) -> FrozenStep:
+    """What is kept of a step."""
+    return FrozenStep(
+        step_id=step.step_id,
+        digest=digest,
+        rewards=_floats(step.rewards),
+        reward=None if step.reward is None else float(step.reward),
+        labels=dict(step.labels),
+    )
+
+
+def _feedback(pool: Pool, rows: Iterable[DatasetRow]) -> dict[str, list[Feedback]]:
+    """What was said of rows and of their steps, by trajectory, in the order of time and then of ids."""
+    owner = {row.trajectory_id: row.trajectory_id for row in rows}
+    of_step = {step.step_id: row.trajectory_id for row in rows for step in row.steps}
+    found: list[tuple[str, Feedback]] = []
+    names = list(owner)
+    for begin in range(0, len(names), _FEEDBACK):
+        said = pool.feedback_on(trajectory_ids=names[begin : begin + _FEEDBACK])
+        found += [(str(one.trajectory_id), one) for one in said]
+    names = list(of_step)
+    for begin in range(0, len(names), _FEEDBACK):
+        said = pool.feedback_on(step_ids=names[begin : begin + _FEEDBACK])
+        found += [(of_step[str(one.step_id)], one) for one in said]
+    by_row: dict[str, list[Feedback]] = {}
+    for trajectory_id, one in sorted(found, key=lambda each: (each[1].created_at, each[1].feedback_id or "")):
+        by_row.setdefault(trajectory_id, []).append(one)
+    return by_row
+
+
+def _floats(values: dict[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
+
+
+def _weight(labels: dict[str, object]) -> float | None:
+    """What curation weighs it with, which is a label."""
+    value = labels.get(WEIGHT)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
