@@ -26,6 +26,7 @@ NOT_OVER_HTTP = {
     **dict.fromkeys(("put_evaluations", "known_evaluations", "load_follower", "save_follower"), _OPEN),
     **dict.fromkeys(("begin_dataset", "put_dataset_rows", "freeze_dataset", "drop_building", "add_whole"), _OPEN),
     "feedback_on": "Use list_feedback",
+    "rewards_on": _OPEN,
     **dict.fromkeys(("check", "backup", "export_parquet", "import_parquet"), _COMMAND),
 }
 

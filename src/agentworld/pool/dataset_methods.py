@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from agentworld.pool.results import Page
-from agentworld.records import AddedTrajectory, DatasetRow, DatasetVersion, Feedback, WholeTrajectory
+from agentworld.records import AddedTrajectory, DatasetRow, DatasetVersion, Feedback, Reward, WholeTrajectory
 
 
 class DatasetMethods(Protocol):
@@ -52,6 +52,11 @@ class DatasetMethods(Protocol):
 
     def feedback_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Feedback]:
         """Everything said of up to 1,000 trajectories themselves, and of up to 1,000 steps; in commit order of each."""
+
+    def rewards_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Reward]:
+        """Every reward, of each source, of up to 1,000 trajectories themselves, and of up to 1,000 steps; those that
+        were set last come last in each.
+        """
 
     def delete_dataset(self, version: str) -> DatasetVersion:
         """Delete a version with its rows and pins, by its whole name; its trajectories stay until retention."""

@@ -20,7 +20,7 @@ from agentworld.pool.memory.store_base import MemoryStore
 from agentworld.pool.own_channel import named_by_signals
 from agentworld.pool.results import Awaited, DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import Signal, check_few, check_kind, check_one_target, check_signals, check_step_ids
-from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Group
+from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Group, Reward
 
 
 class SignalMethods(MemoryStore):
@@ -66,6 +66,13 @@ class SignalMethods(MemoryStore):
         with self._open():
             found = [(target, feedback) for target, feedback in self._state.feedback.values()]
             return [copied(one) for target, one in found if (target, one.step_id or one.trajectory_id) in wanted]
+
+    def rewards_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Reward]:
+        """See Pool."""
+        wanted = {("trajectory", one) for one in check_few(trajectory_ids, "trajectory_ids")}
+        wanted |= {("step", one) for one in check_few(step_ids, "step_ids")}
+        with self._open():
+            return [copied(one) for key, one in self._state.rewards.items() if key[:2] in wanted]
 
     def get_annotations(
         self,

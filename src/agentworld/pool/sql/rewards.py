@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select, update
 from agentworld.pool import schema
 from agentworld.pool.counters import REWARDS
 from agentworld.pool.signal_rules import Target
-from agentworld.pool.sql.connections import Row
+from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.events import Events
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import from_json, json_or_none
@@ -114,6 +114,29 @@ def apply_reward(events: Events, target: Found, reward: Reward) -> None:
 def rewards_of(txn: Transaction, kind: str, ids: list[str]) -> list[Row]:
     """The rows on these targets, those that were set last at the end."""
     return txn.execute(_OF_TARGETS, {"kind": kind, "ids": json_list(ids)})
+
+
+def read_of_targets(reader: Reader, wanted: dict[str, list[str]]) -> list[Reward]:
+    """Rewards on targets by their kind, those that were set last at the end of each kind."""
+    return [
+        _reward_from(row)
+        for kind, ids in wanted.items()
+        if ids
+        for row in reader.execute(_OF_TARGETS, {"kind": kind, "ids": json_list(ids)})
+    ]
+
+
+def _reward_from(row: Row) -> Reward:
+    on_step = row["target"] == "step"
+    return Reward(
+        value=row["value"],
+        trajectory_id=row["of_trajectory"] if on_step else row["target_id"],
+        step_id=row["target_id"] if on_step else None,
+        name=row["name"],
+        source=row["source"],
+        details=from_json(row["details"], None),
+        created_at=row["created_at"],
+    )
 
 
 def renew_rewards(txn: Transaction, pks: Iterable[int]) -> None:

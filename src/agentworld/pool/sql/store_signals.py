@@ -25,7 +25,7 @@ from agentworld.pool.signal_rules import (
     in_parts,
     joined,
 )
-from agentworld.pool.sql import feedback, signals
+from agentworld.pool.sql import feedback, rewards, signals
 from agentworld.pool.sql.annotations import read_annotations
 from agentworld.pool.sql.backlog import text_of
 from agentworld.pool.sql.connections import Row
@@ -34,7 +34,7 @@ from agentworld.pool.sql.rows import event_data
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_groups import GroupMethods
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import Annotation, Event, Feedback, FeedbackKind
+from agentworld.records import Annotation, Event, Feedback, FeedbackKind, Reward
 
 _e, _d = schema.events.c, schema.dead_letters.c
 _after = select(schema.events).where(_e.pk > parameter("after")).order_by(_e.pk).limit(parameter("limit"))
@@ -105,6 +105,15 @@ class SignalMethods(GroupMethods):
         }
         with self._database.reading() as connection:
             return feedback.read_of_targets(connection, wanted)
+
+    def rewards_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Reward]:
+        """See Pool."""
+        wanted = {
+            "trajectory": check_few(trajectory_ids, "trajectory_ids"),
+            "step": check_few(step_ids, "step_ids"),
+        }
+        with self._database.reading() as connection:
+            return rewards.read_of_targets(connection, wanted)
 
     def get_annotations(
         self,
