@@ -17,10 +17,10 @@ from agentworld.pool.results import DeadLetter, Page, SignalsResult
 from agentworld.pool.signal_rules import (
     CheckedSignal,
     Signal,
+    check_few,
     check_kind,
     check_one_target,
     check_signals,
-    check_few,
     check_step_ids,
     in_parts,
     joined,
