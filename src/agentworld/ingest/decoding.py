@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -13,27 +14,69 @@ from agentworld.records import exact_json
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_CONSTANT = re.compile(rb"NaN|Infinity")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
-def decode(data: bytes, place: str, depth: int) -> tuple[Any, bool]:
-    """The value of JSON text, and whether it had NaN or infinity, which come back as null.
+class Remark(msgspec.Struct, frozen=True):
+    """What was decided where JSON, or UTF-8, leaves it open or forbids it."""
+
+    why: str
+    lost: bool
+
+
+_CONSTANTS = Remark("NaN, infinity and numbers that are too large are read as null", lost=True)
+_DIGITS = Remark("a whole number of thousands of digits is read as text", lost=False)
+_NO_UTF8 = Remark("bytes that are no UTF-8 are read as U+FFFD", lost=True)
+_CONTROLS = Remark("control characters stand in texts as they are, which JSON forbids; they are kept", lost=False)
+
+
+def decode(data: bytes, place: str, depth: int) -> tuple[Any, tuple[Remark, ...]]:
+    """The value of JSON text, and what must be said of it.
 
     BadDocument where it is no JSON, or nests deeper than `depth`. Lone surrogates and whole numbers of any size are
-    kept. Of a key that is there twice the last value counts, as for every reader of JSON in Python.
+    kept. Of a key that is there twice the last value counts.
     """
     if data.count(b"[") + data.count(b"{") > depth and _deeper(data, depth):
         raise BadDocument(place, f"objects and lists nest more than {depth} deep")
     try:
-        return exact_json.decode(data), False
+        return exact_json.decode(data), ()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        if _CONSTANT.search(data):
-            try:
-                return _with_constants(data), True
-            except (ValueError, RecursionError):
-                pass
-        raise BadDocument(place, _why(data, error)) from None
+        try:
+            return _lenient(data)
+        except (ValueError, RecursionError):
+            raise BadDocument(place, _why(data, error)) from None
+
+
+def _lenient(data: bytes) -> tuple[Any, tuple[Remark, ...]]:
+    """What other writers of JSON write, by the standard library; ValueError where that is no JSON either."""
+    said: dict[Remark, None] = {}
+
+    def no_number(_: str) -> None:
+        said[_CONSTANTS] = None
+
+    def real(digits: str) -> float | None:
+        value = float(digits)
+        if math.isfinite(value):
+            return value
+        said[_CONSTANTS] = None
+        return None
+
+    def whole(digits: str) -> int | str:
+        try:
+            return int(digits)
+        except ValueError:  # Python bounds how many digits it reads.
+            said[_DIGITS] = None
+            return digits
+
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+        said[_NO_UTF8] = None
+    value = json.loads(text, strict=False, parse_constant=no_number, parse_float=real, parse_int=whole)
+    if not said:
+        said[_CONTROLS] = None
+    return value, tuple(said)
 
 
 def _deeper(data: bytes, depth: int) -> bool:
@@ -47,10 +90,6 @@ def _deeper(data: bytes, depth: int) -> bool:
             return False  # Not balanced: no JSON, which the decoder says better.
         brackets = shorter
     return bool(brackets)
-
-
-def _with_constants(data: bytes) -> Any:
-    return json.loads(data, parse_constant=lambda name: None)
 
 
 def _why(data: bytes, error: Exception) -> str:

@@ -125,9 +125,9 @@ class StreamEntry:
             return place, bad
 
     def _decode(self, data: bytes, place: str) -> Any:
-        value, constants = decode(data, place, self.limits.depth)
-        if constants:
-            self.say(place, "NaN and infinity are no JSON; they are read as null", lost=False)
+        value, remarks = decode(data, place, self.limits.depth)
+        for remark in remarks:
+            self.say(place, remark.why, lost=remark.lost)
         return value
 
 

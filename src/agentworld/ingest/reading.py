@@ -14,7 +14,7 @@ from agentworld.ingest.formats import formats, get_format
 from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.run import Note, Run
 
-Left = Callable[[StreamEntry], None]
+Seen = Callable[[StreamEntry, Format | None], None]
 
 
 class Read(NamedTuple):
@@ -36,18 +36,19 @@ def read_path(format: str, path: Path, *, limits: Limits = USUAL) -> tuple[list[
 
 
 def read_entries(
-    format: str, found: Iterable[StreamEntry], note: Notes, left: Left = lambda entry: None
+    format: str, found: Iterable[StreamEntry], note: Notes, seen: Seen = lambda entry, format: None
 ) -> Iterator[Read]:
     """The runs of entries. Formats whose entries stand alone are read as these come, the others once all are known.
 
-    `left` is told of entries that no format reads.
+    `seen` is told of each entry, with its format, or None where none reads it.
     """
     waiting: dict[str, list[StreamEntry]] = {}
     for entry in found:
         chosen = choose(format, entry, note)
+        seen(entry, chosen)
         if chosen is None:
-            left(entry)
-        elif stands_alone(chosen):
+            continue
+        if stands_alone(chosen):
             yield from _read(chosen, [entry], note)
         else:
             waiting.setdefault(chosen.name, []).append(entry)
@@ -66,9 +67,13 @@ def stands_alone(format: Format) -> bool:
 
 
 def _read(format: Format, bundle: list[StreamEntry], note: Notes) -> Iterator[Read]:
+    number = 0
     try:
-        for number, run in enumerate(format.runs(bundle, note)):
+        for run in format.runs(bundle, note):
             yield Read(format, bundle, number, run)
+            number += 1
+        if number == 0 and bundle:
+            bundle[0].say("$", f"there is no run of {format.name} in it", lost=False)
     except Exception as error:
         note(_stumbled(format, bundle, error))
 

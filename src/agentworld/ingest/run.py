@@ -23,13 +23,16 @@ class RunReward(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class RunFeedback(msgspec.Struct, kw_only=True, frozen=True):
-    """A label, rating or comment that the file has; fields as in Feedback."""
+    """A label, rating, comment or comparison that the file has; fields as in Feedback. `step`, `other`: keys of steps;
+    a comparison prefers `step` to `other`.
+    """
 
     kind: str
     name: str | None = None
     value: Any = None
     comment: str | None = None
     step: str | None = None
+    other: str | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -1,0 +1,196 @@
+"""Files into a pool: runs are read as a stream and stored in portions, each trajectory whole or not at all.
+
+The same run read again is known by its digest. A run that has grown or changed since is stored beside the one that is
+there, as `ID.2`, `ID.3` and so on, and the older ones are excluded by a manual decision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from agentworld.errors import AgentWorldError
+from agentworld.ingest.examining import examine
+from agentworld.ingest.files import StreamEntry
+from agentworld.ingest.finding import check_paths, entries, files
+from agentworld.ingest.format import Format
+from agentworld.ingest.formats import get_format
+from agentworld.ingest.limits import USUAL, Limits
+from agentworld.ingest.reading import Read, read_entries
+from agentworld.ingest.report import ImportReport
+from agentworld.ingest.run import Note
+from agentworld.ingest.wholes import SOURCE, Placing, make_whole, renamed
+from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.protocol import Pool
+from agentworld.records import AddedTrajectory, Decision, WholeTrajectory
+
+_PORTION = 256  # steps, and a little more: what waits is stored once it has so many
+_MOST = 64  # trajectories
+_VERSIONS = 10_000
+
+
+class Importer:
+    """One import. `pool` None: everything is read and counted, and nothing is stored."""
+
+    def __init__(
+        self,
+        pool: Pool | None,
+        format: str = "auto",
+        *,
+        placing: Placing | None = None,
+        limits: Limits = USUAL,
+        limit: int | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        if format != "auto":
+            get_format(format)
+        self.report = ImportReport(dry_run=pool is None)
+        self._pool, self._format, self._limits, self._limit = pool, format, limits, limit
+        self._placing = placing or Placing()
+        self._progress = progress
+        self._waiting: list[tuple[str, str, WholeTrajectory]] = []
+        self._waiting_steps = 0
+
+    def run(self, paths: Iterable[Path]) -> ImportReport:
+        """Import what is at the paths; NotFoundError where one is not there, before anything is read."""
+        paths = list(paths)
+        check_paths(paths)
+        began = time.monotonic()
+        self._total = sum(file.size for file in files(paths, lambda note: None, self._limits))
+        self._before = 0
+        self._current: StreamEntry | None = None
+        reads = read_entries(self._format, self._followed(paths), self.report.take, self._seen)
+        for count, read in enumerate(reads):
+            if count == self._limit:
+                break
+            self._take(read)
+            self._show()
+        self._store()
+        self._show(ended=True)
+        self.report.bytes_read = self._total
+        self.report.seconds = time.monotonic() - began
+        return self.report
+
+    def _followed(self, paths: list[Path]) -> Iterator[StreamEntry]:
+        """The entries, with an eye on how far the files on disk have been read."""
+        for entry in entries(paths, self.report.take, self._limits):
+            if self._current is not None and self._current is not entry.disk:
+                self._before += self._current.size
+            self._current = entry.disk
+            yield entry
+
+    def _seen(self, entry: StreamEntry, format: Format | None) -> None:
+        if format is None:
+            self.report.unknown_files += 1
+        else:
+            self.report.of(format.name).files += 1
+
+    def _show(self, *, ended: bool = False) -> None:
+        position = getattr(self._current, "position", 0)
+        self._progress("import", self._total if ended else min(self._total, self._before + position), self._total)
+
+    def _take(self, read: Read) -> None:
+        run, format = read.run, read.format.name
+        file = read.bundle[0].name if read.bundle else ""
+        name = run.native_id or f"run {read.number}"
+
+        def say(place: str, why: str, lost: bool) -> None:
+            self.report.take(Note(file=file, place=f"{name}: {place}", why=why, lost=lost))
+
+        try:
+            facts = examine(run)
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            self.report.of(format).refused += 1
+            say("$", f"it cannot be stored: {error}", True)
+            return
+        counts = self.report.of(format)
+        counts.runs += 1
+        counts.steps += facts.steps
+        counts.messages += facts.messages
+        counts.tool_calls += facts.tool_calls
+        counts.tool_results += facts.tool_results
+        counts.rewards += len(run.rewards)
+        counts.labels += len(run.feedback)
+        whole = make_whole(format, file, read.number, run, facts, self._placing, say)
+        if self._pool is None:
+            return
+        try:
+            for data, media_type in run.media.values():
+                self._pool.put_media(data, media_type)
+        except AgentWorldError as error:
+            counts.refused += 1
+            say("$", f"its media cannot be stored: {error.one_line()}", True)
+            return
+        self._waiting.append((format, file, whole))
+        self._waiting_steps += len(whole.steps)
+        if self._waiting_steps >= _PORTION or len(self._waiting) >= _MOST:
+            self._store()
+
+    def _store(self) -> None:
+        waiting, self._waiting, self._waiting_steps = self._waiting, [], 0
+        if not waiting or self._pool is None:
+            return
+        outcomes = self._pool.add_whole([whole for _, _, whole in waiting])
+        for (format, file, whole), outcome in zip(waiting, outcomes, strict=True):
+            self._settle(format, file, whole, outcome)
+
+    def _settle(self, format: str, file: str, whole: WholeTrajectory, outcome: AddedTrajectory) -> None:
+        counts = self.report.of(format)
+        if outcome.outcome == "differs":
+            outcome = self._add_version(file, whole)
+            if outcome.outcome == "added":
+                counts.replaced += 1
+        elif outcome.outcome == "added":
+            counts.added += 1
+        if outcome.outcome == "known":
+            counts.known += 1
+        elif outcome.outcome == "deleted":
+            counts.deleted += 1
+            why = "it was deleted on request, and does not come back"
+            self._note(file, whole, why, lost=False)
+        elif outcome.outcome == "refused":
+            counts.refused += 1
+            self._note(file, whole, f"it cannot be stored: {outcome.reason}")
+        for reason, number in outcome.excluded.items():
+            counts.excluded[reason] = counts.excluded.get(reason, 0) + number
+            self._note(file, whole, f"{number} of its steps are stored and not served: {reason}", lost=False)
+
+    def _note(self, file: str, whole: WholeTrajectory, why: str, *, lost: bool = True) -> None:
+        place = whole.origin.get("native_id") or f"run {whole.origin.get('place')}"
+        self.report.take(Note(file=file, place=place, why=why, lost=lost))
+
+    def _add_version(self, file: str, whole: WholeTrajectory) -> AddedTrajectory:
+        """Store what has changed under the next free name, and exclude what it takes the place of."""
+        assert self._pool is not None
+        first = whole.new.trajectory_id or ""
+        older = [first]
+        for version in range(2, _VERSIONS):
+            name = f"{first}.{version}"
+            outcome = self._pool.add_whole([renamed(whole, name)])[0]
+            if outcome.outcome != "differs":
+                break
+            older.append(name)
+        if outcome.outcome in ("added", "known"):
+            self._exclude(older, name)
+        if outcome.outcome == "added":
+            self._note(file, whole, f"it has changed since it was imported: stored as {name}", lost=False)
+        return outcome
+
+    def _exclude(self, older: list[str], newer: str) -> None:
+        """A manual decision on each that has none, so that what people decided stands."""
+        assert self._pool is not None
+        reason = f"imported again as {newer}"
+        undecided = [
+            name for name in older if not any(said.by == "manual" for said in self._pool.decisions(trajectory_id=name))
+        ]
+        if undecided:
+            decide = [Decision(verdict="exclude", trajectory_id=n, reason=reason, source=SOURCE) for n in undecided]
+            self._pool.decide(decide)
+
+
+def import_paths(pool: Pool | None, paths: Iterable[Path], format: str = "auto", **options: object) -> ImportReport:
+    """Import files and folders into a pool (None: only count and say what would be lost); see `Importer`."""
+    return Importer(pool, format, **options).run(paths)  # type: ignore[arg-type]

@@ -1,0 +1,220 @@
+"""Runs into a pool: ids, idempotency, changed runs, what cannot be stored."""
+
+import json
+
+import pytest
+
+from agentworld.factory import open_pool
+from agentworld.ingest.format import each_alone
+from agentworld.ingest.formats import formats
+from agentworld.ingest.loader import Importer, import_paths
+from agentworld.ingest.run import Note, Run, RunFeedback, RunReward, linear_steps
+from agentworld.ingest.wholes import Placing
+from agentworld.records import Message, Step
+
+
+class Chat:
+    """{"chat": [[role, text], ...], "id": ..., "rewards": {...}} as a line."""
+
+    name = "chat"
+    title = "Chats of the tests"
+    bundles = staticmethod(each_alone)
+
+    def claims(self, head):
+        return any(isinstance(document, dict) and "chat" in document for document in head.documents)
+
+    def runs(self, bundle, note):
+        for place, document in bundle[0].documents():
+            if isinstance(document, Exception):
+                note(Note(file=bundle[0].name, place=place, why=document.why))
+                continue
+            messages = [Message(role=role, content=text) for role, text in document["chat"]]
+            steps, trailing = linear_steps(messages, model=document.get("model"))
+            rewards = [RunReward(name=name, value=value) for name, value in document.get("rewards", {}).items()]
+            feedback = [RunFeedback(kind="label", name="good", value=True)] if document.get("good") else []
+            yield Run(
+                native_id=document.get("id"),
+                steps=steps,
+                rewards=rewards,
+                feedback=feedback,
+                trailing=trailing,
+                metadata=document.get("metadata", {}),
+                created_at=document.get("at", 0.0),
+            )
+
+
+@pytest.fixture(autouse=True)
+def chat():
+    formats()["chat"] = Chat()
+    yield
+    del formats()["chat"]
+
+
+@pytest.fixture
+def pool():
+    with open_pool("memory://") as opened:
+        yield opened
+
+
+TALK = [["user", "two and two"], ["assistant", "4"], ["user", "and two"], ["assistant", "6"], ["user", "thanks"]]
+
+
+def written(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_run_becomes_a_trajectory_with_its_steps(pool, tmp_path):
+    row = {"id": "talk 1", "chat": TALK, "rewards": {"solved": 1.0}, "good": True, "metadata": {"a": 1}, "at": 5.0}
+    report = import_paths(pool, [written(tmp_path / "a.jsonl", row)])
+
+    (stored,) = pool.list_trajectories().items
+    steps = pool.list_steps(trajectory_id=stored.trajectory_id, include=["messages"]).items
+    assert [step.step_id for step in steps] == [f"{stored.trajectory_id}.0", f"{stored.trajectory_id}.1"]
+    assert steps[1].parent_step_id == steps[0].step_id
+    assert [message.content for message in steps[1].prompt_messages] == ["two and two", "4", "and two"]
+    assert steps[1].response_message == Message(role="assistant", content="6")
+    assert stored.rewards == {"solved": 1.0, "reward": 1.0}
+    assert stored.reward == 1.0
+    assert stored.labels == {"good": True}
+    assert stored.status == "finished"
+    assert stored.created_at == 5.0
+    assert stored.metadata["a"] == 1
+    assert stored.metadata["trailing"] == [{"role": "user", "content": "thanks"}]
+    assert stored.metadata["import"] | {"digest": ""} == {
+        "format": "chat",
+        "file": "a.jsonl",
+        "place": "0",
+        "native_id": "talk 1",
+        "digest": "",
+    }
+    counts = report.formats["chat"]
+    assert (counts.files, counts.runs, counts.added, counts.steps, counts.messages) == (1, 1, 1, 2, 5)
+    assert (counts.rewards, counts.labels, report.lost) == (1, 1, 0)
+
+
+def test_a_file_imported_again_changes_nothing_wherever_it_lies(pool, tmp_path):
+    rows = [{"id": "one", "chat": TALK}, {"chat": TALK}, {"chat": TALK}]
+    import_paths(pool, [written(tmp_path / "a.jsonl", *rows)])
+    before = pool.list_trajectories().items
+    (tmp_path / "below").mkdir()
+    report = import_paths(pool, [written(tmp_path / "below" / "b.jsonl", *rows)])
+
+    assert pool.list_trajectories().items == before
+    assert len(before) == 3
+    assert (report.formats["chat"].known, report.formats["chat"].added) == (3, 0)
+
+
+def test_a_run_that_has_grown_takes_the_place_of_what_was_there(pool, tmp_path):
+    path = tmp_path / "a.jsonl"
+    for length in (2, 4, 4, 5):
+        written(path, {"id": "one", "chat": TALK[:length]})
+        report = import_paths(pool, [path])
+    first, second, third = (trajectory.trajectory_id for trajectory in pool.list_trajectories().items)
+
+    assert (second, third) == (f"{first}.2", f"{first}.3")
+    assert report.formats["chat"].replaced == 1
+    assert [note.why for note in report.notes] == [f"it has changed since it was imported: stored as {third}"]
+    assert report.lost == 0
+    assert [t.readiness for t in pool.list_trajectories().items] == ["excluded", "excluded", "complete"]
+    assert pool.decisions(trajectory_id=first)[0].reason == f"imported again as {second}"
+    # What is older than the latest one is known too, and what people decided stands.
+    written(path, {"id": "one", "chat": TALK[:2]})
+    assert import_paths(pool, [path]).formats["chat"].known == 1
+    assert pool.get_step(f"{third}.1", include=["messages"]).parent_step_id == f"{third}.0"
+
+
+def test_nothing_is_written_by_a_dry_run(pool, tmp_path):
+    path = written(tmp_path / "a.jsonl", {"chat": TALK}, {"chat": TALK[:2]})
+    report = import_paths(None, [path])
+
+    assert report.dry_run
+    assert (report.formats["chat"].runs, report.formats["chat"].added, report.formats["chat"].messages) == (2, 0, 7)
+
+
+def test_the_limit_and_the_placing(pool, tmp_path):
+    path = written(tmp_path / "a.jsonl", *({"id": f"{n}", "chat": TALK, "rewards": {"a": n, "b": 1}} for n in range(9)))
+    placing = Placing(channel="old", group_id="g", agent="coder", user="u", reward_name="b")
+    Importer(pool, "chat", placing=placing, limit=2).run([path])
+
+    stored = pool.list_trajectories(channel="old").items
+    assert [(t.group_id, t.agent, t.user, t.reward, t.rewards["a"]) for t in stored] == [
+        ("g", "coder", "u", 1.0, 0.0),
+        ("g", "coder", "u", 1.0, 1.0),
+    ]
+
+
+def test_what_a_pool_cannot_hold_is_said_and_the_rest_is_stored(pool, tmp_path):
+    bad = tmp_path / "a.jsonl"
+    nested = json.loads('{"x":' * 97 + "1" + "}" * 97)
+    bad.write_bytes(
+        json.dumps({"id": "odd", "chat": TALK, "model": "m\x00" + "n" * 300, "metadata": {"nested": nested}}).encode()
+        + b'\n{"chat": \n'
+        + b'{"id": "nan", "chat": [["assistant", "\\ud800 \xff"]], "rewards": {"r": NaN, "s": 1e999}, "at": -3}\n'
+    )
+    report = import_paths(pool, [bad])
+
+    first, second, last = pool.list_steps(include=["messages"]).items
+    assert report.formats["chat"].added == 2
+    assert sorted((note.place, note.why.split(":")[0]) for note in report.notes) == [
+        ("line 2", "the JSON ends too early, after 8 bytes"),
+        ("line 3", "NaN, infinity and numbers that are too large are read as null"),
+        ("line 3", "bytes that are no UTF-8 are read as U+FFFD"),
+        ("nan: created_at", "it is no time"),
+        ("nan: reward r", "its value is no finite number"),
+        ("nan: reward s", "its value is no finite number"),
+        (f"odd: step {first.step_id} model", "the name is changed"),
+        (f"odd: step {second.step_id} model", "the name is changed"),
+    ]
+    assert report.lost == 8
+    assert report.reasons["its value is no finite number"] == 2
+    assert last.response_message.content == "\ud800 \ufffd"
+    assert first.model == "m\ufffd" + "n" * 254
+    assert pool.list_trajectories().items[0].metadata["nested"] == nested
+
+
+def test_who_deleted_a_run_does_not_get_it_again(pool, tmp_path):
+    path = written(tmp_path / "a.jsonl", {"id": "one", "chat": TALK})
+    import_paths(pool, [path])
+    (stored,) = pool.list_trajectories().items
+    pool.delete_trajectories([stored.trajectory_id], "asked")
+    report = import_paths(pool, [path])
+
+    assert report.formats["chat"].deleted == 1
+    assert not pool.list_trajectories().items
+
+
+def test_steps_and_keys_of_a_run_are_put_right(pool, tmp_path, monkeypatch):
+    def runs(self, bundle, note):
+        steps = [
+            Step(step_id="a/b", trajectory_id="", response_message=Message(role="assistant", content="1")),
+            Step(step_id="a/b", trajectory_id="", parent_step_id="nowhere"),
+        ]
+        yield Run(native_id="x", steps=steps, rewards=[RunReward(name="reward", value=0, step="gone")], group_id="g 1")
+
+    monkeypatch.setattr(Chat, "runs", runs)
+    report = import_paths(pool, [written(tmp_path / "a.jsonl", {"chat": []})])
+
+    assert report.formats["chat"].added == 1
+    assert sorted(note.why for note in report.notes) == [
+        "no step nowhere comes before it, which it should go on from",
+        "there is no step gone, so it is on the whole trajectory",
+        "two steps have the same key",
+    ]
+    (stored,) = pool.list_trajectories().items
+    assert stored.group_id.startswith("x")
+    assert stored.metadata["import"]["group"] == "g 1"
+
+
+def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
+    written(tmp_path / "a.jsonl", {"chat": TALK}, {"chat": 5}, {"chat": TALK})
+    written(tmp_path / "b.jsonl", {"chat": TALK[:2]})
+    (tmp_path / "c.txt").write_text("no format")
+    report = import_paths(pool, [tmp_path])
+
+    assert report.formats["chat"].added == 2
+    assert report.unknown_files == 1
+    assert [(note.lost, note.why.split(":")[0]) for note in report.notes] == [
+        (True, "reading it as chat broke off"),
+        (False, "no format knows it"),
+    ]
