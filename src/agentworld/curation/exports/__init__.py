@@ -1,1 +1,20 @@
 """Dataset versions as files that trainers load."""
+
+from agentworld.curation.exports.export import export_dataset
+from agentworld.curation.exports.options import ExportOptions
+from agentworld.curation.exports.registry import Layout, Origin, Row, Work, layout, layouts, origin_of
+from agentworld.curation.exports.report import ExportedSplit, ExportReport
+
+__all__ = [
+    "ExportOptions",
+    "ExportReport",
+    "ExportedSplit",
+    "Layout",
+    "Origin",
+    "Row",
+    "Work",
+    "export_dataset",
+    "layout",
+    "layouts",
+    "origin_of",
+]

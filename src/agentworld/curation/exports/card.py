@@ -1,0 +1,152 @@
+"""The card of an export: a README.md that says what it is, and that `datasets` reads its files by."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from agentworld.curation.exports.columns import PROVENANCE, Kind, card_feature, features
+from agentworld.curation.exports.options import ExportOptions
+from agentworld.curation.exports.report import ExportReport, reasons
+from agentworld.records import DatasetVersion
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_MEANS: dict[str, str] = {
+    "text": "text", "texts": "texts", "whole": "whole number", "real": "number", "flag": "true or false",
+    "flags": "true or false, a list", "reals": "numbers", "json": "JSON", "objects": "JSON objects, a list",
+    "turns": "JSON objects, a list for each step", "ids": "token ids", "labels": "token ids, -100 where no loss",
+    "bits": "0 or 1 a token", "logprobs": "natural logarithms", "images": "images",
+    "plain_messages": "messages", "plain_tools": "tools",
+    "reward_model": "style and ground_truth", "extra_info": "split, index, task_id, trajectory_id",
+    "about": "version, trajectory_id and step_ids that the row comes from",
+}  # fmt: skip
+
+
+def card(
+    report: ExportReport,
+    version: DatasetVersion,
+    options: ExportOptions,
+    columns: Mapping[str, Kind],
+    license: str | None,
+) -> str:
+    """The text of README.md. What others wrote in it (names, queries, notes) is data, never markup."""
+    return f"---\n{_front_matter(report, columns, license)}---\n\n{_body(report, version, options, columns, license)}"
+
+
+def code(text: str) -> str:
+    """A text as code in Markdown, on one line, whatever is in it."""
+    plain = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+    runs = [len(run) for run in re.findall("`+", plain)]
+    fence = "`" * (max(runs, default=0) + 1)
+    space = " " if plain.startswith("`") or plain.endswith("`") or not plain else ""
+    return f"{fence}{space}{plain}{space}{fence}"
+
+
+def _front_matter(report: ExportReport, columns: Mapping[str, Kind], license: str | None) -> str:
+    """YAML, all of whose values are written as JSON, which YAML reads."""
+    size = next((name for most, name in _SIZES if report.rows < most), "n>1M")
+    plain = {name: kind for name, kind in columns.items() if not kind.startswith("plain_")}
+    found: dict[str, Any] = {} if license is None else {"license": license}
+    found |= {
+        "tags": ["agentworld", f"agentworld-{report.layout}"],
+        "size_categories": [size],
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [
+                    {"split": split, "path": f"data/{split}-*.{report.file_format}"}
+                    for split, each in report.splits.items()
+                    if each.rows
+                ],
+            }
+        ],
+    }
+    if len(plain) == len(columns):  # The shape of plain tools is in their files.
+        found["dataset_info"] = {
+            "features": [{"name": name, **card_feature(one)} for name, one in features(plain).items()]
+        }
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in found.items())
+
+
+def _body(
+    report: ExportReport,
+    version: DatasetVersion,
+    options: ExportOptions,
+    columns: Mapping[str, Kind],
+    license: str | None,
+) -> str:
+    selection, made = version.selection, datetime.fromtimestamp(version.created_at, UTC)
+    asked = {
+        name: value
+        for name, value in msgspec.to_builtins(options).items()
+        if value != msgspec.to_builtins(ExportOptions())[name]
+    }
+    lines = [
+        f"# {code(version.name)}",
+        "",
+        f"Version {code(version.version)} in the layout {code(report.layout)}, exported by AgentWorld.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| digest | {code(version.digest)} |",
+        f"| manifest | {code(version.manifest_digest)} |",
+        f"| frozen | {made:%Y-%m-%d %H:%M:%S} UTC |",
+        f"| selected | {selection.unit} of channel {_or_all(selection.channel)} |",
+        f"| where | {_cell(selection.where) if selection.where else 'all'} |",
+        f"| policies | {', '.join(_cell(f'{each.name} ({each.digest})') for each in version.policies) or 'none'} |",
+        f"| parents | {', '.join(_cell(each) for each in version.parents) or 'none'} |",
+        f"| code | AgentWorld {code(version.code_version)} |",
+        f"| options | {_cell(json.dumps(asked)) if asked else 'none'} |",
+        f"| license | {_cell(license) if license else 'not said: ask who holds the data'} |",
+        "",
+    ]
+    if version.note:
+        lines += [_cell(version.note), ""]
+    lines += ["| split | rows | trajectories | left out |", "|---|---|---|---|"]
+    for split, each in report.splits.items():
+        frozen = next((count for name, count in version.splits.items() if split_name(name) == split), None)
+        lines.append(
+            f"| {code(split)} | {each.rows} | {frozen.rows if frozen else 0} | {sum(each.left_out.values())} |"
+        )
+    if any(report.left_out.values()):
+        lines += ["", "Left out:", ""]
+        lines += [
+            f"- {count} {code(reason)}: {means or 'see its layout'}"
+            for reason, count, means in reasons(report.left_out)
+        ]
+    lines += ["", "| column | holds |", "|---|---|"]
+    lines += [f"| {code(name)} | {_MEANS[kind]} |" for name, kind in columns.items()]
+    lines += [
+        "",
+        "```python",
+        "from datasets import load_dataset",
+        "",
+        'data = load_dataset("path/to/this/folder")',
+        "```",
+        "",
+        f"Where a row comes from stands in {code(PROVENANCE)}, which trainers pass over; "
+        f"`agentworld dataset trace` follows it to the call of the agent.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def split_name(split: str) -> str:
+    """A split as files and loaders name it: letters, digits and underscores."""
+    return re.sub(r"\W", "_", split, flags=re.ASCII)
+
+
+def _cell(text: str) -> str:
+    """Code in a table's cell, where a bar would end it."""
+    return code(text).replace("|", "\\|")
+
+
+def _or_all(channel: str | None) -> str:
+    return "any" if channel is None else _cell(channel)

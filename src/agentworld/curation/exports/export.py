@@ -1,0 +1,180 @@
+"""Exporting a dataset version: each split into files of its own, a card beside them, all there or nothing."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from agentworld.curation.exports.card import card, split_name
+from agentworld.curation.exports.columns import PROVENANCE, Kind, NotPlain
+from agentworld.curation.exports.options import ExportOptions, FileFormat, check_options
+from agentworld.curation.exports.registry import Row, Work, layout_of
+from agentworld.curation.exports.report import ExportedSplit, ExportReport, reasons
+from agentworld.curation.exports.source import PoolSource
+from agentworld.curation.exports.writing import JsonlWriter, ParquetWriter, Writer
+from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
+from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.protocol import Pool
+
+SHARD_BYTES = 500 << 20
+
+
+def export_dataset(
+    pool: Pool,
+    version: str,
+    layout: str,
+    folder: str | Path,
+    *,
+    split: str | Sequence[str] | None = None,
+    file_format: FileFormat = "parquet",
+    license: str | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Progress = no_progress,
+    stopped: Callable[[], bool] = lambda: False,
+    **options: Any,
+) -> ExportReport:
+    """Write a frozen version in a layout into a folder that is not there yet, in the files of Hugging Face `datasets`.
+
+    `version`: any of its names. `split`: one or several of its splits; all where nothing is said. `options`: those of
+    ExportOptions that the layout takes. Rows go out as they are made, into `FOLDER.partial`, which becomes the folder
+    once all is in it. InvalidRequestError, with the reasons, where not a single row comes out.
+    """
+    found = layout_of(layout)
+    chosen = options_from(options)
+    check_options(layout, chosen, found.takes, found.styles)
+    if file_format not in get_args(FileFormat):
+        raise ConfigError(f"no file format {file_format!r}", path="file_format", hint="Use parquet or jsonl")
+    if chosen.images and file_format == "jsonl":
+        raise ConfigError("lines of JSON hold no images", path="file_format", hint="Export as parquet")
+    if shard_bytes < 1:
+        raise ConfigError("a shard must be 1 byte or more", path="shard_bytes")
+    columns: dict[str, Kind] = {**found.columns(chosen), PROVENANCE: "about"}
+    manifest = pool.get_dataset(version)
+    splits = _splits(manifest.splits, split)
+    folder = Path(folder)
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already", path="folder", hint="Name a folder that is not there")
+    if not folder.absolute().parent.is_dir():
+        raise ConfigError(f"the folder {folder.absolute().parent} does not exist", path="folder", hint="Create it")
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "data").mkdir(parents=True)
+    stack = ExitStack()
+    try:
+        source = PoolSource(pool, manifest, found.reads)
+        total = sum(manifest.splits[name].rows for name in splits)
+        count = _Count(progress, total, stopped)
+        written: dict[str, ExportedSplit] = {}
+        for name, label in splits.items():
+            left_out: Counter[str] = Counter()
+            writer: Writer
+            if file_format == "jsonl":
+                writer = JsonlWriter(partial / "data", label, columns, shard_bytes)
+            else:
+                writer = ParquetWriter(partial / "data", label, columns, shard_bytes, left_out)
+            stack.callback(writer.stop)
+            rows = found.make(Work(chosen, source, left_out))
+            for frozen in source.read(name, left_out):
+                _add_all(writer, rows.rows(frozen), manifest.version, left_out)
+                count.one()
+            _add_all(writer, rows.rest(), manifest.version, left_out)
+            files = _numbered(writer.close())
+            written[label] = ExportedSplit(
+                rows=writer.rows,
+                files=[file.relative_to(partial).as_posix() for file in files],
+                left_out=dict(sorted((+left_out).items())),
+            )
+        report = ExportReport(
+            folder=str(folder),
+            version=manifest.version,
+            layout=layout,
+            file_format=file_format,
+            rows=sum(each.rows for each in written.values()),
+            size=sum(file.stat().st_size for file in (partial / "data").iterdir()),
+            columns=list(columns),
+            splits=written,
+        )
+        if not report.rows:
+            raise _empty(report)
+        (partial / "README.md").write_text(card(report, manifest, chosen, columns, license), encoding="utf-8")
+        partial.rename(folder)
+    finally:
+        stack.close()
+        shutil.rmtree(partial, ignore_errors=True)
+    return report
+
+
+def options_from(options: Mapping[str, Any]) -> ExportOptions:
+    """The options by their names; ConfigError names the nearest of one that is none."""
+    known = ExportOptions.__struct_fields__
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}"
+            raise ConfigError(f"exports have no option {name!r}", path=name, hint=hint)
+    try:
+        return msgspec.convert(dict(options), ExportOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"an option of the export is wrong: {error}", path="options") from None
+
+
+class _Count:
+    """Tells of progress, and ends the export where somebody wants that."""
+
+    def __init__(self, progress: Progress, total: int, stopped: Callable[[], bool]) -> None:
+        self._progress, self._total, self._stopped = progress, total, stopped
+        self._done = 0
+
+    def one(self) -> None:
+        self._done += 1
+        self._progress("trajectories", self._done, self._total)
+        if self._stopped():
+            raise KeyboardInterrupt
+
+
+def _add_all(writer: Writer, rows: Any, version: str, left_out: Counter[str]) -> None:
+    row: Row
+    for row in rows:
+        origin = row[PROVENANCE]
+        about = {"version": version, "trajectory_id": origin.trajectory_id, "step_ids": origin.step_ids}
+        try:
+            writer.add({**row, PROVENANCE: about})
+        except NotPlain as reason:
+            left_out[str(reason)] += 1
+
+
+def _splits(there: Mapping[str, Any], asked: str | Sequence[str] | None) -> dict[str, str]:
+    """The splits that are wanted, with the names that their files get."""
+    wanted = list(there) if asked is None else [asked] if isinstance(asked, str) else list(dict.fromkeys(asked))
+    for name in wanted:
+        if name not in there:
+            raise NotFoundError(f"the version has no split {name!r}", path="split", hint=f"It has: {', '.join(there)}")
+    found = {name: split_name(name) for name in wanted}
+    if len(set(found.values())) < len(found):
+        raise ConfigError("two splits would have files of one name", path="split", hint="Export one of them at a time")
+    return found
+
+
+def _numbered(files: Sequence[Path]) -> list[Path]:
+    """Files under names that say of how many each is one."""
+    renamed = []
+    for number, file in enumerate(files):
+        split = file.name.rpartition("-")[0]
+        renamed.append(file.rename(file.with_name(f"{split}-{number:05d}-of-{len(files):05d}{file.suffix}")))
+    return renamed
+
+
+def _empty(report: ExportReport) -> InvalidRequestError:
+    why = "; ".join(f"{count} {reason} ({means})" for reason, count, means in reasons(report.left_out))
+    return InvalidRequestError(
+        f"{report.version} gives no row in the layout {report.layout}",
+        path="format",
+        hint=f"Left out: {why}" if why else "Nothing in it is of that kind",
+    )

@@ -1,0 +1,97 @@
+"""Preferences: of two answers to one prompt the better one and the worse one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.curation.exports.columns import PROVENANCE, Kind, NotPlain
+from agentworld.curation.exports.options import ExportOptions
+from agentworld.curation.exports.pairs import Pair, Pairing, widest
+from agentworld.curation.exports.registry import Origin, Row, Work, layout
+from agentworld.curation.exports.rendering import Renderer
+from agentworld.curation.exports.signals import Value
+from agentworld.errors import ConfigError
+
+
+def columns(options: ExportOptions) -> Mapping[str, Kind]:
+    """`margin` is 0 where nobody said by how much."""
+    images: dict[str, Kind] = {"images": "images"} if options.images else {}
+    pair: dict[str, Kind] = dict.fromkeys(("prompt", "chosen", "rejected", "tools"), "objects")
+    return {**pair, "margin": "real", **images}
+
+
+@layout(
+    "preference",
+    says="Pairs of answers to one prompt: TRL's DPOTrainer and RewardTrainer.",
+    columns=columns,
+    takes=("thinking", "arguments", "images", "reward", "margin", "sources", "most", "whole"),
+)
+class Preference:
+    """Pairs of comparisons and corrections, and of rewards within a group where a margin is given."""
+
+    def __init__(self, work: Work) -> None:
+        options = work.options
+        self._work = work
+        self._sources = options.sources or ("comparisons", "corrections", *(("rewards",) if options.margin else ()))
+        if "rewards" in self._sources and options.margin is None:
+            raise ConfigError("pairs of rewards need a margin", path="margin", hint="Say how far rewards must be apart")
+        self._value = Value(options.reward)
+        self._pairing = Pairing(work.source, work.left_out, whole=options.whole)
+        self._groups: dict[str, list[tuple[float, int]]] = {}
+        self._renderer = Renderer(
+            thinking=options.thinking,
+            arguments=options.arguments or "json",
+            media=work.source.media if options.images else None,
+        )
+
+    def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
+        """See LayoutRows."""
+        if "comparisons" in self._sources:
+            yield from self._rows(self._pairing.compared(frozen))
+        if "corrections" in self._sources:
+            yield from self._rows(self._pairing.corrected(frozen))
+        margin = self._work.options.margin
+        if "rewards" in self._sources and margin is not None:
+            pairs = self._pairing.contrasted_steps(frozen, self._value, margin, self._work.options.most)
+            yield from self._rows(pairs)
+            value = self._value.of_trajectory(frozen)
+            if frozen.trajectory.group_id is not None and value is not None:
+                self._groups.setdefault(frozen.trajectory.group_id, []).append((value, frozen.row.position))
+
+    def rest(self) -> Iterator[Row]:
+        """The pairs within groups; their trajectories are read again, one group at a time."""
+        for members in self._groups.values():
+            wanted = widest(members, self._work.options.margin or 0.0, self._work.options.most)
+            if not wanted:
+                self._work.left_out["group_without_contrast"] += 1
+            again = {place: self._work.source.at(place) for pair in wanted for place in pair[:2]}
+            for better, worse, by in wanted:
+                one, other = again[better], again[worse]
+                if one is None or other is None:
+                    self._work.left_out["deleted"] += 1
+                else:
+                    yield from self._rows(self._pairing.of_trajectories(one.steps, other.steps, by))
+
+    def _rows(self, pairs: Iterator[Pair]) -> Iterator[Row]:
+        for pair in pairs:
+            try:
+                yield self._row(pair)
+            except NotPlain as reason:
+                self._work.left_out[str(reason)] += 1
+
+    def _row(self, pair: Pair) -> Row:
+        images: list[dict[str, Any]] | None = [] if self._work.options.images else None
+        row: Row = {
+            "prompt": self._renderer.messages(pair.prompt, images, last=-1),
+            # Loaders give the images of a row to its prompt alone.
+            "chosen": self._renderer.messages(pair.chosen),
+            "rejected": self._renderer.messages(pair.rejected),
+            "tools": pair.tools,
+            "margin": pair.margin or 0.0,
+            PROVENANCE: Origin(pair.trajectory_id, pair.steps),
+        }
+        if images is not None:
+            row["images"] = images
+        return row

@@ -1,0 +1,71 @@
+"""Supervised fine-tuning on the ids themselves: no template stands between what was sampled and what is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.curation.exports.columns import PROVENANCE, Kind
+from agentworld.curation.exports.components import Components
+from agentworld.curation.exports.options import ExportOptions
+from agentworld.curation.exports.registry import Row, Work, layout, origin_of
+from agentworld.curation.exports.sequences import Chosen, has_ids, sampled, sequences
+from agentworld.errors import ConfigError
+
+IGNORED = -100
+"""The label of tokens that give no loss."""
+
+
+def columns(options: ExportOptions) -> Mapping[str, Kind]:
+    """The same whatever is asked for."""
+    return {"input_ids": "ids", "labels": "labels", "completion_mask": "bits"}
+
+
+@layout(
+    "sft-tokens",
+    says="Token ids with labels, exactly as sampled: TRL's SFTTrainer and any loop.",
+    columns=columns,
+    takes=("expand", "train", "tokenizer"),
+    reads=("tokens",),
+)
+class SftTokens:
+    """One row a sequence: steps whose prompts extend one another in one, or one a step."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._chosen = _chosen(work.options)
+
+    def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
+        """See LayoutRows."""
+        options, left_out = self._work.options, self._work.left_out
+        left_out["without_ids"] += sum(not has_ids(step) for step in frozen.steps)
+        for each in sequences(frozen.steps, self._chosen, each_step=options.expand == "each-step"):
+            if not each.mask.any():
+                left_out["nothing_to_train"] += 1
+                continue
+            yield {
+                "input_ids": each.ids,
+                "labels": np.where(each.mask, each.ids, IGNORED),
+                "completion_mask": each.mask.astype(np.int8),
+                PROVENANCE: origin_of(each.steps),
+            }
+
+    def rest(self) -> Iterator[Row]:
+        """Nothing."""
+        return iter(())
+
+
+def _chosen(options: ExportOptions) -> Chosen:
+    if not options.train:
+        return sampled
+    if options.tokenizer is None:
+        raise ConfigError(
+            "train needs the tokenizer of the model, to tell the components of replies apart in their ids",
+            path="tokenizer",
+            hint="Give tokenizer, such as qwen3 or a folder with tokenizer.json",
+        )
+    from agentworld.engines.tokenizer import load_tokenizer
+
+    return Components(load_tokenizer(options.tokenizer)).chosen(options.train)

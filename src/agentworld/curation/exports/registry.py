@@ -1,0 +1,152 @@
+"""Layouts by name: those of this package, those of the entry point `agentworld.exports`, and yours by decorator."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.curation.exports.columns import Kind
+from agentworld.curation.exports.options import ExportOptions
+from agentworld.errors import ConfigError
+from agentworld.records import DatasetVersion, Step, Trajectory
+
+ENTRY_POINTS = "agentworld.exports"
+_BUILT_IN = ("sft", "sft_tokens", "preference", "kto", "prm", "rl_prompts", "steps")
+
+
+class Source(Protocol):
+    """What layouts read beside the trajectory that they are given."""
+
+    version: DatasetVersion
+
+    def at(self, position: int) -> FrozenTrajectory | None:
+        """A row of the version again; null where its trajectory is gone."""
+
+    def step(self, step_id: str) -> Step | None:
+        """A step of the pool with messages; null where it is not there."""
+
+    def trajectory(self, trajectory_id: str) -> tuple[Trajectory, list[Step]] | None:
+        """A trajectory of the pool with its steps and their messages; null where it is not there."""
+
+    def media(self, digest: str) -> bytes:
+        """The bytes of a medium; NotFoundError where they are not there."""
+
+
+class Origin(NamedTuple):
+    """Where a row comes from; its first step is the one that it is of."""
+
+    trajectory_id: str
+    step_ids: list[str]
+
+
+def origin_of(steps: Sequence[Step]) -> Origin:
+    """Of a row that is made of these steps, one or more, of one trajectory."""
+    return Origin(steps[0].trajectory_id, [step.step_id for step in steps])
+
+
+Row = dict[str, Any]
+"""Column to value, and under `agentworld` the `Origin` of the row."""
+
+
+class Work:
+    """One split of an export while it is written. `left_out` counts what gives no row, by reason."""
+
+    def __init__(self, options: ExportOptions, source: Source, left_out: Counter[str]) -> None:
+        self.options = options
+        self.source = source
+        self.left_out = left_out
+
+
+class LayoutRows(Protocol):
+    """A layout at work on one split: made with its `Work`."""
+
+    def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
+        """The rows of one trajectory. What cannot be a row is counted in `work.left_out`."""
+
+    def rest(self) -> Iterator[Row]:
+        """Rows that needed all trajectories of the split."""
+
+
+Columns = Callable[[ExportOptions], Mapping[str, Kind]]
+_C = TypeVar("_C", bound=type)
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """One layout. `takes`: the options that it takes. `styles`: variants, the first being the default. `reads`: what
+    is read of steps beside their facts: messages, tokens, logprobs.
+    """
+
+    name: str
+    says: str
+    columns: Columns
+    make: Callable[[Work], LayoutRows]
+    takes: frozenset[str]
+    styles: tuple[str, ...]
+    reads: tuple[str, ...]
+
+
+_registered: dict[str, Layout] = {}
+
+
+def layout(
+    name: str,
+    *,
+    says: str,
+    columns: Columns,
+    takes: tuple[str, ...] = (),
+    styles: tuple[str, ...] = (),
+    reads: tuple[str, ...] = ("messages",),
+) -> Callable[[_C], _C]:
+    """Register the decorated class, which is made with a `Work`; ConfigError where the name is another's."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+        raise ConfigError(f"{name!r} cannot be the name of a layout", path="format", hint="Use a-z, 0-9 and -")
+
+    def register(made: _C) -> _C:
+        there = _registered.get(name)
+        address = (made.__module__, made.__qualname__)
+        if there is not None and (there.make.__module__, getattr(there.make, "__qualname__", "")) != address:
+            raise ConfigError(f"two layouts are called {name!r}", path="format", hint="Rename one of them")
+        _registered[name] = Layout(
+            name=name, says=says, columns=columns, make=made, takes=frozenset(takes), styles=styles, reads=reads
+        )
+        return made
+
+    return register
+
+
+@functools.cache
+def _load() -> None:
+    for module in _BUILT_IN:
+        importlib.import_module(f"agentworld.curation.exports.layouts.{module}")
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            point.load()
+        except Exception as error:
+            raise ConfigError(
+                f"layouts of {point.value} cannot be loaded: {error}", path=point.name, hint="Mend or uninstall it"
+            ) from error
+
+
+def layouts() -> dict[str, Layout]:
+    """All layouts by name."""
+    _load()
+    return dict(_registered)
+
+
+def layout_of(name: str) -> Layout:
+    """The layout of that name; ConfigError names the nearest."""
+    there = layouts()
+    if name not in there:
+        near = difflib.get_close_matches(name, there, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(there)}"
+        raise ConfigError(f"no layout is called {name!r}", path="format", hint=hint)
+    return there[name]

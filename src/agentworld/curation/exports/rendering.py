@@ -1,0 +1,103 @@
+"""Messages as trainers take them: the shape of OpenAI chat, with reasoning as `reasoning_content`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from agentworld.curation.exports.columns import NotPlain
+from agentworld.curation.exports.options import Arguments, Thinking
+from agentworld.records import MediaPart, Message, TextPart, ToolCall
+
+Media = Callable[[str], bytes]
+
+
+class Renderer:
+    """Renders messages as serving does: `developer` is `system`, texts of one message are joined by newlines.
+
+    `media` reads the bytes of an image; null refuses images.
+    """
+
+    def __init__(self, *, thinking: Thinking = "keep", arguments: Arguments = "json", media: Media | None = None):
+        self.thinking = thinking
+        self.arguments = arguments
+        self._media = media
+
+    def messages(
+        self, messages: Sequence[Message], images: list[dict[str, Any]] | None = None, *, last: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The messages; their images are added to `images`. `last`: the one that keeps its reasoning under `last`,
+        of these the last one of the assistant where nothing is said; -1 for none.
+        """
+        if last is None:
+            own = [index for index, message in enumerate(messages) if message.role == "assistant"]
+            last = own[-1] if own else -1
+        return [self.message(each, images, is_last=index == last) for index, each in enumerate(messages)]
+
+    def message(self, message: Message, images: list[dict[str, Any]] | None = None, *, is_last: bool) -> dict[str, Any]:
+        """One message; raises NotPlain with the reason where it cannot be said."""
+        role = "system" if message.role == "developer" else message.role
+        out: dict[str, Any] = {"role": role, "content": self._content(message, images)}
+        if message.reasoning is not None and (self.thinking == "keep" or (self.thinking == "last" and is_last)):
+            out["reasoning_content"] = message.reasoning
+        if message.tool_calls:
+            out["tool_calls"] = [self._call(call) for call in message.tool_calls]
+        if message.tool_call_id is not None:
+            out["tool_call_id"] = message.tool_call_id
+        if message.name is not None:
+            out["name"] = message.name
+        return out
+
+    def _content(self, message: Message, images: list[dict[str, Any]] | None) -> Any:
+        parts = message.content if isinstance(message.content, tuple) else (TextPart(message.content or ""),)
+        if self._media is None or images is None:
+            if message.media:
+                raise NotPlain("media")
+            # As it is served: templates take null for the word None, and parts for nothing at all.
+            return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+        # All contents are parts, as loaders put the images of a row before its first text otherwise.
+        return [self._part(each, images, self._media) for each in parts]
+
+    @staticmethod
+    def _part(part: TextPart | MediaPart, images: list[dict[str, Any]], media: Media) -> dict[str, Any]:
+        if isinstance(part, TextPart):
+            return {"type": "text", "text": part.text}
+        if not part.media_type.startswith("image/"):
+            raise NotPlain("media_without_images")
+        images.append({"bytes": media(part.digest), "path": None})
+        return {"type": "image"}
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        arguments: Any = call.function.arguments
+        if self.arguments == "json":
+            arguments = arguments_value(arguments)
+        return {"id": call.id, "type": call.type, "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def arguments_value(arguments: str) -> dict[str, Any]:
+    """The arguments of a call as an object; NotPlain where they are no object of JSON."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise NotPlain("arguments_without_json") from None
+    if not isinstance(value, dict):
+        raise NotPlain("arguments_without_json")
+    return value
+
+
+def plain_text(messages: Sequence[Message], renderer: Renderer, *, last: bool = True) -> str:
+    """Texts of messages, a blank line between two; reasoning before its answer, tool calls as `name(arguments)`.
+
+    `last`: whether the messages end with the last reply, whose reasoning may be kept alone.
+    """
+    found: list[str] = []
+    for place, message in enumerate(messages):
+        keeps = renderer.thinking == "keep" or (renderer.thinking == "last" and last and place == len(messages) - 1)
+        found += [message.reasoning] if message.reasoning and keeps else []
+        found += [message.text] if message.text else []
+        found += [f"{call.function.name}({call.function.arguments})" for call in message.tool_calls]
+    return "\n\n".join(found)

@@ -1,0 +1,63 @@
+"""What is said of a step or of its trajectory as one number: a reward, a rating or a label, as it was frozen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.errors import ConfigError
+from agentworld.records import Feedback, Step, Trajectory
+
+
+class Value:
+    """Reads one value by name: `reward` (the primary one), `reward.NAME`, `rating.NAME` or `label.NAME`.
+
+    The mean of all who rated counts. A label counts where it is true, false or a number; true is 1, false 0.
+    """
+
+    def __init__(self, name: str) -> None:
+        kind, _, rest = name.partition(".")
+        if kind not in ("reward", "rating", "label") or (kind != "reward" and not rest):
+            raise ConfigError(
+                f"{name!r} names no value", path="reward", hint="Use reward, reward.NAME, rating.NAME or label.NAME"
+            )
+        self.name = name
+        self._kind, self._of = kind, rest
+
+    def of_step(self, frozen: FrozenTrajectory, step: Step) -> float | None:
+        """What is said of the step itself."""
+        if self._kind == "rating":
+            return self._rating([one for one in frozen.row.feedback if one.step_id == step.step_id])
+        return self._of_record(step)
+
+    def of_trajectory(self, frozen: FrozenTrajectory) -> float | None:
+        """What is said of the trajectory itself."""
+        if self._kind == "rating":
+            return self._rating([one for one in frozen.row.feedback if one.step_id is None])
+        return self._of_record(frozen.trajectory)
+
+    def of_either(self, frozen: FrozenTrajectory, step: Step) -> float | None:
+        """Of the step, else of its trajectory."""
+        own = self.of_step(frozen, step)
+        return self.of_trajectory(frozen) if own is None else own
+
+    def _of_record(self, record: Step | Trajectory) -> float | None:
+        if self._kind == "label":
+            return number(record.labels.get(self._of))
+        return record.reward if not self._of else record.rewards.get(self._of)
+
+    def _rating(self, found: Sequence[Feedback]) -> float | None:
+        named = {
+            one.source: number(one.value) for one in found if one.kind == "rating" and (one.name or "") == self._of
+        }
+        values = [value for value in named.values() if value is not None]
+        return sum(values) / len(values) if values else None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, true and false as 1 and 0; else nothing."""
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    return None
