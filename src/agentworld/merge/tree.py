@@ -43,7 +43,8 @@ class TokenTree:
     `tokens` uint32[U]; `parent` int32[U], -1 for a root; `depth` int32[U] from 0, which is the position id of the
     token on each path; `end` int32[U]: the subtree of token t is the interval t to end[t], so t may be attended to by
     exactly these. `offsets` int64[S + 1]: where sequences begin in flat arrays, in the order in which they were given;
-    `index` int32[N]: the token in the tree of each flat token.
+    `index` int32[N]: the token in the tree of each flat token. `order` int64[S]: the sequences in lexicographic order;
+    `shared` int64[S]: how many tokens each of that order shares with the one before it.
     """
 
     tokens: npt.NDArray[np.uint32]
@@ -52,10 +53,16 @@ class TokenTree:
     end: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     index: npt.NDArray[np.int32]
+    order: npt.NDArray[np.int64]
+    shared: npt.NDArray[np.int64]
 
     def path(self, sequence: int) -> npt.NDArray[np.int32]:
         """The tokens in the tree of one sequence, int32[length]; a view."""
         return self.index[self.offsets[sequence] : self.offsets[sequence + 1]]
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each sequence, int64[S]."""
+        return np.diff(self.offsets)
 
     def uses(self) -> npt.NDArray[np.int64]:
         """How many sequences go through each token, int64[U]."""
@@ -201,4 +208,5 @@ def _laid_out(
         top, first = open_runs.pop()
         end[first : first + reach - top] = reached
         reach = top
-    return TokenTree(tokens, parent, depth, end, bounds, index)
+    ordered = np.array(order, dtype=np.int64)
+    return TokenTree(tokens, parent, depth, end, bounds, index, ordered, np.array(shared, dtype=np.int64))
