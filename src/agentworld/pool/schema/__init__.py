@@ -32,6 +32,7 @@ from agentworld.pool.schema.content import (
     trajectories,
 )
 from agentworld.pool.schema.curation import curation_policies, decisions, evaluations, followers, reviews
+from agentworld.pool.schema.datasets import dataset_rows, datasets
 from agentworld.pool.schema.signals import (
     annotation_arrays,
     awaited,
@@ -42,7 +43,7 @@ from agentworld.pool.schema.signals import (
     rewards,
 )
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 
 __all__ = [
     "BLOCK_BITS",
@@ -58,6 +59,8 @@ __all__ = [
     "consumers",
     "counters",
     "curation_policies",
+    "dataset_rows",
+    "datasets",
     "dead_letters",
     "decisions",
     "deliveries",
