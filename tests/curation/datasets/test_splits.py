@@ -100,9 +100,7 @@ def test_what_a_parent_has_keeps_its_split_with_all_that_is_like_it():
     assert bridged.split == ["train"] * 3
     assert bridged.torn == 1
     # A key that only the parent has draws what is like it into its split, and fills nothing.
-    drawn = divided(
-        ["a", "old"], [1, 0], texts=[text, text], had={1: {"test": 3}}, fractions={"train": 0.9, "test": 0.1}
-    )
+    drawn = divided(["a", "old"], [1, 0], texts=[TEXT] * 2, had={1: {"test": 3}}, fractions={"train": 0.9, "test": 0.1})
     assert drawn.split[0] == "test"
     assert (drawn.clusters, drawn.largest) == (1, 1)
 
