@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve the gateway and the control API on a pool.",
     "exec": "Run one agent command as one trajectory.",
     "run": "Run agents over tasks: rollouts, groups, concurrency, retries.",
+    "import": "Bring trajectories of other tools into a pool.",
     "trajectories": "List trajectories, show one with its steps and its tree, end one.",
     "reward": "Put a reward on a trajectory or on a step.",
     "feedback": "Give feedback on a trajectory or a step, or list what was given.",
@@ -39,10 +40,14 @@ COMMANDS: dict[str, str] = {
 }
 
 
+# Where the command's name cannot be a module's.
+_MODULES = {"import": "importing"}
+
+
 def load(name: str) -> Any:
     """The command `name`, its module imported now."""
     try:
-        module = importlib.import_module(f"agentworld.cli.{name}")
+        module = importlib.import_module(f"agentworld.cli.{_MODULES.get(name, name)}")
     except ModuleNotFoundError as error:
         raise missing_package(error, f"agentworld {name}") from error
     command = get_command(module.app)
