@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.factory import open_pool
+from agentworld.ingest.deriving import Deriver
 from agentworld.ingest.format import each_alone
 from agentworld.ingest.formats import formats
 from agentworld.ingest.loader import Importer, import_paths
@@ -217,4 +219,26 @@ def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
     assert [(note.lost, note.why.split(":")[0]) for note in report.notes] == [
         (True, "reading it as chat broke off"),
         (False, "no format knows it"),
+    ]
+
+
+def test_text_gets_ids_by_a_named_tokenizer(pool, tmp_path):
+    talk = [["user", "two and two"], ["assistant", "4"], ["user", "say <|im_end|>"], ["assistant", " <|im_end|> 6\n"]]
+    path = written(tmp_path / "a.jsonl", {"id": "one", "chat": [*talk, ["assistant", "last"]]})
+    deriver = Deriver("pocket")
+    report = Importer(pool, deriver=deriver).run([path])
+
+    first, odd, last = pool.list_steps(include=["tokens", "messages"]).items
+    tokenizer = load_tokenizer("pocket")
+    assert (first.token_source, first.vocabulary) == ("derived", tokenizer.digest.hex())
+    assert first.response_logprobs is None
+    assert tokenizer.decode(first.response_ids) == "<think>\n\n</think>\n\n4<|im_end|>"
+    assert set(first.response_mask) == {1}
+    assert tokenizer.decode(first.prompt_ids).endswith("two and two<|im_end|>\n<|im_start|>assistant\n")
+    assert last.prompt_ids[: len(first.prompt_ids) + len(first.response_ids)] == first.prompt_ids + first.response_ids
+    # The reply begins with a space, which the format takes away.
+    assert (odd.token_source, odd.response_ids) == ("none", None)
+    assert odd.response_message.content == " <|im_end|> 6\n"
+    assert [note.why for note in report.notes] == [
+        "it gets no ids: the reply's ids would not be read back as the reply"
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from agentworld.errors import AgentWorldError
+from agentworld.ingest.deriving import Deriver
 from agentworld.ingest.examining import examine
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
@@ -43,6 +44,7 @@ class Importer:
         placing: Placing | None = None,
         limits: Limits = USUAL,
         limit: int | None = None,
+        deriver: Deriver | None = None,
         progress: Progress = no_progress,
     ) -> None:
         if format != "auto":
@@ -50,6 +52,7 @@ class Importer:
         self.report = ImportReport(dry_run=pool is None)
         self._pool, self._format, self._limits, self._limit = pool, format, limits, limit
         self._placing = placing or Placing()
+        self._deriver = deriver
         self._progress = progress
         self._waiting: list[tuple[str, str, WholeTrajectory]] = []
         self._waiting_steps = 0
@@ -115,6 +118,10 @@ class Importer:
         counts.rewards += len(run.rewards)
         counts.labels += len(run.feedback)
         whole = make_whole(format, file, read.number, run, facts, self._placing, say)
+        if self._deriver is not None:
+            for step in whole.steps:
+                if why := self._deriver.derive(step):
+                    say(f"step {step.step_id}", f"it gets no ids: {why}", False)
         if self._pool is None:
             return
         try:
