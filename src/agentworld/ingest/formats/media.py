@@ -1,0 +1,66 @@
+"""Images and other media of files: bytes that a file has, and addresses of what it only names.
+
+No address is fetched. What a file only names is kept as its address, a medium of the type text/uri-list, so that no
+reader takes a conversation that lost its picture for one that had none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+
+from agentworld.dialects.media import sniff
+from agentworld.records import MediaPart
+
+ADDRESS = "text/uri-list"
+"""The media type of a medium whose bytes are the address of what was shown."""
+MAX_BYTES = 64 * 1024 * 1024
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]{0,100})(?:;[^;,]{1,100}){0,16}?;base64,", re.IGNORECASE)
+_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,63}")
+_ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
+_OTHER = "application/octet-stream"
+
+Media = dict[str, tuple[bytes, str]]
+
+
+def put_bytes(media: Media, data: bytes, said: str | None = None, detail: str | None = None) -> MediaPart:
+    """The part for bytes, which are added to `media`. An image's type is what its bytes say, whatever `said` says."""
+    name = (said or "").strip().lower()
+    media_type = sniff(data) or _ALIASES.get(name, name)
+    if not _TYPE.fullmatch(media_type):
+        media_type = _OTHER
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    media[digest] = (data, media_type)
+    return MediaPart(digest=digest, media_type=media_type, detail=detail)
+
+
+def put_address(media: Media, address: str, said: str | None = None) -> MediaPart:
+    """The part for what a file only names; `said`: of which type it is, kept as the part's detail."""
+    data = address.encode("utf-8", "surrogatepass") or b"about:blank"
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    media[digest] = (data, ADDRESS)
+    return MediaPart(digest=digest, media_type=ADDRESS, detail=said or None)
+
+
+def put_base64(media: Media, text: str, said: str | None = None, detail: str | None = None) -> MediaPart | str:
+    """The part for base64, or why there is none."""
+    if len(text) > MAX_BYTES * 4 // 3 + 4:
+        return f"a medium takes at most {MAX_BYTES} bytes"
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return "it is not valid base64"
+    return put_bytes(media, data, said, detail) if data else "it is empty"
+
+
+def put_url(media: Media, url: str, said: str | None = None, detail: str | None = None) -> tuple[MediaPart, str | None]:
+    """The part for a data URL with its bytes, or for any other address as such; and what is lost, if anything."""
+    found = _DATA_URL.match(url)
+    if found is None:
+        return put_address(media, url, said), "what it shows is not in the file; its address is kept"
+    part = put_base64(media, url[found.end() :], found["type"], detail)
+    if isinstance(part, MediaPart):
+        return part, None
+    return put_address(media, url[:200], said), f"a data URL is broken: {part}"
