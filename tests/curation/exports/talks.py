@@ -61,7 +61,7 @@ def step(name, number, prompt, reply, **fields):
 def asked(town):
     """The turns of one run with a tool: two replies on one branch."""
     first = [Message(role="system", content="Be short."), user(f"How is the weather in {town}?")]
-    call = says("", f"I look up {town}.", '{"town": "%s"}' % town)
+    call = says("", f"I look up {town}.", f'{{"town": "{town}"}}')
     second = [*first, call, result("rain")]
     return first, call, second, says(f"It rains in {town}.", "The tool says rain.")
 

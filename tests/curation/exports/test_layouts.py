@@ -76,7 +76,7 @@ def test_arguments_stay_text_on_request_and_what_is_no_object_is_left_out_otherw
 
 def test_each_reply_is_trained_on_once_when_history_is_rewritten(memory, export):
     """A client that compacts its history begins another branch; one that sends reasoning back without it does not."""
-    first, call, second, answer = asked("Ulm")
+    first, call, _, answer = asked("Ulm")
     without = [*first, says("", None, '{"town":"Ulm"}'), result("rain")]
     compacted = [user("Summary: it rains in Ulm."), user("And tomorrow?")]
     steps = [
@@ -114,7 +114,7 @@ def test_two_replies_that_go_on_from_one_are_two_rows_and_neither_trains_the_sha
         step("t1", 2, second, says("Rain again."), parent_step_id="t1-0", fork_reason="parallel"),
     ]
     put(memory, "t1", steps)
-    rows, left_out = export("sft", style="prompt-completion")
+    rows, _ = export("sft", style="prompt-completion")
     assert [row["agentworld"]["step_ids"] for row in rows] == [["t1-0", "t1-1"], ["t1-2"]]
     assert [roles(row["completion"]) for row in rows] == [["assistant", "tool", "assistant"], ["assistant"]]
     rows, left_out = export("sft")
@@ -150,7 +150,7 @@ def test_token_rows_train_each_sampled_token_once(memory, export):
 
 
 def test_pairs_of_comparisons_corrections_and_rewards(memory, export):
-    first, call, second, answer = asked("Ulm")
+    first, *_ = asked("Ulm")
     put_weather(memory, "t1", group_id="g", reward=1.0)
     other = says("", "Bonn is near.", '{"town": "Bonn"}')
     steps = [step("t2", 0, first, other), step("t2", 1, [*first, other, result("sun")], says("It is sunny."))]
