@@ -17,20 +17,31 @@ if TYPE_CHECKING:
     from agentworld.client.aio import AsyncFactory, AsyncTrajectory
     from agentworld.client.factory import Factory
     from agentworld.client.session import TrajectorySession
+    from agentworld.curation.datasets.comparing import diff_datasets
+    from agentworld.curation.datasets.frozen import FrozenTrajectory
+    from agentworld.curation.datasets.reading import read_dataset
+    from agentworld.curation.datasets.selecting import create_dataset
+    from agentworld.curation.datasets.tracing import trace_row
+    from agentworld.curation.datasets.verifying import verify_dataset
     from agentworld.errors import AgentWorldError
     from agentworld.factory import EmbeddedPool, connect, open_pool
+    from agentworld.ingest.loader import import_paths
     from agentworld.pool.keys import NewKey
     from agentworld.pool.protocol import Pool
     from agentworld.records import (
         Annotation,
         Batch,
         BatchSpec,
+        DatasetRow,
+        DatasetVersion,
         Exchange,
         Feedback,
         Message,
         NewTrajectory,
         Policy,
         Reward,
+        Selection,
+        Splits,
         Step,
         Trajectory,
     )
@@ -40,19 +51,30 @@ _MODULES = {
     "agentworld.client.factory": ("Factory",),
     "agentworld.client.aio": ("AsyncFactory", "AsyncTrajectory"),
     "agentworld.client.session": ("TrajectorySession",),
+    "agentworld.curation.datasets.comparing": ("diff_datasets",),
+    "agentworld.curation.datasets.frozen": ("FrozenTrajectory",),
+    "agentworld.curation.datasets.reading": ("read_dataset",),
+    "agentworld.curation.datasets.selecting": ("create_dataset",),
+    "agentworld.curation.datasets.tracing": ("trace_row",),
+    "agentworld.curation.datasets.verifying": ("verify_dataset",),
     "agentworld.errors": ("AgentWorldError",),
+    "agentworld.ingest.loader": ("import_paths",),
     "agentworld.pool.keys": ("NewKey",),
     "agentworld.pool.protocol": ("Pool",),
     "agentworld.records": (
         "Annotation",
         "Batch",
         "BatchSpec",
+        "DatasetRow",
+        "DatasetVersion",
         "Exchange",
         "Feedback",
         "Message",
         "NewTrajectory",
         "Policy",
         "Reward",
+        "Selection",
+        "Splits",
         "Step",
         "Trajectory",
     ),
@@ -66,21 +88,32 @@ __all__ = [
     "AsyncTrajectory",
     "Batch",
     "BatchSpec",
+    "DatasetRow",
+    "DatasetVersion",
     "EmbeddedPool",
     "Exchange",
     "Factory",
     "Feedback",
+    "FrozenTrajectory",
     "Message",
     "NewKey",
     "NewTrajectory",
     "Policy",
     "Pool",
     "Reward",
+    "Selection",
+    "Splits",
     "Step",
     "Trajectory",
     "TrajectorySession",
     "connect",
+    "create_dataset",
+    "diff_datasets",
+    "import_paths",
     "open_pool",
+    "read_dataset",
+    "trace_row",
+    "verify_dataset",
 ]
 
 

@@ -76,7 +76,6 @@ def import_(
     if formats:
         _list_formats(as_json)
         return
-    from agentworld.ingest.deriving import Deriver
     from agentworld.ingest.formats import formats as known_formats
     from agentworld.ingest.limits import Limits
     from agentworld.ingest.loader import Importer
@@ -101,7 +100,11 @@ def import_(
         members=max_members,
     )
     placing = Placing(channel=channel, group_id=group, agent=agent, user=user, reward_name=reward_name)
-    deriver = Deriver(tokenizer) if tokenizer is not None else None
+    deriver = None
+    if tokenizer is not None:
+        from agentworld.ingest.deriving import Deriver
+
+        deriver = Deriver(tokenizer)
     opened = None if dry_run else open_or_make(pool or DEFAULT_POOL)
     stopped = False
     try:

@@ -55,7 +55,8 @@ class StreamEntry:
         try:
             for chunk in self._stream():
                 seen += len(chunk)
-                if seen > self.limits.member_bytes:
+                if (over := seen - self.limits.member_bytes) > 0:
+                    yield chunk[: len(chunk) - over]
                     raise BrokenOff(f"it is larger than {self.limits.member_bytes} bytes; the rest is not read")
                 yield chunk
         except BrokenOff as broken:

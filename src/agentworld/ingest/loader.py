@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from agentworld.errors import AgentWorldError
-from agentworld.ingest.deriving import Deriver
 from agentworld.ingest.examining import examine
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
@@ -28,13 +28,18 @@ from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import AddedTrajectory, Decision, WholeTrajectory
 
+if TYPE_CHECKING:
+    from agentworld.ingest.deriving import Deriver
+
 _PORTION = 256  # steps, and a little more: what waits is stored once it has so many
 _MOST = 64  # trajectories
 _VERSIONS = 10_000
 
 
 class Importer:
-    """One import. `pool` None: everything is read and counted, and nothing is stored."""
+    """One import. `pool` None: everything is read and counted, and nothing is stored. `placing`: channel, group and so
+    on of what is stored. `limit`: of runs. `deriver` gives ids to steps that have only text. `progress`: in bytes.
+    """
 
     def __init__(
         self,
@@ -198,6 +203,17 @@ class Importer:
             self._pool.decide(decide)
 
 
-def import_paths(pool: Pool | None, paths: Iterable[Path], format: str = "auto", **options: object) -> ImportReport:
-    """Import files and folders into a pool (None: only count and say what would be lost); see `Importer`."""
-    return Importer(pool, format, **options).run(paths)  # type: ignore[arg-type]
+def import_paths(
+    pool: Pool | None,
+    paths: Iterable[Path | str],
+    format: str = "auto",
+    *,
+    placing: Placing | None = None,
+    limits: Limits = USUAL,
+    limit: int | None = None,
+    deriver: Deriver | None = None,
+    progress: Progress = no_progress,
+) -> ImportReport:
+    """Import files, folders and archives into a pool; None only counts, and says what would be lost. See `Importer`."""
+    importer = Importer(pool, format, placing=placing, limits=limits, limit=limit, deriver=deriver, progress=progress)
+    return importer.run([Path(path) for path in paths])
