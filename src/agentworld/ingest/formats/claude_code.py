@@ -1,0 +1,342 @@
+"""Session files of Claude Code: JSON lines that follow each other by uuid, with rewinds, compactions and sub-agents.
+
+Files of one session, of sessions that go on from it, and of its sub-agents are read together. What `claude -p
+--output-format stream-json` prints is read too. Signatures of thinking are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from agentworld.ingest.entry import Entry
+from agentworld.ingest.format import Head, Notes
+from agentworld.ingest.formats.claude_code_lines import META, Line, Session
+from agentworld.ingest.formats.claude_code_turns import Turn, Turns, first_text, lineage
+from agentworld.ingest.formats.values import bounded, count_of, name_of, object_of, picked, text_of, usage_of
+from agentworld.ingest.run import Note, Run
+from agentworld.records import Step, Usage
+from agentworld.records.step import ForkReason
+from agentworld.records.trajectory import TerminalStatus
+
+AGENT = "claude-code"
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+_BESIDE = frozenset(
+    {
+        "agent-name", "ai-title", "attachment", "custom-title", "file-history-snapshot", "last-prompt", "mode",
+        "permission-mode", "pr-link", "progress", "queue-operation", "tag", "worktree-state",
+    }
+)  # fmt: skip
+_LOOKED_AT = 32
+
+
+class ClaudeCode:
+    """See Format."""
+
+    name = "claude-code"
+    title = "Claude Code session files"
+
+    def claims(self, head: Head) -> bool:
+        """Lines with a message and a session, or lines that only Claude Code has."""
+        documents = [document for document in head.documents if isinstance(document, dict)]
+        if head.name.endswith(META) and head.shape == "json":
+            return any(isinstance(document.get("agentType"), str) for document in documents)
+        return head.shape in ("jsonl", "json") and any(_is_line(document) for document in documents)
+
+    def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
+        """Entries that share a session, a line, or the folder of sub-agents."""
+        owner: dict[tuple[str, str], int] = {}
+        group = list(range(len(entries)))
+
+        def root(index: int) -> int:
+            while group[index] != index:
+                group[index] = group[group[index]]
+                index = group[index]
+            return index
+
+        for index, entry in enumerate(entries):
+            for key in _keys(entry):
+                first = root(owner.setdefault(key, index))
+                mine = root(index)
+                group[max(first, mine)] = min(first, mine)
+        bundles: dict[int, list[Entry]] = {}
+        for index, entry in enumerate(entries):
+            bundles.setdefault(root(index), []).append(entry)
+        return bundles.values()
+
+    def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
+        """See Format."""
+        session = Session(note)
+        session.read(bundle)
+        turns = Turns(session)
+        found = list(_Runs(turns).runs())
+        if not found and bundle:
+            note(Note(file=bundle[0].name, place="$", why="there are no messages in it", lost=False))
+        yield from found
+
+
+FORMAT = ClaudeCode()
+
+
+def _is_line(line: dict[str, Any]) -> bool:
+    session = isinstance(line.get("sessionId"), str) or isinstance(line.get("session_id"), str)
+    kind, message = line.get("type"), line.get("message")
+    if kind == "summary":
+        return isinstance(line.get("leafUuid"), str)
+    if kind in ("user", "assistant") and isinstance(message, dict) and "content" in message:
+        return session or isinstance(line.get("uuid"), str)
+    if kind == "system":
+        return session and isinstance(line.get("subtype"), str)
+    return kind in _BESIDE and (session or "messageId" in line)
+
+
+def _keys(entry: Entry) -> Iterator[tuple[str, str]]:
+    folder, _, name = entry.name.rpartition("/")
+    if name.endswith(META):
+        yield "path", entry.name.removesuffix(META)
+    else:
+        yield "path", entry.name.removesuffix(".jsonl")
+    if folder.endswith("/subagents") or "/subagents/" in folder:
+        yield "session", folder.partition("/subagents")[0].rpartition("/")[2]
+        yield "folder", folder
+    if name.endswith(META):
+        return
+    for _, document in islice(entry.documents(), _LOOKED_AT):
+        if not isinstance(document, dict):
+            continue
+        for field in ("sessionId", "session_id"):
+            if isinstance(document.get(field), str) and document[field]:
+                yield "session", document[field]
+        if isinstance(document.get("uuid"), str):
+            yield "line", document["uuid"]
+
+
+class _Runs:
+    """Turns -> runs: one for each session with those that go on from it."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._session = turns.session
+        self._root: dict[str, str] = {}
+        self._types: dict[str, str] = {}
+        self._begin_agents()
+        for one, other in turns.linked:
+            first, second = self._main(one), self._main(other)
+            if first != second:
+                self._root[second] = first
+
+    def _main(self, session: str) -> str:
+        while session in self._root:
+            session = self._root[session]
+        return session
+
+    def runs(self) -> Iterator[Run]:
+        by_session: dict[str, list[Turn]] = {}
+        for turn in self._turns.all:
+            by_session.setdefault(self._main(turn.first.session), []).append(turn)
+        for session, turns in by_session.items():
+            yield self._run(session, turns)
+
+    def _begin_agents(self) -> None:
+        """Find the reply that began each sub-agent."""
+        seen: set[str] = set()
+        used: set[str] = set()
+        for turn in self._turns.all:
+            agent = turn.first.agent
+            if agent is None or agent in seen or turn.parent is not None:
+                continue
+            seen.add(agent)
+            told = text_of(self._session.agents.get(agent, {}).get("toolUseId"))
+            call = self._turns.begun.get(agent) or told or (agent if agent in self._turns.of_call else None)
+            if call is None:
+                same = [each for each in self._turns.prompts.get(first_text(turn), ()) if each not in used]
+                call = same[0] if same else None
+            if call is not None and (reply := self._turns.of_call.get(call)) is not None:
+                used.add(call)
+                if (kind := name_of(self._turns.kinds.get(call))) is not None:
+                    self._types[agent] = kind
+                if reply.first.agent != agent and turn not in lineage(reply):
+                    turn.before = reply
+                    turn.notes["call"] = bounded(call, 200)
+                    self._turns.linked.append((reply.first.session, turn.first.session))
+
+    def _run(self, session: str, turns: list[Turn]) -> Run:
+        told: set[int] = set()  # turns that a reply's prompt holds
+        branches = _Branches()
+        steps: list[Step] = []
+        for turn in _in_order(turns):
+            if turn.reply is None:
+                continue
+            turn.step = str(len(steps))
+            steps.append(self._step(turn, session, branches))
+            each: Turn | None = turn
+            while each is not None:
+                told.update(map(id, each.again))
+                each = each.parent
+                if each is None or id(each) in told:
+                    break
+                told.add(id(each))
+        trailing = [message for turn in turns if id(turn) not in told for message in turn.untold()]
+        if any(turn.replaced for turn in turns):
+            # Another result stands in the place of some: those that no prompt holds are told at the end.
+            held = {id(message) for step in steps for message in step.prompt_messages or ()}
+            trailing += [m for turn in turns if id(turn) in told for m in turn.results if id(m) not in held]
+        times = [at for turn in turns for at in (turn.first.at, turn.last.at) if at]
+        alone = {turn.first.agent for turn in turns}
+        agent = next(iter(alone)) if len(alone) == 1 else None
+        media = self._turns.media.found
+        if media:
+            said = [message for step in steps for message in step.prompt_messages or ()] + trailing
+            used = {part.digest for message in said for part in message.media}
+            media = {digest: medium for digest, medium in media.items() if digest in used}
+        return Run(
+            native_id=(f"{session}/{agent}" if agent else session) or None,
+            steps=steps,
+            status=self._status(session),
+            media=media,
+            trailing=trailing,
+            parent_run=session or None if agent else None,
+            agent=self._type_of(agent) if agent else AGENT,
+            metadata=self._metadata(session, turns),
+            created_at=min(times, default=0.0),
+            completed_at=max(times, default=0.0),
+        )
+
+    def _step(self, turn: Turn, session: str, branches: _Branches) -> Step:
+        line, reply, message = turn.first, turn.reply, turn.first.message
+        assert reply is not None
+        came = list(_until_reply(turn))
+        before = came[-1] if came and came[-1].reply is not None else None
+        reason = branches.reason(turn, before, any(each.compaction for each in came))
+        notes = dict(turn.notes)
+        for each in came:
+            if each.compaction:
+                notes["compaction"] = each.notes
+            elif each.notes.get("call"):
+                notes["call"] = each.notes["call"]
+        if reply.redacted:
+            notes["redacted_thinking"] = reply.redacted
+        notes |= picked(message | line.data, ("id", "requestId", "uuid", "service_tier"), 200)
+        if line.session != session:
+            notes["session"] = bounded(line.session, 200)
+        last = turn.said.message
+        stop = text_of(last.get("stop_reason")) or text_of(message.get("stop_reason"))
+        return Step(
+            step_id=turn.step or "",
+            trajectory_id="",
+            parent_step_id=before.step if before is not None else None,
+            fork_reason=reason,
+            agent=self._type_of(line.agent) if line.agent else None,
+            model=name_of(message.get("model")),
+            dialect="anthropic",
+            prompt_messages=turn.context(),
+            response_message=turn.messages[0],
+            usage=_usage(last) or _usage(message),
+            finish_reason=_FINISH.get(stop, name_of(stop)) if stop else None,
+            created_at=line.at,
+            metadata=notes,
+        )
+
+    def _type_of(self, agent: str) -> str | None:
+        told = self._session.agents.get(agent, {}).get("agentType")
+        return name_of(told) or self._types.get(agent) or name_of(agent)
+
+    def _status(self, session: str) -> TerminalStatus:
+        results = [told for each, told in self._session.results.items() if self._main(each) == session]
+        if any(told.get("subtype") == "error_max_turns" for told in results):
+            return "truncated"
+        failed = any(self._main(each) == session for each in self._turns.failed)
+        return "failed" if failed or any(told.get("is_error") is True for told in results) else "finished"
+
+    def _metadata(self, session: str, turns: list[Turn]) -> dict[str, Any]:
+        first: Line = turns[0].first
+        found = picked(first.data, ("cwd", "gitBranch", "version", "entrypoint", "slug"))
+        others = sorted({turn.first.session for turn in turns} - {session})
+        if others:
+            found["sessions"] = [bounded(each, 200) for each in others[:100]]
+        errors = [error for error in self._turns.errors if self._main(str(error["session"])) == session]
+        mine = list(dict.fromkeys([session, *others]))
+        skipped = sum((self._session.skipped.get(each, Counter()) for each in mine), Counter[str]())
+        named = {turn.first.agent for turn in turns}
+        missing = [agent for agent in self._session.agents if agent not in named]
+        said = {
+            "api_errors": errors,
+            "titles": [title for each in mine for title in self._session.titles.get(each, ())],
+            "skipped": dict(skipped.most_common(50)),
+            "copied_lines": sum(self._session.copies[each] for each in mine),
+            "result": next((self._session.results[each] for each in mine if each in self._session.results), None),
+            "agents": {name: picked(meta, ("agentType", "description"), 200) for name, meta in self._agents(named)},
+            "agents_without_a_transcript": missing[:100],
+        }
+        return found | {name: value for name, value in said.items() if value}
+
+    def _agents(self, named: set[str | None]) -> Iterator[tuple[str, dict[str, Any]]]:
+        return islice(((name, meta) for name, meta in self._session.agents.items() if name in named), 100)
+
+
+class _Branches:
+    """Tells why a step does not go on from the one before it."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[str | None, str | None], list[Turn | None]] = {}
+        self._spoke: set[str | None] = set()
+
+    def reason(self, turn: Turn, before: Turn | None, compacted: bool) -> ForkReason | None:
+        """`before`: the reply that it comes from."""
+        agent = turn.first.agent
+        key = (before.step if before is not None else None, agent)
+        taken = self._taken.setdefault(key, [])
+        reason: ForkReason | None = None
+        if before is not None and before.first.agent != agent:
+            reason = "subagent"
+        elif compacted:
+            reason = "compaction"
+        elif taken:
+            reason = "parallel" if any(other is turn.parent for other in taken) else "history_rewritten"
+        elif before is None and agent in self._spoke:
+            reason = "history_rewritten"
+        elif before is None and agent is not None and self._spoke:
+            reason = "subagent"
+        taken.append(turn.parent)
+        self._spoke.add(agent)
+        return reason
+
+
+def _until_reply(turn: Turn) -> Iterator[Turn]:
+    """The turns before it up to the reply that it comes from."""
+    for each in lineage(turn):
+        yield each
+        if each.reply is not None:
+            return
+
+
+def _in_order(turns: list[Turn]) -> Iterator[Turn]:
+    """The turns, each behind those that it came from."""
+    done: set[int] = set()
+    for turn in turns:
+        if id(turn) in done:
+            continue
+        chain = [turn]
+        for each in lineage(turn):
+            if id(each) in done:
+                break
+            chain.append(each)
+        for each in reversed(chain):
+            done.add(id(each))
+            yield each
+
+
+def _usage(message: dict[str, Any]) -> Usage | None:
+    told = object_of(message.get("usage"))
+    prompt = sum(count_of(told.get(f"{kind}input_tokens")) for kind in ("", "cache_creation_", "cache_read_"))
+    return usage_of(min(prompt, 2**31 - 1), count_of(told.get("output_tokens")))

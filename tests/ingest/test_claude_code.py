@@ -1,0 +1,204 @@
+"""Session files of Claude Code: replies over several lines, rewinds, compactions, sub-agents, and what is broken."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentworld.ingest.reading import read_path
+from tests.ingest.shapes import lineage, said
+
+FIXTURES = Path(__file__).parent / "fixtures" / "claude-code"
+SESSION = "5e550000-0000-4000-8000-00000000000"
+
+
+def read(name):
+    return read_path("auto", FIXTURES / name)
+
+
+def one(name):
+    runs, notes = read(name)
+    assert len(runs) == 1
+    return runs[0], notes
+
+
+def test_a_session_is_a_tree_of_replies():
+    run, notes = one("session.jsonl")
+
+    assert notes == []
+    assert (run.native_id, run.agent, run.status) == (f"{SESSION}1", "claude-code", "finished")
+    assert lineage(run) == [
+        "0 <- -: 2 => assistant(I look at both files.; Read; Bash)",
+        "1 <- 0: 6 => assistant(null; Task)",
+        "2 <- 1 subagent Explore: 1 => assistant(null; Grep)",
+        "3 <- 2 Explore: 3 => assistant(Only cart.py calls it.)",
+        "4 <- 1: 8 => assistant(null; Edit)",
+        "5 <- 4: 13 => assistant(The constant is RATE.)",
+        "6 <- 0 history_rewritten: 7 => assistant(Decimals it is.)",
+    ]
+    assert [said(message) for message in run.steps[5].prompt_messages[2:]] == [
+        "assistant(I look at both files.; Read; Bash)",
+        "tool toolu_1(def price(net):\n    return net\n)",
+        "tool toolu_2(test_shop.py)",
+        "user(The rate is 20 percent.)",
+        "assistant(null; Task)",
+        "tool toolu_3(Only cart.py calls it.)",
+        "assistant(null; Edit)",
+        "tool toolu_4(The user does not want this.)",
+        "user(Keep the rate in a constant, as in this <png>)",
+        "assistant(No response requested.)",
+        "user(Go on.)",
+    ]
+    assert [said(message) for message in run.trailing] == ["user([Request interrupted by user for tool u)", "user()"]
+
+
+def test_what_belongs_to_a_reply_is_kept_with_it():
+    run, _ = one("session.jsonl")
+    first = run.steps[0]
+
+    assert first.response_message.reasoning == "Two files matter: the shop and its tests."
+    assert first.response_message.tool_calls[1].function.arguments == '{"command": "ls tests"}'
+    assert (first.usage.prompt_tokens, first.usage.completion_tokens) == (1110, 77)
+    assert (first.finish_reason, first.model, first.dialect) == ("tool_calls", "claude-sonnet-4-5", "anthropic")
+    assert first.metadata["id"] == "msg_1"
+    assert first.metadata["attachments"] == ['{"type": "todo_reminder", "content": [], "itemCount": 0}']
+    assert run.steps[2].metadata["call"] == "toolu_3"
+    assert run.steps[4].metadata["tool_results"] == {"toolu_4": {"is_error": True}}
+    assert run.steps[5].metadata["redacted_thinking"] == 1
+    assert run.steps[6].finish_reason == "length"
+    assert [medium for _, medium in run.media.values()] == ["image/png"]
+    assert [error["text"] for error in run.metadata["api_errors"]] == ['{"status": 529}', "API Error: overloaded"]
+    assert run.metadata["titles"] == ["Prices with tax", "Tax"]
+    assert run.metadata["skipped"]["shape-of-tomorrow"] == 1
+    assert 0 < run.created_at < run.completed_at
+
+
+def test_a_compaction_begins_a_prompt_anew_and_keeps_what_it_kept():
+    run, notes = one("compacted.jsonl")
+
+    assert notes == []
+    assert lineage(run)[1:] == [
+        "1 <- 0: 3 => assistant(Then the data.)",
+        "2 <- 1 compaction: 4 => assistant(Started.)",
+        "3 <- 2 compaction: 1 => assistant(It goes on.)",
+        "4 <- 3 compaction: 2 => assistant(Nothing.)",
+    ]
+    assert [said(message) for message in run.steps[2].prompt_messages] == [
+        "user(Summary: a move to another database is p)",
+        "user(And then?)",
+        "assistant(Then the data.)",
+        "user(Start.)",
+    ]
+    assert run.steps[2].metadata["compaction"] == {"trigger": "manual", "preTokens": 1200}
+
+
+def test_sub_agents_in_files_of_their_own_and_resumed_sessions_are_one_run():
+    run, notes = one("agents")
+
+    assert notes == []
+    assert lineage(run) == [
+        "0 <- -: 1 => assistant(null; Agent; Agent)",
+        "1 <- 0: 4 => assistant(The new one is a loop.)",
+        "2 <- 1: 6 => assistant(The loop.)",
+        "3 <- 0 subagent general-purpose: 1 => assistant(null; Agent)",
+        "4 <- 3 general-purpose: 3 => assistant(It is recursive.)",
+        "5 <- 0 subagent general-purpose: 1 => assistant(It is a loop.)",
+        "6 <- 3 subagent counter: 1 => assistant(12)",
+    ]
+    assert run.native_id == f"{SESSION}3"
+    assert run.metadata["sessions"] == [f"{SESSION}4"]
+    assert run.metadata["copied_lines"] == 7
+    assert run.metadata["agents_without_a_transcript"] == ["a4444444"]
+
+
+def test_a_sub_agent_without_its_session_names_it(tmp_path):
+    name = "agent-a2222222.jsonl"
+    path = tmp_path / name
+    path.write_bytes(next(FIXTURES.rglob(name)).read_bytes())
+    (run,), _ = read_path("auto", path)
+
+    assert (run.native_id, run.parent_run, run.agent) == (f"{SESSION}3/a2222222", f"{SESSION}3", "a2222222")
+    assert lineage(run) == ["0 <- - a2222222: 1 => assistant(It is a loop.)"]
+
+
+def test_what_is_broken_is_told_with_its_line_and_the_rest_is_read():
+    run, notes = one("broken.jsonl")
+    told = {(note.place, note.why) for note in notes if note.lost}
+
+    assert told == {
+        ("line 2", "line 2, message.content[0]: a block of the reply cannot be read: a block of type 'hologram'"),
+        ("line 4", "a line is no object: list"),
+        ("line 5", "a reply has no message"),
+        ("line 7", "line 7, message.content[0].content[1]: a medium cannot be read: it is not valid base64"),
+        ("line 11", "the JSON ends too early, after 59 bytes"),
+    }
+    assert {note.place for note in notes if not note.lost} == {"line 1", "line 6", "line 7", "line 9"}
+    assert lineage(run) == ["0 <- -: 1 => assistant(null; Bash)", "1 <- 0: 4 => assistant(Text alone.)"]
+    assert len(run.trailing) == 2  # two lines that follow each other
+
+
+def test_lines_without_uuids_follow_each_other():
+    (printed, drifted), _ = read("printed.jsonl")
+
+    assert lineage(printed) == [
+        "0 <- -: 1 => assistant(null; Task)",
+        "1 <- 0 subagent toolu_1: 1 => assistant(Hello, hallo, salut.)",
+        "2 <- 0: 3 => assistant(Done.; web_search)",
+    ]
+    assert [said(message) for message in printed.trailing] == [
+        'tool srvtoolu_1({"type": "web_search_result", "title": ")'
+    ]
+    assert (printed.status, printed.metadata["result"]["num_turns"]) == ("truncated", 2)
+    assert lineage(drifted) == [
+        "0 <- -: 1 => assistant(null; bash)",
+        "1 <- 0: 3 => assistant(They are empty.)",
+    ]
+    assert drifted.steps[1].prompt_messages[2].tool_call_id == "call_1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([{"type": "assistant", "isApiErrorMessage": True, "message": {"role": "assistant", "content": []}}], "failed"),
+        ([{"type": "result", "subtype": "error_during_execution", "is_error": True}], "failed"),
+        ([{"type": "result", "subtype": "success", "is_error": False}], "finished"),
+    ],
+)
+def test_how_a_session_ended(tmp_path, lines, status):
+    told = [
+        {"type": "user", "message": {"role": "user", "content": "Hi"}},
+        {"type": "assistant", "message": {"id": "m", "role": "assistant", "content": "Hello"}},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps({"sessionId": "s", **line}) + "\n" for line in [*told, *lines]))
+    (run,), _ = read_path("auto", path)
+
+    assert run.status == status
+
+
+def test_a_second_result_beside_the_first_stands_in_its_place(tmp_path):
+    call = {"type": "tool_use", "id": "t", "name": "run", "input": {}}
+
+    def line(uuid, parent, role, content):
+        kept = {"uuid": uuid, "parentUuid": parent, "sessionId": "s", "type": role}
+        return json.dumps({**kept, "message": {"id": uuid, "role": role, "content": content}})
+
+    def result(text):
+        return [{"type": "tool_result", "tool_use_id": "t", "content": text}]
+
+    path = tmp_path / "s.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                line("u", None, "user", "Run it"),
+                line("a", "u", "assistant", [call]),
+                line("r1", "a", "user", result("interrupted")),
+                line("r2", "a", "user", result("done")),
+                line("b", "r2", "assistant", "It is done."),
+            ]
+        )
+    )
+    (run,), _ = read_path("auto", path)
+
+    assert [said(message) for message in run.steps[1].prompt_messages[1:]] == ["assistant(null; run)", "tool t(done)"]
+    assert [said(message) for message in run.trailing] == ["tool t(interrupted)"]
