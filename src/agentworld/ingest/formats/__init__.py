@@ -11,7 +11,14 @@ from agentworld.ingest.format import Format
 
 # Where several formats claim a file the first of these reads it: the more specific come first. A module has `FORMAT`,
 # or `FORMATS` where it reads several.
-MODULES: tuple[str, ...] = ("atif", "openai_finetune", "claude_code")
+MODULES: tuple[str, ...] = (
+    "atif",
+    "openai_finetune",
+    "claude_code",
+    "otlp",
+    "langsmith",
+    "langfuse",
+)
 
 
 @cache

@@ -1,0 +1,112 @@
+"""Spans of one trace come in several lines and files, and out of order; here they wait for each other."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from agentworld.ingest.spans.attributes import first
+from agentworld.ingest.spans.conventions import SESSION, USER, node_of, scores_of
+from agentworld.ingest.spans.loose import bounded, text
+from agentworld.ingest.spans.node import Node, Say, Span, Trace
+
+MAX_NODES = 100_000
+"""So many spans wait at once; then the traces that were silent longest are taken as they are."""
+
+
+class Assembly:
+    """Traces that are not complete yet."""
+
+    def __init__(self, say: Say, most: int = MAX_NODES) -> None:
+        self._say = say
+        self._most = most
+        self._count = 0
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._told: dict[tuple[str, str], Span] = {}
+        self._given: set[str] = set()
+        self._nameless = 0
+
+    def add(self, span: Span) -> Iterator[Trace]:
+        """Put a span to its trace; gives traces that had to make room."""
+        if not span.name and not span.attributes and span.events and span.span_id:
+            self._join_events(span)
+            return
+        if told := self._told.pop((span.trace_id, span.span_id), None):
+            span.events = [*span.events, *told.events]
+        trace = self._trace_of(span)
+        node = node_of(span, self._say)
+        if not node.id or node.id in trace.nodes:
+            if node.id:
+                self._say(span.place, f"the span {node.id} is there twice; the later one is taken", lost=False)
+            node.id = node.id or f"#{len(trace.nodes)}"
+        self.put(trace, node, span)
+        while self._count > self._most and len(self._traces) > 1:
+            yield self._leave(next(iter(self._traces)))
+
+    def put(self, trace: Trace, node: Node, span: Span) -> None:
+        """Put a node to its trace with what its span says of the whole."""
+        self._count += node.id not in trace.nodes
+        trace.add(node)
+        trace.scores += scores_of(span)
+        tell(trace, span)
+
+    def rest(self) -> Iterator[Trace]:
+        """What is there, at the end."""
+        for key in list(self._told):
+            span = self._told.pop(key)
+            trace = self._trace_of(span)
+            node = node_of(span, self._say)
+            node.id = node.id or f"#{len(trace.nodes)}"
+            self.put(trace, node, span)
+        for trace_id in list(self._traces):
+            yield self._leave(trace_id)
+
+    def _trace_of(self, span: Span) -> Trace:
+        key = span.trace_id
+        if not key:
+            # Without an id nothing says which spans belong together.
+            key = f"\0{self._nameless}"
+            self._nameless += 1
+        if key in self._given:
+            self._say(
+                span.place, f"spans of the trace {key} come after {self._most} others; they become a run of their own"
+            )
+            self._given.discard(key)
+        if key not in self._traces:
+            self._traces[key] = Trace(trace_id=span.trace_id)
+        self._traces.move_to_end(key)
+        return self._traces[key]
+
+    def _leave(self, key: str) -> Trace:
+        trace = self._traces.pop(key)
+        self._count -= len(trace.nodes)
+        if trace.trace_id and len(self._given) < self._most:
+            self._given.add(trace.trace_id)
+        return trace
+
+    def _join_events(self, span: Span) -> None:
+        """Events that came as log records, to wait for their span."""
+        key = (span.trace_id, span.span_id)
+        known = self._told.get(key)
+        if known is None:
+            self._told[key] = span
+        else:
+            known.events.extend(span.events)
+
+
+def tell(trace: Trace, span: Span) -> None:
+    """What a span says of its whole trace."""
+    attributes, resource = span.attributes, span.resource
+    trace.session = trace.session or text(first(attributes, *SESSION))
+    trace.user = trace.user or text(first(attributes, *USER))
+    trace.group_id = trace.group_id or text(
+        first(attributes, "agentworld.group_id") or resource.get("agentworld.group_id")
+    )
+    kept: dict[str, Any] = {
+        "service": text(resource.get("service.name")),
+        "tags": first(attributes, "langfuse.trace.tags", "tag.tags"),
+        "trace_name": first(attributes, "langfuse.trace.name", "langsmith.trace.name"),
+    }
+    for name, value in bounded(kept).items():
+        trace.metadata.setdefault(name, value)

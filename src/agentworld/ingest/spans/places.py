@@ -1,0 +1,35 @@
+"""Places that notes are about: within a document, which is within one of several files."""
+
+from __future__ import annotations
+
+from agentworld.ingest.format import Notes
+from agentworld.ingest.run import Note
+from agentworld.ingest.spans.node import Say
+
+MARK = "\0"
+
+
+class Reading:
+    """Notes on several files: a place may name the file that it is in."""
+
+    def __init__(self, note: Notes) -> None:
+        self.file = ""
+        self._note = note
+
+    def at(self, place: str) -> str:
+        """A place in the file that is being read, for later."""
+        return f"{self.file}{MARK}{place}"
+
+    def say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
+        """See Say."""
+        file, _, within_it = place.rpartition(MARK)
+        self._note(Note(file=file or self.file, place=within_it, why=why, hint=hint, lost=lost))
+
+
+def within(say: Say, base: str) -> Say:
+    """`say` for what is at `base`."""
+
+    def inner(place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
+        say(f"{base}.{place}", why, hint=hint, lost=lost)
+
+    return inner

@@ -1,0 +1,267 @@
+"""A trace as a run: its calls of models become steps in the order of time, with what was before and beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
+from agentworld.ingest.spans.conversation import with_ids
+from agentworld.ingest.spans.lineage import Lineage
+from agentworld.ingest.spans.loose import bounded, number
+from agentworld.ingest.spans.node import Call, Node, Say, Score, ToolRun, Trace
+from agentworld.records import FunctionCall, Message, Step, ToolCall
+
+_MAX_ANCESTORS = 200
+
+
+def run_of(trace: Trace, say: Say) -> Run | None:
+    """The run; None, which is said, where no model and no tool was called in it."""
+    nodes = sorted(trace.nodes.values(), key=lambda node: node.start)
+    calls = [node for node in nodes if node.kind == "llm" and node.call is not None]
+    for node in nodes:
+        if node.kind == "llm" and node.call is None:
+            if node.error is not None:
+                say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
+            elif not any(_within(other, node, trace) for other in calls):
+                say(node.place, "the call of a model has no messages: its content was not recorded")
+    calls = _without_doubles(calls, trace, say)
+    run = Run(native_id=trace.trace_id or None)
+    steps = _Steps(run, trace, say)
+    for node in calls:
+        steps.add(node)
+    steps.add_tools([node for node in nodes if node.tool is not None])
+    if not run.steps and not run.trailing:
+        if not calls:
+            say("$", f"no model was called in the trace {_short(trace.trace_id)} of {len(nodes)} spans", lost=False)
+        return None
+    _tell(run, trace, nodes, steps)
+    return run
+
+
+class _Steps:
+    """Builds the steps of one run."""
+
+    def __init__(self, run: Run, trace: Trace, say: Say) -> None:
+        self.run = run
+        self.trace = trace
+        self.keys: dict[str, str] = {}  # of nodes: the step that their first reply became
+        self.failed = 0
+        self.other_tools = 0
+        self._say = say
+        self._lineage = Lineage()
+        self._shared: dict[Message, Message] = {}
+
+    def add(self, node: Node) -> None:
+        call = node.call
+        assert call is not None
+        prompt = [self._shared.setdefault(each, each) for each in with_ids(call.prompt)]
+        if not call.replies:
+            self._without_reply(node, prompt)
+            return
+        agent = agent_of(node, self.trace)
+        place = self._lineage.place(prompt, call.tools, agent)
+        key = str(len(self.run.steps))
+        self.keys[node.id] = key
+        for index, reply in enumerate(call.replies):
+            said = with_ids([*prompt, reply.message])[-1]
+            own = str(len(self.run.steps))
+            self.run.steps.append(
+                Step(
+                    step_id=own,
+                    trajectory_id="",
+                    exchange_id=f"x{key}" if len(call.replies) > 1 else None,
+                    choice_index=index,
+                    parent_step_id=place.parent,
+                    fork_reason=place.fork_reason if index == 0 else "parallel",
+                    agent=agent,
+                    prompt_messages=prompt,
+                    response_message=self._shared.setdefault(said, said),
+                    finish_reason=reply.finish_reason,
+                    **fields_of(node, call),
+                )
+            )
+            self._lineage.add(own, prompt, said, call.tools, agent)
+        self.run.media |= call.media
+
+    def _without_reply(self, node: Node, prompt: list[Message]) -> None:
+        if node.error is not None:
+            self.failed += 1
+            self._say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
+            return
+        self._say(node.place, "the call of a model has no reply on record", lost=False)
+        if self.run.steps:
+            place = self._lineage.place(prompt, (), None)
+            parent = next((step for step in self.run.steps if step.step_id == place.parent), None)
+            if parent is not None:
+                self.run.trailing = prompt[len(parent.prompt_messages or ()) + 1 :]
+            return
+        assert node.call is not None
+        self.run.steps, self.run.trailing = linear_steps(prompt, tools=node.call.tools or None)
+        self.run.media |= node.call.media
+
+    def add_tools(self, nodes: list[Node]) -> None:
+        """Put what tools said and no call showed behind the last step."""
+        shown: set[str] = set()
+        named: dict[str, set[str]] = {}
+        replied: dict[str, str] = {}
+        for step in self.run.steps:
+            for message in step.prompt_messages or ():
+                if message.role == "tool":
+                    shown.add(message.tool_call_id or "")
+                for call in message.tool_calls:
+                    named.setdefault(call.function.name, set()).add(call.id)
+            for call in step.response_message.tool_calls if step.response_message is not None else ():
+                named.setdefault(call.function.name, set()).add(call.id)
+                replied[call.id] = call.function.name
+        shown |= {message.tool_call_id or "" for message in self.run.trailing if message.role == "tool"}
+        for node in nodes:
+            tool = node.tool
+            assert tool is not None
+            if tool.call_id in replied or tool.call_id in shown:
+                ids = {tool.call_id}
+            else:
+                # Without a name it is the only one that can be meant.
+                ids = named.get(tool.name, set()) if tool.name else set(replied)
+            if not ids:
+                self._called_by_code(node, tool)
+            elif tool.result is not None and (waiting := sorted(each for each in ids if each not in shown)):
+                shown.add(waiting[0])
+                self.run.trailing.append(Message(role="tool", content=tool.result, tool_call_id=waiting[0]))
+
+    def _called_by_code(self, node: Node, tool: ToolRun) -> None:
+        if self.run.steps:
+            self.other_tools += 1
+            return
+        # Of a trace that has nothing but executions of tools, they are what there is.
+        self._say(node.place, "a tool was called, and no call of a model is on record that asked for it", lost=False)
+        call_id = tool.call_id or f"call_{len(self.run.trailing)}"
+        called = ToolCall(id=call_id, function=FunctionCall(tool.name, tool.arguments or "{}"))
+        self.run.trailing.append(Message(role="assistant", tool_calls=(called,)))
+        if tool.result is not None:
+            self.run.trailing.append(Message(role="tool", content=tool.result, tool_call_id=call_id))
+
+
+def fields_of(node: Node, call: Call) -> dict[str, Any]:
+    """What a step has of its call beside messages and lineage."""
+    told = {
+        "span_id": None if node.id.startswith("#") else node.id,
+        "span": node.name,
+        "response_id": call.response_id,
+        **call.metadata,
+    }
+    return {
+        "tools": call.tools or None,
+        "model": call.model[:256] if call.model else None,
+        "requested_model": call.requested_model[:256] if call.requested_model else None,
+        "sampling": call.sampling,
+        "usage": call.usage,
+        "created_at": node.start,
+        "latency_ms": round((node.end - node.start) * 1000, 3) if 0 < node.start <= node.end else None,
+        "metadata": bounded(told),
+    }
+
+
+def agent_of(node: Node, trace: Trace) -> str | None:
+    """The agent within whose run a node is: of several, the innermost."""
+    here: Node | None = node
+    for _ in range(_MAX_ANCESTORS):
+        if here is None:
+            break
+        if here.agent:
+            return here.agent[:256]
+        here = trace.nodes.get(here.parent) if here.parent else None
+    return trace.agent[:256] if trace.agent else None
+
+
+def _without_doubles(calls: list[Node], trace: Trace, say: Say) -> list[Node]:
+    """The calls, each once: where a framework and the client that it uses both tell of one, one within the other, the
+    inner is kept, or the one that has messages.
+    """
+    kept: list[Node] = []
+    dropped: set[str] = set()
+    for outer in calls:
+        inner = next(
+            (each for each in calls if each is not outer and each.id not in dropped and _within(each, outer, trace)),
+            None,
+        )
+        if inner is not None and same_call(outer, inner):
+            dropped.add(outer.id)
+            say(outer.place, "the call is told twice, one within the other; the inner one is kept", lost=False)
+        else:
+            kept.append(outer)
+    return kept
+
+
+def same_call(one: Node, other: Node) -> bool:
+    """Whether two nodes, one within the other, can be one call of a model: they have one reply, or one of them none."""
+    assert one.call is not None
+    assert other.call is not None
+    mine, yours = one.call.replies, other.call.replies
+    if not mine or not yours:
+        return not mine
+    return _said(mine[0].message) == _said(yours[0].message)
+
+
+def _said(message: Message) -> tuple[str, list[str]]:
+    return message.text.strip(), [call.function.name for call in message.tool_calls]
+
+
+def _within(inner: Node, outer: Node, trace: Trace) -> bool:
+    here = inner
+    for _ in range(_MAX_ANCESTORS):
+        if not here.parent or here.parent == here.id:
+            return False
+        if here.parent == outer.id:
+            return True
+        above = trace.nodes.get(here.parent)
+        if above is None:
+            return False
+        here = above
+    return False
+
+
+def _tell(run: Run, trace: Trace, nodes: list[Node], steps: _Steps) -> None:
+    """Rewards, labels, times and what else is known of the whole."""
+    for score in trace.scores:
+        _score(run, score, steps.keys.get(score.node))
+    root = next((node for node in nodes if node.parent not in trace.nodes), None)
+    agents = [node for node in nodes if node.agent]
+    run.agent = trace.agent or (agents[0].agent if agents else None)
+    run.agent = run.agent[:256] if run.agent else None
+    run.user = trace.user
+    run.group_id = trace.group_id
+    run.task = trace.task
+    run.status = "failed" if root is not None and root.error is not None else "finished"
+    run.created_at = min((node.start for node in nodes if node.start), default=0.0)
+    run.completed_at = max((node.end for node in nodes if node.end), default=0.0)
+    told = {
+        "trace_id": trace.trace_id,
+        "session": trace.session,
+        "root": root.name if root is not None else None,
+        "error": _short(root.error) if root is not None and root.error is not None else None,
+        "failed_calls": steps.failed or None,
+        "tools_called_by_code": steps.other_tools or None,
+        **trace.metadata,
+    }
+    run.metadata = bounded(told)
+
+
+def _score(run: Run, score: Score, step: str | None) -> None:
+    value = (
+        score.value
+        if isinstance(score.value, bool)
+        else number(score.value)
+        if not isinstance(score.value, str)
+        else score.value
+    )
+    if isinstance(value, bool) or not isinstance(value, float):
+        run.feedback.append(
+            RunFeedback(kind="label", name=score.name[:256], value=value, comment=score.comment, step=step)
+        )
+        return
+    details = {"comment": score.comment} if score.comment else None
+    run.rewards.append(RunReward(name=score.name[:256], value=value, step=step, details=details))
+
+
+def _short(said: str) -> str:
+    return repr(said[:200])
