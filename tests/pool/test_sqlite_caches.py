@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from agentworld.errors import ConflictError
-from agentworld.pool.sql.append import prepare_all
+from agentworld.pool.sql.append_intake import prepare_all
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Message
 

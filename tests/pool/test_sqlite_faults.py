@@ -128,7 +128,7 @@ def test_what_a_rollback_undid_is_stored_again(sqlite_pool):
     appender = sqlite_pool._appender
 
     def undone(txn):
-        from agentworld.pool.sql.append import prepare_all
+        from agentworld.pool.sql.append_intake import prepare_all
 
         appender.append_all(txn, [prepare_all([sent])])
         raise ConflictError("undo")

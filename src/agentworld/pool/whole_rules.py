@@ -14,7 +14,15 @@ from agentworld.pool.intake import Prepared, prepare
 from agentworld.pool.plain_values import as_number
 from agentworld.pool.rejections import kept_text
 from agentworld.pool.signal_rules import CheckedSignal, check_signal
-from agentworld.records import AddedTrajectory, NewTrajectory, TerminalStatus, WholeTrajectory, check_id, exact_json
+from agentworld.records import (
+    AddedTrajectory,
+    NewTrajectory,
+    TerminalStatus,
+    WholeOutcome,
+    WholeTrajectory,
+    check_id,
+    exact_json,
+)
 
 IMPORT = "import"
 """The key of a trajectory's metadata that tells what it was read from."""
@@ -82,7 +90,7 @@ def refused(sent: object, error: AgentWorldError) -> AddedTrajectory:
     """What became of one that cannot be stored."""
     new = getattr(sent, "new", None)  # of one that is not even checked, too
     trajectory_id = rules.printable(getattr(new, "trajectory_id", None) or "")
-    outcome = "deleted" if isinstance(error, GoneError) else "refused"
+    outcome: WholeOutcome = "deleted" if isinstance(error, GoneError) else "refused"
     return AddedTrajectory(trajectory_id=trajectory_id, outcome=outcome, reason=kept_text(error.one_line()))
 
 

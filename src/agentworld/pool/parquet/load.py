@@ -28,7 +28,8 @@ from agentworld.pool.parquet.layout import (
 from agentworld.pool.parquet.manifest import Imported, Manifest, read_manifest
 from agentworld.pool.rejections import rejection
 from agentworld.pool.sql import importing
-from agentworld.pool.sql.append import Appender, Intake, prepare_all
+from agentworld.pool.sql.append import Appender
+from agentworld.pool.sql.append_intake import Intake, prepare_all
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.writer import Writer
 from agentworld.records import Step, Trajectory

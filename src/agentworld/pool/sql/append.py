@@ -14,15 +14,15 @@ import msgspec
 from agentworld.errors import AgentWorldError, ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, rules
-from agentworld.pool.bounds import NOT_STORABLE, check_exchange, refusal
+from agentworld.pool.bounds import NOT_STORABLE, refusal
 from agentworld.pool.events import stored_channel
 from agentworld.pool.exact_text import stored_json
-from agentworld.pool.intake import ABORTED, Prepared, choices_of, prepare
-from agentworld.pool.media import read_digest
+from agentworld.pool.intake import Prepared
 from agentworld.pool.misplaced import conflict_of
 from agentworld.pool.protocol import AppendResult, Rejected
 from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
+from agentworld.pool.sql.append_intake import Intake, Payload, PreparedExchange, refused
 from agentworld.pool.sql.call_marks import set_marks
 from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
@@ -34,48 +34,7 @@ from agentworld.pool.sql.step_digest import same_content
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tallies, Tally, new_tally
 from agentworld.pool.sql.transaction import Mark, Transaction
-from agentworld.records import Exchange, NewTrajectory, Reward, Step, check_id, digest
-
-
-class PreparedExchange:
-    """An exchange that was checked before it waits for the writer."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        check_id(exchange.exchange_id, "exchange_id")
-        check_id(exchange.trajectory_id, "trajectory_id")
-        self.exchange = exchange
-        kept = msgspec.structs.replace(
-            exchange, messages=[], tools=[], choices=[], marks=[], only_group=None, only_channel=None
-        )
-        self.marks = [(read_digest(mark.digest), mark.said) for mark in exchange.marks]
-        self.kept = kept
-        self.content = digest(check_exchange(kept))
-        self.steps = prepare_all(choices_of(exchange))
-        aborted = any(choice.finish_reason in ABORTED for choice in exchange.choices)
-        self.status = "error" if exchange.error is not None else "aborted" if aborted else "ok"
-
-
-Intake = Prepared | Rejected
-Payload = PreparedExchange | Sequence[Intake]
-
-
-def prepare_all(steps: Sequence[Step | Rejected]) -> list[Intake]:
-    """Each step prepared, or with the reason why it is rejected."""
-    taken: list[Intake] = []
-    for step in steps:
-        if isinstance(step, Rejected):
-            taken.append(step)
-            continue
-        try:
-            taken.append(prepare(step))
-        except InvalidRequestError as error:
-            taken.append(rejection(step, error.one_line()))
-    return taken
-
-
-def refused(steps: Sequence[Intake], error: AgentWorldError) -> list[Intake]:
-    """The steps, each rejected for this reason."""
-    return [step if isinstance(step, Rejected) else rejection(step.step, error.one_line()) for step in steps]
+from agentworld.records import NewTrajectory, Reward
 
 
 class StepFault(Exception):

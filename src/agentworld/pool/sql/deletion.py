@@ -18,7 +18,7 @@ from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, schema
 from agentworld.pool.group_rules import Member
 from agentworld.pool.rules import DELETING
-from agentworld.pool.sql import groups
+from agentworld.pool.sql import datasets, groups
 from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.events import Events
@@ -205,6 +205,8 @@ def remove(txn: Transaction, trajectory_ids: Sequence[str], loose: Loose) -> Rem
     if not rows:
         return Removed(there, gone, 0)
     _hide(txn, [row for row in rows if row["excluded_reason"] != DELETING])
+    if tombs:
+        datasets.scrub(txn, [row["trajectory_id"] for row in rows if row["trajectory_id"] in tombs])
     of = {row["pk"]: row for row in rows}
     named = {"rows": json_list(list(of)), "limit": STEPS_AT_ONCE}
     steps = txn.execute(_STEPS, named)

@@ -10,9 +10,11 @@ from sqlalchemy import ColumnElement, Text, and_, case, delete, exists, false, f
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
+from agentworld.pool.dataset_rules import OWNER_KIND
 from agentworld.pool.keeping.records import Pin, Retention, Tombstone
 from agentworld.pool.rules import DELETING
 from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.dataset_pins import dataset_pins
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import Statement, compiled, json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
@@ -21,6 +23,7 @@ from agentworld.records.step import DEFAULT_RUN
 _t, _s, _p = schema.trajectories, schema.steps, schema.policies
 _ba, _bu, _bl, _pos, _g = schema.batches, schema.batch_units, schema.backlog, schema.positions, schema.groups
 _pins, _f = schema.pins, schema.feedback
+_dr = schema.dataset_rows
 
 _new_pin = upsert(_pins).values(
     {name: parameter(name) for name in ("owner_kind", "owner", "target_id", "created_at")} | {"target": "trajectory"}
@@ -92,7 +95,11 @@ def unpin(txn: Transaction, owner_kind: str, owner: str) -> int:
 def read_pins(reader: Reader, filters: dict[str, str], limit: int) -> list[Pin]:
     """Pins, by owner and trajectory."""
     found = reader.execute(_pins_sql(tuple(sorted(filters))), {**filters, "limit": limit})
-    return [Pin(row["owner_kind"], row["owner"], row["target_id"], row["created_at"]) for row in found]
+    pins = [Pin(row["owner_kind"], row["owner"], row["target_id"], row["created_at"]) for row in found]
+    if filters.get("owner_kind", OWNER_KIND) == OWNER_KIND:
+        pins += dataset_pins(reader, filters.get("owner"), filters.get("trajectory_id"), limit)
+        pins = sorted(pins, key=lambda pin: (pin.owner_kind, pin.owner, pin.trajectory_id))[:limit]
+    return pins
 
 
 def read_tombstones(reader: Reader, after: int, limit: int) -> list[Tombstone]:
@@ -209,7 +216,8 @@ def _lag() -> ColumnElement[Any]:
 
 
 def _pinned() -> ColumnElement[bool]:
-    return exists().where(_pins.c.target == "trajectory", _pins.c.target_id == _t.c.trajectory_id)
+    by_owner = exists().where(_pins.c.target == "trajectory", _pins.c.target_id == _t.c.trajectory_id)
+    return or_(by_owner, exists().where(_dr.c.trajectory_id == _t.c.trajectory_id))
 
 
 def _in_batches(when: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -19,7 +19,8 @@ from agentworld.pool.own_channel import Named, named_by_steps
 from agentworld.pool.plain_values import as_number
 from agentworld.pool.protocol import AppendResult, Page, Rejected
 from agentworld.pool.sql import trajectories
-from agentworld.pool.sql.append import Appender, PreparedExchange, prepare_all
+from agentworld.pool.sql.append import Appender
+from agentworld.pool.sql.append_intake import PreparedExchange, prepare_all
 from agentworld.pool.sql.append_statements import compile_all
 from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.own_channel import submit_own
@@ -30,6 +31,7 @@ from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
 from agentworld.pool.sql.store_call_marks import CallMarkMethods
 from agentworld.pool.sql.store_curation import CurationMethods
+from agentworld.pool.sql.store_datasets import DatasetMethods
 from agentworld.pool.sql.store_evaluations import EvaluationMethods
 from agentworld.pool.sql.store_parquet import ParquetMethods
 from agentworld.pool.sql.store_reads import ReadMethods
@@ -70,6 +72,7 @@ class SqlPool(
     CurationMethods,
     ReviewMethods,
     EvaluationMethods,
+    DatasetMethods,
     WholeMethods,
 ):
     """A pool on one SQL engine. `clock` gives seconds since the epoch.

@@ -27,6 +27,7 @@ from agentworld.pool.keeping.records import (
 )
 from agentworld.pool.keeping.rules import check_deletion, check_owner, check_user
 from agentworld.pool.sql import garbage, keeping, scrubbing
+from agentworld.pool.sql.dataset_keeping import DatasetKeeping
 from agentworld.pool.sql.deletion import Removed, bury, remove
 from agentworld.pool.sql.events import add_event
 from agentworld.pool.sql.garbage import Dropped, Loose
@@ -48,7 +49,7 @@ class _Part(NamedTuple):
     held: list[keeping.Held]
 
 
-class KeepingMethods(MediaMethods):
+class KeepingMethods(MediaMethods, DatasetKeeping):
     """See agentworld.pool.keeping."""
 
     # --- pins -------------------------------------------------------------------------------------------------
@@ -150,6 +151,7 @@ class KeepingMethods(MediaMethods):
             self._check_media()
             self._finish_removals(done)
             self._finish_deletions(progress)
+        done.datasets = self._drop_broken_off(dry_run)
         if retention.limits_anything:
             self._retain(retention, include_waiting, done, progress)
         self._sweep(done, progress)
@@ -202,6 +204,7 @@ class KeepingMethods(MediaMethods):
         """Take out of events what deleted trajectories held; None: of all that were ever deleted."""
         if trajectory_ids is not None and not trajectory_ids:
             return
+        self._scrub_compared()
         with self._database.reading() as reader:
             last = scrubbing.last_event(reader)
         for above in range(0, last, scrubbing.EVENTS_AT_ONCE):
