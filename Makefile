@@ -13,7 +13,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-quick test check bench test-faults test-scale test-clients clients openapi install clean
+.PHONY: demo demo-quick test check bench test-faults test-scale test-clients test-trainers clients openapi install clean
 
 install: $(VENV)/.installed
 
@@ -29,7 +29,7 @@ demo-quick: install
 
 test: install
 	$(BIN)/python -m tests.clients.installed npm
-	$(BIN)/python -m pytest -m "not faults and not scale and not clients" -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not faults and not scale and not clients and not trainers" -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 test-faults: install
 	$(BIN)/python -m pytest -m faults $(ARGS)
@@ -48,6 +48,12 @@ clients: install
 test-clients: install
 	$(BIN)/python -m tests.clients.installed npm python
 	$(BIN)/python -m tests.clients.loopback_only $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
+
+# Trainers are fetched into a cache folder, each into an environment of its own, at the releases that tests/trainers_real
+# locks, with a CPU build of torch.
+test-trainers: install
+	TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m tests.trainers_real.installed trl verl
+	$(BIN)/python -m pytest -m trainers tests/trainers_real $(ARGS)
 
 check: install
 	$(BIN)/ruff check .
