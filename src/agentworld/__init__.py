@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentworld.curation.datasets.selecting import create_dataset
     from agentworld.curation.datasets.tracing import trace_row
     from agentworld.curation.datasets.verifying import verify_dataset
+    from agentworld.curation.exports.export import export_dataset
     from agentworld.errors import AgentWorldError
     from agentworld.factory import EmbeddedPool, connect, open_pool
     from agentworld.ingest.loader import import_paths
@@ -57,6 +58,7 @@ _MODULES = {
     "agentworld.curation.datasets.selecting": ("create_dataset",),
     "agentworld.curation.datasets.tracing": ("trace_row",),
     "agentworld.curation.datasets.verifying": ("verify_dataset",),
+    "agentworld.curation.exports.export": ("export_dataset",),
     "agentworld.errors": ("AgentWorldError",),
     "agentworld.ingest.loader": ("import_paths",),
     "agentworld.pool.keys": ("NewKey",),
@@ -109,6 +111,7 @@ __all__ = [
     "connect",
     "create_dataset",
     "diff_datasets",
+    "export_dataset",
     "import_paths",
     "open_pool",
     "read_dataset",

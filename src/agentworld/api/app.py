@@ -16,6 +16,7 @@ from litestar.datastructures import State
 from agentworld.api import (
     batches,
     curation,
+    datasets,
     docs,
     events,
     feedback,
@@ -69,6 +70,7 @@ ROUTES: list[Any] = [
     *groups.ROUTES,
     *batches.ROUTES,
     *curation.ROUTES,
+    *datasets.ROUTES,
     *events.ROUTES,
     *media.ROUTES,
     *keeping.ROUTES,

@@ -11,7 +11,8 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from agentworld.api.bound_curation import BoundCuration, place, whole
+from agentworld.api.bound_curation import place, whole
+from agentworld.api.bound_datasets import BoundDatasets
 from agentworld.errors import ForbiddenError, NotFoundError
 from agentworld.gateway.access import Grant
 from agentworld.pool.keys import KeyMethods
@@ -40,7 +41,7 @@ DEFAULT_CHANNEL = "train"
 """What a record says that says nothing of its channel; where a bound key writes, its own stands in its place."""
 
 
-class BoundPool(BoundCuration):
+class BoundPool(BoundDatasets):
     """See Pool."""
 
     def __init__(self, pool: Pool, grant: Grant) -> None:

@@ -36,6 +36,8 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "decisions": (_READ, _WRITE),
     "reviews": (_READ, _WRITE),
     "evaluations": (_READ, _NONE),
+    # Deleting a version is for admins.
+    "datasets": (_READ, _WRITE),
     "batches": (_TRAINER, _LEASE),
     "consumers": (_TRAINER, _LEASE),
     "policy": (_TRAINER, _LEASE),
@@ -57,6 +59,8 @@ def needed(method: str, path: str, *, llm: bool) -> Scopes | None:
         return ("admin",)
     if method in ("GET", "HEAD") and path.startswith(f"{API}/trajectories/") and path.endswith("/exchanges"):
         return _AGENT  # Who may only write sees those of its own trajectory alone.
+    if method == "POST" and path.startswith(f"{API}/datasets/") and path.endswith("/verify"):
+        return _READ  # It computes, and writes nothing.
     reading, writing = _BY_PREFIX.get(path[len(API) + 1 :].partition("/")[0], (_NONE, _NONE))
     asked = reading if method in ("GET", "HEAD") else writing if method == "POST" else _NONE
     return asked or ("admin",)

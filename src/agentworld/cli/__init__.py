@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "feedback": "Give feedback on a trajectory or a step, or list what was given.",
     "curate": "Decide what is served: policies, decisions by hand, and why things stand as they do.",
     "review": "Look at what needs a person, one after another.",
+    "dataset": "Freeze selections as versions: make, list, compare, verify, trace, export and delete them.",
     "pool": "Look at a pool, check it, collect or delete from it, back it up, export, import, migrate.",
     "train": "Train a policy on batches from a pool.",
     "keys": "Make, list and revoke the API keys of a pool.",

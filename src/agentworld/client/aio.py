@@ -12,6 +12,7 @@ import aiohttp
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, unreachable
+from agentworld.client.datasets import AsyncDatasetMethods
 from agentworld.client.session import build_step, new_trajectory
 from agentworld.pool.protocol import AppendResult, Page, PoolStats
 from agentworld.query import Explanation, Subject
@@ -33,7 +34,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class AsyncFactory:
+class AsyncFactory(AsyncDatasetMethods):
     """A factory over HTTP for asyncio; use it as `async with AsyncFactory(url) as factory`.
 
     Errors are the AgentWorldError that the server raised. `api_key`: by default that of AGENTWORLD_API_KEY. `timeout`:
@@ -189,7 +190,8 @@ class AsyncFactory:
 
     async def _send(self, call: calls.Call[T]) -> T:
         url = f"{self.url}{call.path}"
-        reply = await self._request(call.method, url, call.body, self._headers, self._timeout, retry=call.idempotent)
+        limit = call.timeout or self._timeout
+        reply = await self._request(call.method, url, call.body, self._headers, limit, retry=call.idempotent)
         if reply.status >= 300:
             raise wire.control_error(reply.status, reply.body, self.url, call.path)
         return call.read(reply.body, self.url)

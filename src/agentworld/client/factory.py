@@ -11,6 +11,7 @@ from agentworld.client.absent import absent
 from agentworld.client.attempts import Attempt, attempts
 from agentworld.client.connection import Connection
 from agentworld.client.curation import CurationMethods
+from agentworld.client.datasets import DatasetMethods
 from agentworld.client.following import follow
 from agentworld.client.keys import KeyMethods
 from agentworld.client.session import TrajectorySession, new_trajectory
@@ -55,7 +56,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class Factory(KeyMethods, CurationMethods):
+class Factory(KeyMethods, CurationMethods, DatasetMethods):
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
     Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of

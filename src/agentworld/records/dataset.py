@@ -71,7 +71,7 @@ class Selection(msgspec.Struct, kw_only=True, frozen=True):
     channel: str | None = "train"
     unit: DatasetUnit = "trajectory"
     unrewarded: bool = False
-    splits: Splits = Splits()
+    splits: Splits = msgspec.field(default_factory=Splits)
 
 
 class SplitCount(msgspec.Struct, kw_only=True, frozen=True):

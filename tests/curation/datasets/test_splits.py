@@ -56,6 +56,15 @@ def test_equal_clusters_meet_the_fractions_and_the_seed_decides_which():
     assert made[0].split == made[1].split != made[2].split
 
 
+def test_no_split_stays_empty_where_a_cluster_can_be_spared():
+    few = {"train": 0.9, "val": 0.05, "test": 0.05}
+    assert sorted(divided(["a", "b", "c", "d"], [2, 2, 1, 1], fractions=few).split) == ["test", "train", "train", "val"]
+    made = divided(["a", "b"], [5, 3], fractions=few)
+    assert sorted(made.split) == ["train", "val"]
+    kept = divided(["a", "b"], [1, 1], had={0: {"train": 1}, 1: {"train": 1}}, fractions={"train": 0.5, "test": 0.5})
+    assert kept.split == ["train", "train"]
+
+
 def test_a_large_cluster_goes_where_it_fits():
     sizes = [1] * 20 + [60]
     made = divided([f"k{number}" for number in range(21)], sizes, fractions={"train": 0.9, "test": 0.1})

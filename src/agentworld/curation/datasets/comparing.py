@@ -8,12 +8,10 @@ import msgspec
 
 from agentworld.curation.datasets.digests import canonical, row_digest
 from agentworld.curation.datasets.reading import rows_of
-from agentworld.curation.datasets.results import Change, DatasetDiff, RowChange
+from agentworld.curation.datasets.results import SAMPLES, Change, DatasetDiff, RowChange
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import DatasetRow
-
-SAMPLES = 20
 
 
 def diff_datasets(

@@ -56,6 +56,10 @@ def read_version(
     return _read(pool, manifest.version, split, skipped or (lambda row: None), include)
 
 
+read_dataset = read_version
+"""The name that `agentworld` has it under, beside `create_dataset`."""
+
+
 def rows_of(pool: Pool, version: str, *, split: str | None = None) -> Iterator[DatasetRow]:
     """The rows of a version in order, page by page."""
     after = -1

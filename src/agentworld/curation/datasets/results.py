@@ -6,8 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentworld.records import Decision, Evaluation, Policy, PolicyNote, Sampling, SplitCount
+from agentworld.records import DatasetVersion, Decision, Evaluation, Policy, PolicyNote, Sampling, SplitCount
 
+SAMPLES = 20
+"""So many rows of each change are named where nobody says how many."""
+PROBLEMS = 100
+"""So many rows that are not ok are named where nobody says how many."""
 Change = Literal["added", "removed", "changed"]
 RowState = Literal["ok", "changed", "missing", "deleted"]
 
@@ -146,3 +150,14 @@ class RowOrigin(msgspec.Struct, kw_only=True, frozen=True):
     decisions: list[Decision] = []
     evaluations: list[Evaluation] = []
     policies: list[PolicyNote] = []
+
+
+def fractions_missed(version: DatasetVersion) -> list[str]:
+    """Lines about splits that have clearly another share of the rows than was asked for."""
+    lines = []
+    for split, fraction in version.selection.splits.fractions.items():
+        there = version.splits[split].rows if split in version.splits else 0
+        wanted = fraction * version.rows
+        if abs(there - wanted) > max(1.0, 0.02 * version.rows) or (not there and version.rows > 1):
+            lines.append(f"split {split} has {there:,} of {version.rows:,} rows, {wanted:,.0f} were asked for")
+    return lines

@@ -16,6 +16,7 @@ from agentworld.curation.datasets.building import Builder
 from agentworld.curation.datasets.chosen import Chosen
 from agentworld.curation.datasets.digests import manifest_digest
 from agentworld.curation.datasets.dividing import Divided, divide_selection
+from agentworld.curation.datasets.results import fractions_missed
 from agentworld.curation.datasets.splits import check_splits
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.dataset_rules import check_dataset_name
@@ -91,17 +92,6 @@ def check_selection(selection: Selection) -> Selection:
         parse(selection.where, "steps" if selection.unit == "step" else "trajectories")
     check_splits(selection.splits)
     return selection
-
-
-def fractions_missed(version: DatasetVersion) -> list[str]:
-    """Lines about splits that have clearly another share of the rows than was asked for."""
-    lines = []
-    for split, fraction in version.selection.splits.fractions.items():
-        there = version.splits[split].rows if split in version.splits else 0
-        wanted = fraction * version.rows
-        if abs(there - wanted) > max(1.0, 0.02 * version.rows) or (not there and version.rows > 1):
-            lines.append(f"split {split} has {there:,} of {version.rows:,} rows, {wanted:,.0f} were asked for")
-    return lines
 
 
 def _about(divided: Divided, builder: Builder) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Trajectories come in keys (a task, a group, or themselves), keys in clusters (those whose texts are nearly the same). A
 cluster goes into one split as a whole. A cluster of which a parent has rows goes where these are. The others, in the
 order of a hash of their keys under the seed, fill what is left: each goes where the least share is filled among the
-splits that it fits into, or, where it fits into none, where most is missing.
+splits that it fits into, or, where it fits into none, where most is missing. A split that got nothing at last gets one
+that another can spare.
 """
 
 from __future__ import annotations
@@ -129,7 +130,36 @@ def _fill(
             split = max(fractions, key=lambda one: wanted[one] - filled[one])
         chosen[root] = split
         filled[split] += size
+    _leave_none_empty(chosen, filled, rows, names, votes)
     return chosen
+
+
+def _leave_none_empty(
+    chosen: dict[int, str],
+    filled: dict[str, int],
+    rows: Mapping[int, int],
+    names: Mapping[int, bytes],
+    votes: Mapping[int, Mapping[str, int]],
+) -> None:
+    """Give a split that got nothing a cluster, the smallest, of the split that has most rows and can spare one."""
+    for split in filled:
+        if filled[split]:
+            continue
+        free: dict[str, list[int]] = {}
+        for root, there in chosen.items():
+            if rows[root]:
+                free.setdefault(there, []).append(root)
+        spare = {
+            there: [root for root in roots if root not in votes] for there, roots in free.items() if len(roots) > 1
+        }
+        givers = [there for there, roots in spare.items() if roots]
+        if not givers:
+            continue
+        giver = max(givers, key=lambda there: filled[there])
+        root = min(spare[giver], key=lambda one: (rows[one], names[one]))
+        chosen[root] = split
+        filled[giver] -= rows[root]
+        filled[split] += rows[root]
 
 
 def _is_number(value: object) -> bool:

@@ -7,39 +7,15 @@ from typing import Any
 
 import msgspec
 
+from agentworld.curation.datasets.provenance import exported_provenance
 from agentworld.curation.datasets.reading import Deleted, rows_of, steps_of, whole_trajectory
 from agentworld.curation.datasets.results import RewardNote, RowOrigin, StepOrigin
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool.protocol import Pool
 from agentworld.records import DatasetRow, DatasetVersion, Exchange, Step
 
-PROVENANCE = "agentworld"
-"""The column of exported rows that names version, trajectory and steps."""
 _TARGETS = 1_000
 _CALLS = 1_000
-
-
-class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What an exported row says of where it comes from."""
-
-    version: str
-    trajectory_id: str
-    step_ids: list[str] = []
-
-
-def exported_provenance(row: Mapping[str, Any]) -> Provenance:
-    """The provenance in a row of an export; InvalidRequestError where it has none."""
-    found = row.get(PROVENANCE)
-    try:
-        if isinstance(found, str):
-            return msgspec.json.decode(found, type=Provenance)
-        return msgspec.convert(found, Provenance)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise InvalidRequestError(
-            f"the row has no column {PROVENANCE!r} that says where it comes from ({error})",
-            path=PROVENANCE,
-            hint="Rows that `agentworld dataset export` wrote have one",
-        ) from None
 
 
 def trace_row(

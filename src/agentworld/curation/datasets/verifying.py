@@ -9,12 +9,10 @@ import msgspec
 from agentworld.curation.datasets.building import arrays_of
 from agentworld.curation.datasets.digests import StepDigests, VersionDigest, manifest_digest, row_digest
 from agentworld.curation.datasets.reading import Deleted, rows_of, steps_of, whole_trajectory
-from agentworld.curation.datasets.results import RowState, RowVerdict, Verification
+from agentworld.curation.datasets.results import PROBLEMS, RowState, RowVerdict, Verification
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import DatasetRow, DatasetVersion, SplitCount
-
-PROBLEMS = 100
 
 
 def verify_dataset(

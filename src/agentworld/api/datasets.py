@@ -1,0 +1,142 @@
+"""Dataset versions: made, listed, read, compared, verified, traced back and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from litestar import delete, get, post
+from litestar.datastructures import State
+from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
+
+from agentworld.api.access import reach
+from agentworld.api.bodies import decode
+from agentworld.api.bound_datasets import BoundDatasets
+from agentworld.api.trajectories import Cursor, Limit
+from agentworld.client.dataset_calls import DatasetRequest, VerifyRequest
+from agentworld.client.wire import API
+from agentworld.curation.datasets.comparing import diff_datasets
+from agentworld.curation.datasets.results import DatasetDiff, RowOrigin, Verification
+from agentworld.curation.datasets.selecting import create_dataset
+from agentworld.curation.datasets.tracing import trace_row
+from agentworld.curation.datasets.verifying import verify_dataset
+from agentworld.errors import EndingError
+from agentworld.pool.keeping.records import Progress
+from agentworld.pool.protocol import Page, Pool
+from agentworld.records import DatasetRow, DatasetVersion
+
+Version = FromPath[str]
+After = Annotated[int, QueryParameter(ge=-1, description="Rows with a position over this")]
+OfSplit = Annotated[str | None, QueryParameter(description="Of this split alone")]
+Other = Annotated[str, QueryParameter(description="The second version; the first is in the path")]
+Samples = Annotated[int, QueryParameter(ge=0, le=1000, description="Rows of each change that are named, at most")]
+
+
+@post(f"{API}/datasets", status_code=201, sync_to_thread=True, opt={"body": DatasetRequest})
+def make_dataset(state: State, body: RawBody) -> DatasetVersion:
+    """Freeze a selection as a version of a dataset. It is named by what is in it: the same again is the same version.
+    The answer comes once every step that is selected was read.
+    """
+    sent, pool = decode(body, DatasetRequest), reach(state)
+    selection = sent.selection
+    if isinstance(pool, BoundDatasets):
+        selection = pool.own_selection(selection)
+    parents = [pool.get_dataset(parent).version for parent in sent.parents]
+    return create_dataset(
+        state.pool,
+        sent.name,
+        selection,
+        parents=parents,
+        note=sent.note,
+        created_by=sent.created_by,
+        progress=_until_the_end(state),
+    )
+
+
+@get(f"{API}/datasets", sync_to_thread=True)
+def list_datasets(
+    state: State, name: FromQuery[str | None] = None, cursor: Cursor = None, limit: Limit = 100
+) -> Page[DatasetVersion]:
+    """One page of versions, the latest first."""
+    page: Page[DatasetVersion] = reach(state).list_datasets(name=name, cursor=cursor, limit=limit)
+    return page
+
+
+@get(f"{API}/datasets/{{version:str}}", sync_to_thread=True)
+def get_dataset(state: State, version: Version) -> DatasetVersion:
+    """One manifest, by `NAME@DIGEST`, by `NAME@` and at least 6 digits, or by NAME for the one that was frozen last."""
+    found: DatasetVersion = reach(state).get_dataset(version)
+    return found
+
+
+@get(f"{API}/datasets/{{version:str}}/rows", sync_to_thread=True)
+def dataset_rows(
+    state: State, version: Version, after: After = -1, limit: Limit = 100, split: OfSplit = None
+) -> Page[DatasetRow]:
+    """Rows in order, also those whose trajectory was deleted. `next_cursor` is the `after` of the next page."""
+    rows = reach(state).dataset_rows(version, after=after, limit=limit, split=split)
+    return Page(rows, str(rows[-1].position) if len(rows) == limit else None)
+
+
+@get(f"{API}/datasets/{{version:str}}/diff", sync_to_thread=True)
+def diff(state: State, version: Version, other: Other, samples: Samples = 20) -> DatasetDiff:
+    """What `other` has that this version has not, the reverse, and what both have otherwise."""
+    first, second = _seen(state, version), _seen(state, other)
+    return diff_datasets(state.pool, first, second, samples=samples, progress=_until_the_end(state))
+
+
+@post(f"{API}/datasets/{{version:str}}/verify", status_code=200, sync_to_thread=True, opt={"body": VerifyRequest})
+def verify(state: State, version: Version, body: RawBody) -> Verification:
+    """Compute every digest of a version again from what the pool holds. Changes nothing."""
+    sent = decode(body, VerifyRequest)
+    found = _seen(state, version)
+    return verify_dataset(state.pool, found, problems=sent.problems, progress=_until_the_end(state))
+
+
+@get(f"{API}/datasets/{{version:str}}/trace", sync_to_thread=True)
+def trace(
+    state: State,
+    version: Version,
+    trajectory_id: FromQuery[str | None] = None,
+    step_id: FromQuery[str | None] = None,
+) -> RowOrigin:
+    """Where the row of a trajectory or of a step comes from: the calls of its steps, the file that it was imported
+    from, its rewards with their sources, and what let it in.
+    """
+    pool: Pool = state.pool
+    return trace_row(pool, _seen(state, version), trajectory_id=trajectory_id, step_id=step_id)
+
+
+@delete(f"{API}/datasets/{{version:str}}", status_code=200, sync_to_thread=True)
+def delete_dataset(state: State, version: Version) -> DatasetVersion:
+    """Delete a version by its whole name. Its trajectories stay, until retention takes them."""
+    gone: DatasetVersion = reach(state).delete_dataset(version)
+    return gone
+
+
+def _seen(state: State, version: str) -> str:
+    """The whole name of a version that the caller may see."""
+    return str(reach(state).get_dataset(version).version)
+
+
+def _until_the_end(state: State) -> Progress:
+    """Breaks the work off when the server ends; of what was begun nothing stays."""
+    closing: asyncio.Event = state.closing
+
+    def look(stage: str, done: int, total: int | None) -> None:
+        if closing.is_set():
+            raise EndingError("the server ends, so this was broken off", hint="Send it again")
+
+    return look
+
+
+ROUTES = [
+    make_dataset,
+    list_datasets,
+    get_dataset,
+    dataset_rows,
+    diff,
+    verify,
+    trace,
+    delete_dataset,
+]

@@ -1,0 +1,170 @@
+"""Dataset versions over HTTP, for threads and for event loops."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from agentworld.client import dataset_calls as calls
+from agentworld.client.calls import Call
+from agentworld.curation.datasets.provenance import exported_provenance
+from agentworld.curation.datasets.results import (
+    PROBLEMS,
+    SAMPLES,
+    DatasetDiff,
+    RowOrigin,
+    Verification,
+    fractions_missed,
+)
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.results import Page
+from agentworld.records import DatasetRow, DatasetVersion, Selection
+
+T = TypeVar("T")
+
+
+class DatasetMethods(ABC):
+    """The methods of a factory that are about dataset versions; see agentworld.curation.datasets and Pool."""
+
+    @abstractmethod
+    def _send(self, call: Call[T]) -> T:
+        """Send a call and read its reply."""
+
+    def create_dataset(
+        self,
+        name: str,
+        selection: Selection | None = None,
+        *,
+        parents: Sequence[str] = (),
+        note: str | None = None,
+        created_by: str | None = None,
+        progress: Progress = no_progress,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> DatasetVersion:
+        """Freeze what `selection` selects now; see agentworld.create_dataset. Over HTTP only the end of it is told."""
+        made = self._send(calls.create_dataset(name, selection or Selection(), parents, note, created_by))
+        progress("freeze", made.rows, made.rows)
+        for line in fractions_missed(made):
+            say(line)
+        return made
+
+    def list_datasets(
+        self, *, name: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[DatasetVersion]:
+        """See Pool."""
+        return self._send(calls.list_datasets(name, cursor, limit))
+
+    def get_dataset(self, version: str) -> DatasetVersion:
+        """See Pool."""
+        return self._send(calls.get_dataset(version))
+
+    def dataset_rows(
+        self, version: str, *, after: int = -1, limit: int = 100, split: str | None = None
+    ) -> list[DatasetRow]:
+        """See Pool."""
+        return self._send(calls.dataset_rows(version, after, limit, split)).items
+
+    def diff_datasets(
+        self, version: str, other: str, *, samples: int = SAMPLES, progress: Progress = no_progress
+    ) -> DatasetDiff:
+        """See agentworld.diff_datasets. Over HTTP only the end of it is told."""
+        found = self._send(calls.diff_datasets(version, other, samples))
+        progress("compare", 1, 1)
+        return found
+
+    def verify_dataset(
+        self, version: str, *, problems: int = PROBLEMS, progress: Progress = no_progress
+    ) -> Verification:
+        """See agentworld.verify_dataset. Over HTTP only the end of it is told."""
+        found = self._send(calls.verify_dataset(version, problems))
+        progress("verify", found.rows, found.rows)
+        return found
+
+    def trace_row(
+        self,
+        version: str | None = None,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        exported: Mapping[str, Any] | None = None,
+    ) -> RowOrigin:
+        """See agentworld.trace_row."""
+        return self._send(traced(version, trajectory_id, step_id, exported))
+
+    def delete_dataset(self, version: str) -> DatasetVersion:
+        """See Pool."""
+        return self._send(calls.delete_dataset(version))
+
+
+class AsyncDatasetMethods(ABC):
+    """As DatasetMethods, for event loops."""
+
+    @abstractmethod
+    async def _send(self, call: Call[T]) -> T:
+        """Send a call and read its reply."""
+
+    async def create_dataset(
+        self,
+        name: str,
+        selection: Selection | None = None,
+        *,
+        parents: Sequence[str] = (),
+        note: str | None = None,
+        created_by: str | None = None,
+    ) -> DatasetVersion:
+        """Freeze what `selection` selects now; see agentworld.create_dataset."""
+        return await self._send(calls.create_dataset(name, selection or Selection(), parents, note, created_by))
+
+    async def list_datasets(
+        self, *, name: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[DatasetVersion]:
+        """See Pool."""
+        return await self._send(calls.list_datasets(name, cursor, limit))
+
+    async def get_dataset(self, version: str) -> DatasetVersion:
+        """See Pool."""
+        return await self._send(calls.get_dataset(version))
+
+    async def dataset_rows(
+        self, version: str, *, after: int = -1, limit: int = 100, split: str | None = None
+    ) -> list[DatasetRow]:
+        """See Pool."""
+        return (await self._send(calls.dataset_rows(version, after, limit, split))).items
+
+    async def diff_datasets(self, version: str, other: str, *, samples: int = SAMPLES) -> DatasetDiff:
+        """See agentworld.diff_datasets."""
+        return await self._send(calls.diff_datasets(version, other, samples))
+
+    async def verify_dataset(self, version: str, *, problems: int = PROBLEMS) -> Verification:
+        """See agentworld.verify_dataset."""
+        return await self._send(calls.verify_dataset(version, problems))
+
+    async def trace_row(
+        self,
+        version: str | None = None,
+        *,
+        trajectory_id: str | None = None,
+        step_id: str | None = None,
+        exported: Mapping[str, Any] | None = None,
+    ) -> RowOrigin:
+        """See agentworld.trace_row."""
+        return await self._send(traced(version, trajectory_id, step_id, exported))
+
+    async def delete_dataset(self, version: str) -> DatasetVersion:
+        """See Pool."""
+        return await self._send(calls.delete_dataset(version))
+
+
+def traced(
+    version: str | None, trajectory_id: str | None, step_id: str | None, exported: Mapping[str, Any] | None
+) -> Call[RowOrigin]:
+    """The call that traces a row; what an exported row says of itself is read here."""
+    if exported is not None and trajectory_id is None and step_id is None:
+        said = exported_provenance(exported)
+        version, trajectory_id = version or said.version, said.trajectory_id
+        exported = None
+    if exported is not None or version is None:
+        raise InvalidRequestError("a version, and one of trajectory_id and step_id, or an exported row", path="row")
+    return calls.trace_row(version, trajectory_id, step_id)
