@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from agentworld.curation.exports.columns import PROVENANCE, Kind, card_feature, features
+from agentworld.curation.datasets.provenance import PROVENANCE
+from agentworld.curation.exports.columns import Kind, card_feature, features
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.report import ExportReport, reasons
 from agentworld.records import DatasetVersion

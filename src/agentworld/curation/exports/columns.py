@@ -19,8 +19,6 @@ Kind = Literal[
     "plain_messages", "plain_tools",
 ]  # fmt: skip
 
-PROVENANCE = "agentworld"
-"""The column that says where a row comes from; every layout has it."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON = {"_type": "Json"}
 _NUMBERS = frozenset(("whole", "real", "reals", "flag", "flags", "ids", "labels", "bits", "logprobs", "images"))

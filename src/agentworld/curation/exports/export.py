@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 import msgspec
 
+from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.card import card, split_name
-from agentworld.curation.exports.columns import PROVENANCE, Kind, NotPlain
+from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.options import ExportOptions, FileFormat, check_options
 from agentworld.curation.exports.registry import Row, Work, layout_of
 from agentworld.curation.exports.report import ExportedSplit, ExportReport, reasons

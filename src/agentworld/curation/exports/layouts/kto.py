@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
-from agentworld.curation.exports.columns import PROVENANCE, Kind, NotPlain
+from agentworld.curation.datasets.provenance import PROVENANCE
+from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.conversations import conversations, has_messages
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
-from agentworld.curation.exports.columns import PROVENANCE, Kind, NotPlain
+from agentworld.curation.datasets.provenance import PROVENANCE
+from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.conversations import Conversation, conversations, has_messages
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of

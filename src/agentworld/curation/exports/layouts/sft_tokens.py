@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
-from agentworld.curation.exports.columns import PROVENANCE, Kind
+from agentworld.curation.datasets.provenance import PROVENANCE
+from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.components import Components
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
