@@ -224,7 +224,7 @@ def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
 
 def test_text_gets_ids_by_a_named_tokenizer(pool, tmp_path):
     talk = [["user", "two and two"], ["assistant", "4"], ["user", "say <|im_end|>"], ["assistant", " <|im_end|> 6\n"]]
-    path = written(tmp_path / "a.jsonl", {"id": "one", "chat": [*talk, ["assistant", "last"]]})
+    path = written(tmp_path / "a.jsonl", {"id": "one", "chat": [*talk, ["user", "more"], ["assistant", "7"]]})
     deriver = Deriver("pocket")
     report = Importer(pool, deriver=deriver).run([path])
 
@@ -235,7 +235,9 @@ def test_text_gets_ids_by_a_named_tokenizer(pool, tmp_path):
     assert tokenizer.decode(first.response_ids) == "<think>\n\n</think>\n\n4<|im_end|>"
     assert set(first.response_mask) == {1}
     assert tokenizer.decode(first.prompt_ids).endswith("two and two<|im_end|>\n<|im_start|>assistant\n")
-    assert last.prompt_ids[: len(first.prompt_ids) + len(first.response_ids)] == first.prompt_ids + first.response_ids
+    assert tokenizer.decode(last.prompt_ids[: len(first.prompt_ids)]) == tokenizer.decode(first.prompt_ids)
+    assert tokenizer.decode(last.prompt_ids).count("<|im_end|>") == 7  # of five turns, and two that stand in them
+    assert last.prompt_ids.count(first.response_ids[-1]) == 5
     # The reply begins with a space, which the format takes away.
     assert (odd.token_source, odd.response_ids) == ("none", None)
     assert odd.response_message.content == " <|im_end|> 6\n"

@@ -61,8 +61,9 @@ def test_what_json_leaves_open_is_decided_and_said():
     big = 10**40
     assert read(b'["\\ud800", %d, {"a": 1, "a": 2}]' % big)[1:] == (
         [("$[0]", "\ud800"), ("$[1]", big), ("$[2]", {"a": 2})],
-        [],
+        ["the key 'a' is there twice; its last value counts"],
     )
+    assert read(b'[{"a\\\\": "\\": ", "b" : {"c": [{"d\\"": {}}]}}]')[2] == []
     assert read(b'[[NaN, -Infinity, 1e999], "\xff", "a\tb", %s]' % (b"9" * 5000))[1:] == (
         [("$[0]", [None, None, None]), ("$[1]", "\ufffd"), ("$[2]", "a\tb"), ("$[3]", "9" * 5000)],
         [

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from agentworld.bench import checks, gateway
+from agentworld.bench import checks, gateway, importing
 from agentworld.bench.peers import ENVIRONMENTS
 from agentworld.bench.pool import SECTIONS, measure
 from agentworld.bench.record import Bench, Figure
@@ -136,13 +136,42 @@ def checks_(
         raise typer.Exit(1)
 
 
-def _print_checks(figures: Sequence[checks.Figure]) -> None:
+@app.command("import")
+def import_(
+    size: Annotated[int, typer.Option("--size", min=1, help="MiB of each format's file.")] = 64,
+    section: Annotated[list[str] | None, typer.Option("--section", help="Measure this section; repeatable.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where files go; a temporary folder by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """How fast files come in, beside a flat table of their lines. Exit code 1 where a figure falls short."""
+    known = [each.name for each in importing.SECTIONS]
+    for name in section or ():
+        if name not in known:
+            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    short = False
+    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
+        for each, figures in importing.measure(importing.ImportBench(folder=Path(place), size=size), section or ()):
+            short = short or any(figure.met is False for figure in figures)
+            found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
+            if not as_json:
+                typer.echo(f"\n{each.title}")
+                _print_checks(figures, ("import", "flat"))
+    if as_json:
+        output.emit_json({"size": size, "sections": found})
+    if short:
+        raise typer.Exit(1)
+
+
+def _print_checks(figures: Sequence[checks.Figure], names: tuple[str, str] = ("checks", "without")) -> None:
     rows = [
         (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
         for figure in figures
     ]
-    columns = ("measured", "checks", "without", "unit", "required", "is")
-    output.table(columns, rows, right=("checks", "without", "required"))
+    columns = ("measured", *names, "unit", "required", "is")
+    output.table(columns, rows, right=(*names, "required"))
 
 
 def _print_gateway(figures: Sequence[gateway.Figure]) -> None:

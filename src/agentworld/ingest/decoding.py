@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,8 +13,6 @@ import msgspec
 from agentworld.ingest.entry import BadDocument
 from agentworld.records import exact_json
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -36,15 +35,62 @@ def decode(data: bytes, place: str, depth: int) -> tuple[Any, tuple[Remark, ...]
     BadDocument where it is no JSON, or nests deeper than `depth`. Lone surrogates and whole numbers of any size are
     kept. Of a key that is there twice the last value counts.
     """
-    if data.count(b"[") + data.count(b"{") > depth and _deeper(data, depth):
-        raise BadDocument(place, f"objects and lists nest more than {depth} deep")
+    remarks: tuple[Remark, ...] = ()
     try:
-        return exact_json.decode(data), ()
+        value = exact_json.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         try:
-            return _lenient(data)
+            value, remarks = _lenient(data)
         except (ValueError, RecursionError):
             raise BadDocument(place, _why(data, error)) from None
+    keys = _keys(value, depth)
+    if keys is None:
+        raise BadDocument(place, f"objects and lists nest more than {depth} deep")
+    # A key ends in `":`, and in a text that is `\\":`. Where that is not all, it is counted exactly.
+    colons = data.count(b'":')
+    if keys != colons and keys != colons - data.count(b'\\":') and (twice := _twice(data)):
+        remarks = (*remarks, Remark(f"the key {twice[0][:100]!r} is there twice; its last value counts", lost=True))
+    return value, remarks
+
+
+def _keys(value: Any, depth: int) -> int | None:
+    """How many keys the objects have together; None where they nest deeper."""
+    if value.__class__ is not dict and value.__class__ is not list:
+        return 0
+    keys = 0
+    waiting = [(value, 1)]
+    while waiting:
+        container, level = waiting.pop()
+        if level > depth:
+            return None
+        level += 1
+        children: Iterable[Any] = container
+        if isinstance(container, dict):
+            keys += len(container)
+            children = container.values()
+        for child in children:
+            kind = child.__class__
+            if kind is dict or kind is list:
+                waiting.append((child, level))
+    return keys
+
+
+def _twice(data: bytes) -> list[str]:
+    """Keys that an object has more than once."""
+    found: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(items)
+        if len(made) != len(items):
+            seen: set[str] = set()
+            found.extend(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        return made
+
+    try:
+        json.loads(data.decode(errors="replace"), strict=False, object_pairs_hook=pairs, parse_int=str)
+    except (ValueError, RecursionError):
+        return []
+    return found
 
 
 def _lenient(data: bytes) -> tuple[Any, tuple[Remark, ...]]:
@@ -77,19 +123,6 @@ def _lenient(data: bytes) -> tuple[Any, tuple[Remark, ...]]:
     if not said:
         said[_CONTROLS] = None
     return value, tuple(said)
-
-
-def _deeper(data: bytes, depth: int) -> bool:
-    """Whether brackets outside of texts nest deeper: each round takes the innermost pairs away."""
-    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
-    for _ in range(depth):
-        if not brackets:
-            return False
-        shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(shorter) == len(brackets):
-            return False  # Not balanced: no JSON, which the decoder says better.
-        brackets = shorter
-    return bool(brackets)
 
 
 def _why(data: bytes, error: Exception) -> str:

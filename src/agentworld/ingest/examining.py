@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import Any
 
 import msgspec
 
 from agentworld.ingest.run import Run
 from agentworld.records import Message, Step, exact_json
+from agentworld.records.ids import framed
 
 _SIZE = 16
+_PIECE = 2047
+_HASHED_AT_ONCE = 64 * 1024
+_rest = operator.attrgetter(*(name for name in Step.__struct_fields__ if name not in ("prompt_messages", "tools")))
+_rest_of_run = operator.attrgetter(*(name for name in Run.__struct_fields__ if name not in ("steps", "media")))
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -42,6 +48,8 @@ def examine(run: Run) -> Facts:
     counter = _Counter()
     known: dict[str, Step] = {}
     last: Step | None = None
+    parts: list[bytes] = []
+    size = 0
     for step in run.steps:
         parent = known.get(step.parent_step_id or "", last)
         prompt = step.prompt_messages
@@ -51,21 +59,21 @@ def examine(run: Run) -> Facts:
             counter.add(message)
         if step.response_message is not None:
             counter.add(step.response_message)
-        same_tools = parent is not None and step.tools is not None and step.tools is parent.tools
-        tools = step.tools
-        step.prompt_messages = None
-        if same_tools:
-            step.tools = None
-        try:
-            data = exact_json.encode([shared, prompt is None, same_tools, new, step])
-        finally:
-            step.prompt_messages, step.tools = prompt, tools
-        hashed.update(len(data).to_bytes(8, "big"))
-        hashed.update(data)
+        same_tools = parent is not None and step.tools is parent.tools
+        parts.append(
+            exact_json.encode(
+                (shared, prompt is None, new, same_tools, None if same_tools else step.tools, _rest(step))
+            )
+        )
+        size += len(parts[-1])
+        if size > _HASHED_AT_ONCE:
+            _update(hashed, parts)
+            size = 0
         known[step.step_id] = last = step
     for message in run.trailing:
         counter.add(message)
-    hashed.update(exact_json.encode(_rest(run)))
+    parts.append(exact_json.encode((_rest_of_run(run), sorted(run.media))))
+    _update(hashed, parts)
     return Facts(hashed.hexdigest(), len(run.steps), counter.messages, counter.tool_calls, counter.tool_results)
 
 
@@ -85,10 +93,13 @@ def _shared(parent: Step | None, prompt: list[Message] | None) -> int:
     return same
 
 
-def _rest(run: Run) -> list[Any]:
-    """All of a run but its steps; of media their digests, which are over their bytes."""
-    fields = {name: getattr(run, name) for name in run.__struct_fields__ if name not in ("steps", "media")}
-    return [fields, sorted(run.media)]
+def _update(hashed: Any, parts: list[bytes]) -> None:
+    """Hash the parts, each framed, and forget them; in pieces for which the interpreter's lock is not let go."""
+    data = framed(*parts)
+    parts.clear()
+    left = memoryview(data)
+    for begin in range(0, len(data), _PIECE):
+        hashed.update(left[begin : begin + _PIECE])
 
 
 def name_of(format: str, native_id: str | None, digest: str, place: int) -> str:

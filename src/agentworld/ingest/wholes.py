@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -25,10 +26,12 @@ from agentworld.records import (
     check_id,
 )
 
+_NAMES = ("agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason")
+_names = operator.attrgetter(*_NAMES)
+_good_names: set[tuple[str | None, ...]] = set()  # of steps lately, which share them
 SOURCE = "import"
 PRIMARY = "reward"
 _LATEST = 253402300800.0  # the year 10000
-_NAMES = ("agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason")
 
 Say = Callable[[str, str, bool], None]
 """Called with the place in the run, what is said, and whether something is lost."""
@@ -124,10 +127,14 @@ def _short(text: str) -> str:
 def _place_step(step: Step, trajectory_id: str, group_id: str | None, channel: str, created: float, say: Say) -> None:
     step.trajectory_id, step.group_id, step.channel = trajectory_id, group_id, channel
     place = f"step {step.step_id}"
-    for name in _NAMES:
-        value = getattr(step, name)
-        if value is not None and (len(value) > MAX_NAME or not value.isprintable()):
+    names = _names(step)
+    if names not in _good_names:
+        for name, value in zip(_NAMES, names, strict=True):
             setattr(step, name, _name(value, f"{place} {name}", say))
+        if len(_good_names) > 1000:
+            _good_names.clear()
+        if names == _names(step):
+            _good_names.add(names)
     if step.exchange_id is not None:
         step.exchange_id = _id(f"{trajectory_id}.{step.exchange_id}")
     if step.usage is not None:
