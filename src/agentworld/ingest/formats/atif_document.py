@@ -139,7 +139,7 @@ class Document:
             reasoning=values.text(step, "reasoning_content", place),
             tool_calls=calls,
         )
-        message = own_message(message, own.get("message"))
+        message = own_message(message, own.get("message"), self.media)
         if message.role != "assistant" and (message.reasoning is not None or message.tool_calls):
             values.said(place, f"only agents think and call tools, and the step's source is {role}", None)
             message = msgspec.structs.replace(message, role="assistant")
@@ -153,7 +153,7 @@ class Document:
         turn.sampled = message.role == "assistant" and not copied
         metadata = self._metadata(step, extra, place)
         if turn.sampled:
-            turn.step = self._step(step, own, place) | {"created_at": turn.at or 0.0}
+            turn.step = {"created_at": turn.at or 0.0, **self._step(step, own, place)}
             turn.step["metadata"] = {**turn.step.get("metadata", {}), **metadata}
             turn.rewards = rewards_of(values, extra, f"{place}.extra", turn.key)
         elif step.get("metrics") not in (None, {}) and role != "assistant":
@@ -201,7 +201,7 @@ class Document:
                 message = Message(role="tool", content=content, tool_call_id=source)
             else:
                 message = Message(role="user", content="" if content is None else content)
-            found.append(own_message(message, own_of(each.get("extra")).get("message")))
+            found.append(own_message(message, own_of(each.get("extra")).get("message"), self.media))
         return found
 
     def _observed(self, step: dict[str, Any], place: str) -> list[tuple[str, dict[str, Any]]]:
@@ -294,7 +294,7 @@ class Document:
             "response_ids": values.ids(metrics, "completion_token_ids", where),
             "response_logprobs": values.logprobs(metrics, "logprobs", where),
         }
-        fields |= {name: value for name, value in ids.items() if value is not None}
+        fields = {name: value for name, value in ids.items() if value is not None} | fields
         if ids["response_ids"] is not None:
             fields.setdefault("token_source", "submitted")
         counted = {name: values.count(metrics, name, where) for name in ("prompt_tokens", "completion_tokens")}
@@ -313,8 +313,8 @@ def own_of(extra: Any) -> dict[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
-def own_message(message: Message, own: Any) -> Message:
-    """The message with what an export of AgentWorld says that the format cannot."""
+def own_message(message: Message, own: Any, media: Media) -> Message:
+    """The message with what an export of AgentWorld says that the format cannot, as far as its media are there."""
     if not isinstance(own, dict):
         return message
     try:
@@ -322,6 +322,8 @@ def own_message(message: Message, own: Any) -> Message:
     except msgspec.ValidationError:
         return message
     changes = {name: getattr(said, name) for name in own if name in Message.__struct_fields__}
+    if any(part.digest not in media for part in said.media):
+        changes.pop("content", None)
     return msgspec.structs.replace(message, **changes)
 
 

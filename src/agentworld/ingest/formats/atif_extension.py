@@ -13,10 +13,15 @@ from agentworld.records.step import ForkReason, LogprobSpace, TokenSource
 from agentworld.records.trajectory import TerminalStatus
 
 KEY = "agentworld"
+_NULLABLE = frozenset(("agent", "model", "prompt_messages", "response_message", "prompt_ids", "response_ids", "tools"))
 
 
 class StepFacts(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Fields of a Step beside its messages, ids, log-probabilities and rewards; defaults say nothing."""
+    """Fields of a Step beside its messages, ids, log-probabilities and rewards; defaults say nothing.
+
+    `response_logprobs`: only where some are null, which the format has not. `absent`: fields that are null although the
+    document says something for them.
+    """
 
     agent: str | None = None
     model: str | None = None
@@ -27,6 +32,7 @@ class StepFacts(msgspec.Struct, kw_only=True, omit_defaults=True):
     token_source: TokenSource | None = None
     vocabulary: str | None = None
     response_mask: list[int] | None = None
+    response_logprobs: list[float | None] | None = None
     logprob_space: LogprobSpace | None = None
     tools: list[Tool] | None = None
     sampling: Sampling | None = None
@@ -34,11 +40,12 @@ class StepFacts(msgspec.Struct, kw_only=True, omit_defaults=True):
     created_at: float | None = None
     latency_ms: float | None = None
     metadata: dict[str, Any] = {}
+    absent: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, step: Step) -> StepFacts:
-        """What is to be said of a step."""
-        return cls(**{name: getattr(step, name) for name in cls.__struct_fields__})
+        """All that is known of a step."""
+        return cls(**{name: getattr(step, name) for name in cls.__struct_fields__ if name != "absent"})
 
     @staticmethod
     def read(value: Any, values: Values, place: str) -> dict[str, Any]:
@@ -51,8 +58,9 @@ class StepFacts(msgspec.Struct, kw_only=True, omit_defaults=True):
             values.lost(place, f"it is no step of AgentWorld: {error}")
             return {}
         default = StepFacts()
-        found = {name: getattr(facts, name) for name in StepFacts.__struct_fields__}
-        return {name: value for name, value in found.items() if value != getattr(default, name)}
+        found = {name: getattr(facts, name) for name in StepFacts.__struct_fields__ if name != "absent"}
+        said = {name: value for name, value in found.items() if value != getattr(default, name)}
+        return said | {name: None for name in facts.absent if name in _NULLABLE}
 
 
 class BranchFacts(msgspec.Struct, kw_only=True, omit_defaults=True):

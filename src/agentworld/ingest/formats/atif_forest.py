@@ -16,7 +16,7 @@ from agentworld.records.step import ForkReason
 
 _CONTINUATION = re.compile(r"cont(?:inuation)?[-_.]?(\d+)")
 _DEEPEST = 50  # sub-agents of sub-agents, over files
-_KINDS = frozenset(("rating", "label", "comment"))
+_KINDS = frozenset(("rating", "label", "comment", "comparison", "correction"))
 
 
 class Forest:
@@ -86,7 +86,8 @@ class _Building:
         self._read.add(index)
         root = self._forest.documents[index]
         run = self._run
-        self._add(root, None, None, 0)
+        facts = BranchFacts.read(root.own.get("branch"))
+        self._add(root, None, None if facts is None else facts.fork_reason, 0)
         _about_run(run, root)
         run.feedback = [each for each in (self._feedback(root, said) for said in _said(root)) if each]
         if self._count > 1:
@@ -124,17 +125,11 @@ class _Building:
         for turn in document.turns():
             if turn.sampled:
                 key = prefix + turn.key
-                fields: dict[str, Any] = {"tools": tools, **turn.step}
-                step = Step(
-                    step_id=key,
-                    trajectory_id="",
-                    parent_step_id=last,
-                    fork_reason=reason if begins else None,
-                    prompt_messages=list(said),
-                    response_message=turn.said[0],
-                    **fields,
-                )
-                run.steps.append(step)
+                fields: dict[str, Any] = {
+                    "tools": tools, "prompt_messages": list(said), "response_message": turn.said[0], **turn.step,
+                }  # fmt: skip
+                why = reason if begins else None
+                run.steps.append(Step(step_id=key, trajectory_id="", parent_step_id=last, fork_reason=why, **fields))
                 run.rewards += [msgspec.structs.replace(each, step=key) for each in turn.rewards]
                 self._keys[document.trajectory_id if prefix else None, turn.key] = key
                 last, begins, listed = key, False, []
@@ -204,15 +199,17 @@ class _Building:
         self._add(document, at, facts.fork_reason, depth + 1)
 
     def _feedback(self, document: Document, said: dict[str, Any]) -> RunFeedback | None:
-        on = said.get("step")
-        fields = {key: value for key, value in said.items() if key != "step"}
-        if isinstance(on, dict):
-            fields["step"] = self._keys.get((on.get("document"), str(on.get("step_id"))))
+        fields, found = dict(said), True
+        for name in ("step", "other"):
+            on = fields.pop(name, None)
+            if isinstance(on, dict):
+                fields[name] = self._keys.get((on.get("document"), str(on.get("step_id"))))
+                found = found and fields[name] is not None
         try:
             made = msgspec.convert(fields, RunFeedback)
         except (msgspec.ValidationError, TypeError):
             made = None
-        if made is None or made.kind not in _KINDS or (isinstance(on, dict) and made.step is None):
+        if made is None or made.kind not in _KINDS or not found:
             document.values.lost(f"{document.place}.extra.{KEY}.run.feedback", "it is no feedback that can be read")
             return None
         return made
@@ -227,7 +224,7 @@ def _about_run(run: Run, root: Document) -> None:
     values, place = root.values, root.place
     facts = RunFacts.read(root.own.get("run"), values, f"{place}.extra.{KEY}.run")
     run.native_id = root.trajectory_id or (None if root.row and not root.session_id else root.session_id)
-    run.agent = facts.agent or root.agent_name
+    run.agent = facts.agent if "run" in root.own else root.agent_name
     run.status, run.task, run.user = facts.status, facts.task, facts.user
     run.group_id, run.rollout_index = facts.group_id, facts.rollout_index
     final = values.object(root.value, "final_metrics", place) or {}
