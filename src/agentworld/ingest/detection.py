@@ -19,8 +19,11 @@ def head_of(entry: StreamEntry) -> Head:
     """The beginning of an entry; malformed documents are left out of it."""
     documents: tuple[Any, ...] = ()
     if entry.shape in ("json", "jsonl", "array"):
-        read = islice(entry.documents(), _DOCUMENTS)
-        documents = tuple(document for _, document in read if not isinstance(document, BadDocument))
+        reading = entry.documents()
+        read = list(islice(reading, _DOCUMENTS + 1))
+        if len(read) <= _DOCUMENTS:
+            entry.keep(read)
+        documents = tuple(value for _, value in read[:_DOCUMENTS] if not isinstance(value, BadDocument))
     elif entry.shape in ("text", "yaml"):
         documents = (entry.start(_TEXT).decode("utf-8", "replace"),)
     return Head(name=entry.name, shape=entry.shape, documents=documents)

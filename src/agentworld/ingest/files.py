@@ -39,6 +39,9 @@ class StreamEntry:
         self.disk: DiskEntry | None = None  # the file that it is, or is in
         self._said: set[str] = set()
         self._shape: Shape | None = None
+        self._begin: bytes | None = None
+        self._whole = False  # whether that is all of it
+        self._documents: list[tuple[str, Any]] | None = None
 
     def _stream(self) -> Iterator[bytes]:
         raise NotImplementedError
@@ -51,6 +54,9 @@ class StreamEntry:
 
     def chunks(self) -> Iterator[bytes]:
         """See Entry."""
+        if self._begin is not None and self._whole:
+            yield self._begin
+            return
         seen = 0
         try:
             for chunk in self._stream():
@@ -65,14 +71,25 @@ class StreamEntry:
             self.say(f"byte {seen}", f"it cannot be read: {error.strerror or error}")
 
     def start(self, count: int = CHUNK) -> bytes:
-        """The first bytes, up to `count`."""
-        parts, held = [], 0
-        for chunk in self.chunks():
-            parts.append(chunk)
-            held += len(chunk)
-            if held >= count:
-                break
-        return b"".join(parts)[:count]
+        """The first bytes, up to `count`, which are kept."""
+        if self._begin is None:
+            parts, held, whole = [], 0, True
+            for chunk in self.chunks():
+                parts.append(chunk)
+                held += len(chunk)
+                if held > CHUNK:
+                    whole = False
+                    break
+            self._begin, self._whole = b"".join(parts), whole
+        return self._begin[:count]
+
+    def keep(self, documents: list[tuple[str, Any]]) -> None:
+        """All documents with their places, for who reads them next, once."""
+        self._documents = documents
+
+    def forget(self) -> None:
+        """Let go of what is kept."""
+        self._begin, self._documents = None, None
 
     @property
     def shape(self) -> Shape:
@@ -101,10 +118,27 @@ class StreamEntry:
 
     def document(self) -> Any:
         """See Entry."""
+        kept, self._documents = self._documents, None
+        if kept is not None and len(kept) == 1 and kept[0][0] == "$":
+            if isinstance(kept[0][1], BadDocument):
+                raise kept[0][1]
+            return kept[0][1]
         return self._decode(self.read().removeprefix(b"\xef\xbb\xbf"), "$")
 
     def documents(self) -> Iterator[tuple[str, Any]]:
         """See Entry."""
+        if self._documents is not None:
+            kept, self._documents = self._documents, None
+            yield from kept
+            return
+        if self.shape == "json":
+            try:
+                value = self.document()
+            except BadDocument:
+                pass  # Where there are several, or one is broken, they are taken apart.
+            else:
+                yield "$", value
+                return
         if self.shape == "jsonl":
             for number, line in self.lines():
                 yield self._value(line, f"line {number}")

@@ -51,6 +51,7 @@ def read_entries(
         if stands_alone(chosen):
             yield from _read(chosen, [entry], note)
         else:
+            entry.forget()
             waiting.setdefault(chosen.name, []).append(entry)
     for name, of_format in waiting.items():
         reader = get_format(name)
