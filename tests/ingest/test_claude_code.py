@@ -49,7 +49,7 @@ def test_a_session_is_a_tree_of_replies():
         "assistant(No response requested.)",
         "user(Go on.)",
     ]
-    assert [said(message) for message in run.trailing] == ["user([Request interrupted by user for tool u)", "user()"]
+    assert [said(message) for message in run.trailing] == ["user([Request interrupted by user for tool us)", "user()"]
 
 
 def test_what_belongs_to_a_reply_is_kept_with_it():

@@ -15,6 +15,7 @@ MODULES: tuple[str, ...] = (
     "atif",
     "openai_finetune",
     "claude_code",
+    "codex",
     "otlp",
     "langsmith",
     "langfuse",

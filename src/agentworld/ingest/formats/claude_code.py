@@ -16,7 +16,7 @@ from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.claude_code_lines import META, Line, Session
 from agentworld.ingest.formats.claude_code_turns import Turn, Turns, first_text, lineage
 from agentworld.ingest.formats.values import bounded, count_of, name_of, object_of, picked, text_of, usage_of
-from agentworld.ingest.run import Note, Run
+from agentworld.ingest.run import Run
 from agentworld.records import Step, Usage
 from agentworld.records.step import ForkReason
 from agentworld.records.trajectory import TerminalStatus
@@ -78,11 +78,7 @@ class ClaudeCode:
         """See Format."""
         session = Session(note)
         session.read(bundle)
-        turns = Turns(session)
-        found = list(_Runs(turns).runs())
-        if not found and bundle:
-            note(Note(file=bundle[0].name, place="$", why="there are no messages in it", lost=False))
-        yield from found
+        yield from _Runs(Turns(session)).runs()
 
 
 FORMAT = ClaudeCode()
