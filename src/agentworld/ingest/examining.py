@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,60 +31,89 @@ class Facts(msgspec.Struct, frozen=True):
     tool_results: int
 
 
-class _Counter:
+class _Turns:
+    """The turns of a run as a tree, in which what prompts have in common is there once; node 0 is before them all."""
+
     def __init__(self) -> None:
         self.messages = self.tool_calls = self.tool_results = 0
+        self._before = [0]
+        self._after: dict[tuple[int, Message], int] = {}
 
-    def add(self, message: Message) -> None:
+    def add(self, node: int, message: Message) -> int:
+        """A turn after a node, which is new."""
         self.messages += 1
         self.tool_calls += len(message.tool_calls)
         if message.role == "tool":
             self.tool_results += 1
+        self._before.append(node)
+        found = len(self._before) - 1
+        self._after.setdefault((node, message), found)
+        return found
+
+    def follow(self, node: int, messages: list[Message]) -> int:
+        """The node after these turns, those that are not there yet added."""
+        for message in messages:
+            node = self._after.get((node, message)) or self.add(node, message)
+        return node
+
+    def back(self, node: int, count: int) -> int:
+        """The node so many turns before."""
+        for _ in range(count):
+            node = self._before[node]
+        return node
+
+
+class _Place(NamedTuple):
+    """Where a step stands: its prompt, the node that it ends at, and that of its reply."""
+
+    prompt: list[Message]
+    reply: Message | None
+    ended: int
+    replied: int
+
+
+_NOWHERE = _Place([], None, 0, 0)
 
 
 def examine(run: Run) -> Facts:
     """Look at a run. Steps cost what they add to the step that they go on from, or to the one before them."""
     hashed = hashlib.blake2b(digest_size=_SIZE)
-    counter = _Counter()
-    known: dict[str, Step] = {}
-    last: Step | None = None
+    turns = _Turns()
+    known: dict[str, tuple[Step, _Place]] = {}
+    last: tuple[Step | None, _Place] = (None, _NOWHERE)
     parts: list[bytes] = []
     size = 0
     for step in run.steps:
-        parent = known.get(step.parent_step_id or "", last)
-        prompt = step.prompt_messages
-        shared = _shared(parent, prompt)
-        new = prompt[shared:] if prompt is not None else None
-        for message in new or ():
-            counter.add(message)
+        parent, place = known.get(step.parent_step_id or "", last)
+        prompt = step.prompt_messages or []
+        shared = _shared(place, prompt)
+        new = prompt[shared:]
+        begun = place.replied if shared > len(place.prompt) else turns.back(place.ended, len(place.prompt) - shared)
+        node = replied = turns.follow(begun, new)
         if step.response_message is not None:
-            counter.add(step.response_message)
+            replied = turns.add(node, step.response_message)
         same_tools = parent is not None and step.tools is parent.tools
-        parts.append(
-            exact_json.encode(
-                (shared, prompt is None, new, same_tools, None if same_tools else step.tools, _rest(step))
-            )
-        )
+        tools = None if same_tools else step.tools
+        said = (shared, step.prompt_messages is None, new, same_tools, tools, _rest(step))
+        parts.append(exact_json.encode(said))
         size += len(parts[-1])
         if size > _HASHED_AT_ONCE:
             _update(hashed, parts)
             size = 0
-        known[step.step_id] = last = step
+        known[step.step_id] = last = (step, _Place(prompt, step.response_message, node, replied))
     for message in run.trailing:
-        counter.add(message)
+        turns.add(0, message)
     parts.append(exact_json.encode((_rest_of_run(run), sorted(run.media))))
     _update(hashed, parts)
-    return Facts(hashed.hexdigest(), len(run.steps), counter.messages, counter.tool_calls, counter.tool_results)
+    return Facts(hashed.hexdigest(), len(run.steps), turns.messages, turns.tool_calls, turns.tool_results)
 
 
-def _shared(parent: Step | None, prompt: list[Message] | None) -> int:
-    """How many messages at the beginning are those of the parent's prompt and reply."""
-    if parent is None or not prompt:
-        return 0
-    before = parent.prompt_messages or []
+def _shared(place: _Place, prompt: list[Message]) -> int:
+    """How many messages at the beginning are those of the other step's prompt and reply."""
+    before = place.prompt
     count = len(before)
     if len(prompt) >= count and prompt[:count] == before:
-        return count + 1 if len(prompt) > count and prompt[count] == parent.response_message else count
+        return count + 1 if len(prompt) > count and prompt[count] == place.reply else count
     same = 0
     for mine, its in zip(prompt, before, strict=False):
         if mine is not its and mine != its:

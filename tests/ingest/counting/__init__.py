@@ -12,13 +12,17 @@ and its own files in ../fixtures/FORMAT/, each file or folder of which is counte
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from types import ModuleType
 
-from agentworld.ingest.run import Run
+import msgspec
+
+from agentworld.ingest.run import Run, RunReward
+from agentworld.pool.protocol import Pool
 from agentworld.records import Message, Step
 
 
@@ -95,6 +99,38 @@ def counts_of(runs: Iterable[Run]) -> Counts:
         counts.rewards += [reward.value for reward in run.rewards]
         counts.labels += len(run.feedback)
     return counts
+
+
+def counts_in(pool: Pool) -> Counts:
+    """What a pool holds of imported runs, read back from it."""
+    runs = []
+    for trajectory in all_pages(pool.list_trajectories):
+        steps = list(
+            all_pages(
+                functools.partial(
+                    pool.list_steps,
+                    trajectory_id=trajectory.trajectory_id,
+                    include=["tokens", "messages", "logprobs"],
+                )
+            )
+        )
+        rewards = [(None, trajectory.rewards), *((step.step_id, step.rewards) for step in steps)]
+        said = [RunReward(name=n, value=v, step=step) for step, values in rewards for n, v in values.items()]
+        feedback = list(pool.list_feedback(trajectory_id=trajectory.trajectory_id).items)
+        feedback += [said for step in steps for said in pool.list_feedback(step_id=step.step_id).items]
+        trailing = msgspec.convert(trajectory.metadata.get("trailing", []), list[Message])
+        runs.append(Run(native_id=None, steps=steps, rewards=said, feedback=feedback, trailing=trailing))
+    return counts_of(runs)
+
+
+def all_pages(listing):
+    """Everything of a listing."""
+    cursor = None
+    while True:
+        page = listing(cursor=cursor, limit=1000)
+        yield from page.items
+        if (cursor := page.next_cursor) is None:
+            return
 
 
 def counters() -> dict[str, ModuleType]:
