@@ -129,7 +129,7 @@ def show_diff(found: DatasetDiff) -> None:
 def show_verification(found: Verification) -> None:
     """What became of rows."""
     typer.echo(output.plain(found.version))
-    for state in ("ok", "changed", "missing", "deleted"):
+    for state in ("ok", "changed", "missing", "reduced", "deleted"):
         count = getattr(found, state)
         if count or state == "ok":
             typer.echo(f"{count:>9,}  {state}{' on request' if state == 'deleted' else ''}")

@@ -13,7 +13,7 @@ SAMPLES = 20
 PROBLEMS = 100
 """So many rows that are not ok are named where nobody says how many."""
 Change = Literal["added", "removed", "changed"]
-RowState = Literal["ok", "changed", "missing", "deleted"]
+RowState = Literal["ok", "changed", "missing", "deleted", "reduced"]
 
 
 class RowChange(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -54,7 +54,8 @@ class DatasetDiff(msgspec.Struct, kw_only=True, frozen=True):
 
 class RowVerdict(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A row that is not what it was. changed: `what` says how. missing: the trajectory is not there, and nobody asked
-    for that. deleted: it was deleted on request, at `at` for `reason`.
+    for that. deleted: it was deleted on request, at `at` for `reason`. reduced: something that it was compared with was
+    deleted so, and what was said in that comparison went too; the rest cannot be told from what was frozen.
     """
 
     position: int
@@ -78,6 +79,7 @@ class Verification(msgspec.Struct, kw_only=True, frozen=True):
     changed: int = 0
     missing: int = 0
     deleted: int = 0
+    reduced: int = 0
     manifest: list[str] = []
     problems: list[RowVerdict] = []
 
@@ -89,7 +91,7 @@ class Verification(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def is_ok(self) -> bool:
         """Whether everything is what it was."""
-        return self.is_intact and not self.deleted
+        return self.is_intact and not (self.deleted or self.reduced)
 
 
 class RewardNote(msgspec.Struct, kw_only=True, frozen=True):

@@ -30,7 +30,7 @@ def verify_dataset(
     rows = _Rows(pool)
     digest = VersionDigest()
     splits: dict[str, SplitCount] = {}
-    counts: dict[RowState, int] = {"ok": 0, "changed": 0, "missing": 0, "deleted": 0}
+    counts: dict[RowState, int] = {"ok": 0, "changed": 0, "missing": 0, "deleted": 0, "reduced": 0}
     named: list[RowVerdict] = []
     order: list[str] = []
     last = ""
@@ -84,9 +84,12 @@ class _Rows:
                 return _verdict(row, "missing")
             return msgspec.structs.replace(_verdict(row, "deleted"), reason=tomb.reason, at=tomb.at)
         what = self._steps(row)
-        if row_digest(row) != row.digest:
-            what.append(self._of_row(row))
-        return _verdict(row, "changed" if what else "ok", what)
+        if row_digest(row) == row.digest:
+            return _verdict(row, "changed" if what else "ok", what)
+        compared = self._compared(row)
+        if compared is None or what:
+            return _verdict(row, "changed", [*what, "what the row says of it is not what was frozen"])
+        return _verdict(row, "reduced", [f"what was said in comparison with {compared}, which was deleted, is gone"])
 
     def _steps(self, row: DatasetRow) -> list[str]:
         """What is wrong with the steps of a row."""
@@ -102,12 +105,10 @@ class _Rows:
                 wrong.append(f"step {step.step_id} has another content")
         return [*wrong, *(f"step {name} is not there" for name in left)]
 
-    def _of_row(self, row: DatasetRow) -> str:
-        """Why the digest of a row is another one, though its trajectory is there."""
-        for one in row.feedback:
-            if one.kind == "comparison" and one.other_id is not None and self._deleted.find(one.other_id) is not None:
-                return f"what was said in comparison with {one.other_id} went when that was deleted on request"
-        return "what the row says of it is not what was frozen"
+    def _compared(self, row: DatasetRow) -> str | None:
+        """What the row was compared with and was deleted on request since; None where there is none."""
+        others = (one.other_id for one in row.feedback if one.kind == "comparison" and one.other_id is not None)
+        return next((other for other in others if self._deleted.find(other) is not None), None)
 
 
 def _verdict(row: DatasetRow, state: RowState, what: list[str] | None = None) -> RowVerdict:
