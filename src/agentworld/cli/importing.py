@@ -76,6 +76,7 @@ def import_(
     if formats:
         _list_formats(as_json)
         return
+    from agentworld.ingest.finding import check_paths
     from agentworld.ingest.formats import formats as known_formats
     from agentworld.ingest.limits import Limits
     from agentworld.ingest.loader import Importer
@@ -92,6 +93,7 @@ def import_(
     if not paths:
         raise CommandLineError("no path is given", path="PATH", hint="Name files, folders or archives")
     check_given("--pool", pool)
+    check_paths(paths)
     limits = Limits(
         document_bytes=max_document * _MIB,
         member_bytes=max_file * _MIB,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,9 +72,7 @@ class Importer:
         self._before = 0
         self._current: StreamEntry | None = None
         reads = read_entries(self._format, self._followed(paths), self.report.take, self._seen)
-        for count, read in enumerate(reads):
-            if count == self._limit:
-                break
+        for read in islice(reads, self._limit):
             self._take(read)
             self._show()
         self._store()
