@@ -24,7 +24,9 @@ def export(
     version: Annotated[str, typer.Argument(help="NAME, or NAME@ and digits of its digest.", metavar="VERSION")],
     layout: Annotated[str, typer.Option("--format", help="The layout; `dataset layouts` lists them.")],
     out: Annotated[Path, typer.Option("--out", help="A folder that is not there yet.")],
-    file_format: Annotated[str, typer.Option("--format-file", help="parquet or jsonl.")] = "parquet",
+    file_format: Annotated[
+        str | None, typer.Option("--format-file", help="parquet or jsonl; of atif json.", show_default=False)
+    ] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
     style: Annotated[str | None, typer.Option(help="A variant of the layout.")] = None,
     expand: Annotated[

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.curation.datasets.reading import steps_of, whole_trajectory
-from agentworld.curation.exports.atif import to_atif
+from agentworld.curation.exports import export_dataset, to_atif
+from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
 from agentworld.ingest.files import BytesEntry
 from agentworld.ingest.formats.atif import FORMAT
@@ -27,6 +28,7 @@ from agentworld.records import (
     VersionSpan,
     exact_json,
 )
+from tests.curation.exports.talks import frozen, put_weather
 from tests.ingest.counting import counters, counts_of
 from tests.ingest.test_samples import PATHS
 
@@ -236,3 +238,23 @@ def test_what_any_format_holds_comes_back_through_a_pool(name, path, tmp_path):
     counted.rewards = rewards
     expected, there = counted.compared(counts_of(found))
     assert there == expected
+
+
+def test_a_version_is_exported_a_document_a_file(memory, tmp_path):
+    put_weather(memory, "t1")
+    put_weather(memory, "t2", "Bonn")
+    version = frozen(memory)
+    report = export_dataset(memory, version.version, "atif", tmp_path / "out")
+
+    assert (report.rows, report.file_format) == (2, "json")
+    files = sorted((tmp_path / "out" / "data" / "train").iterdir())
+    assert [file.name for file in files] == ["000000-t1.json", "000001-t2.json"]
+    assert report.size == sum(file.stat().st_size for file in files)
+    about = exact_json.decode(files[0].read_bytes())["extra"]["agentworld"]["dataset"]
+    assert about == {"version": version.version, "trajectory_id": "t1", "step_ids": ["t1-0", "t1-1"]}
+    assert "agentworld import atif data" in (tmp_path / "out" / "README.md").read_text()
+    runs, notes = read_path("auto", tmp_path / "out" / "data")
+    assert [run.native_id for run in runs] == ["t1", "t2"]
+    assert not notes
+    with pytest.raises(ConfigError, match="not written as 'parquet'"):
+        export_dataset(memory, version.version, "atif", tmp_path / "other", file_format="parquet")

@@ -99,7 +99,7 @@ def test_the_columns_of_every_layout_come_back_from_parquet(memory, tmp_path):
         columns = {each.name: each.type for each in table.schema}
         found = [{key: read(columns[key], value) for key, value in row.items()} for row in table.to_pylist()]
         assert found == expected, name
-    assert set(layouts()) - {"prm"} == {"sft", "sft-tokens", "preference", "kto", "rl-prompts", "steps"}
+    assert set(layouts()) - {"prm"} == {"sft", "sft-tokens", "preference", "kto", "rl-prompts", "steps", "atif"}
 
 
 def read(kind, value):

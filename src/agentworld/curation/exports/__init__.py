@@ -1,5 +1,6 @@
 """Dataset versions as files that trainers load."""
 
+from agentworld.curation.exports.atif import to_atif
 from agentworld.curation.exports.export import export_dataset
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Layout, Origin, Row, Work, layout, layouts, origin_of
@@ -17,4 +18,5 @@ __all__ = [
     "layout",
     "layouts",
     "origin_of",
+    "to_atif",
 ]

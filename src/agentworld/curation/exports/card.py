@@ -55,9 +55,10 @@ def _front_matter(report: ExportReport, columns: Mapping[str, Kind], license: st
     size = next((name for most, name in _SIZES if report.rows < most), "n>1M")
     plain = {name: kind for name, kind in columns.items() if not kind.startswith("plain_")}
     found: dict[str, Any] = {} if license is None else {"license": license}
+    found |= {"tags": ["agentworld", f"agentworld-{report.layout}"], "size_categories": [size]}
+    if report.file_format == "json":
+        return _yaml(found)  # documents, which have no columns
     found |= {
-        "tags": ["agentworld", f"agentworld-{report.layout}"],
-        "size_categories": [size],
         "configs": [
             {
                 "config_name": "default",
@@ -73,7 +74,11 @@ def _front_matter(report: ExportReport, columns: Mapping[str, Kind], license: st
         found["dataset_info"] = {
             "features": [{"name": name, **card_feature(one)} for name, one in features(plain).items()]
         }
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in found.items())
+    return _yaml(found)
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
 
 
 def _body(
@@ -122,6 +127,9 @@ def _body(
             f"- {count} {code(reason)}: {means or 'see its layout'}"
             for reason, count, means in reasons(report.left_out)
         ]
+    if report.file_format == "json":
+        lines += ["", f"Each file is a document; {code(f'agentworld import {report.layout} data')} reads them.", ""]
+        return "\n".join(lines)
     lines += ["", "| column | holds |", "|---|---|"]
     lines += [f"| {code(name)} | {_MEANS[kind]} |" for name, kind in columns.items()]
     lines += [

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from agentworld.curation.exports.options import ExportOptions, FileFormat, check
 from agentworld.curation.exports.registry import Row, Work, layout_of
 from agentworld.curation.exports.report import ExportedSplit, ExportReport, reasons
 from agentworld.curation.exports.source import PoolSource
-from agentworld.curation.exports.writing import JsonlWriter, ParquetWriter, Writer
+from agentworld.curation.exports.writing import DocumentWriter, JsonlWriter, ParquetWriter, Writer
 from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
@@ -34,7 +34,7 @@ def export_dataset(
     folder: str | Path,
     *,
     split: str | Sequence[str] | None = None,
-    file_format: FileFormat = "parquet",
+    file_format: FileFormat | None = None,
     license: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = no_progress,
@@ -43,15 +43,21 @@ def export_dataset(
 ) -> ExportReport:
     """Write a frozen version in a layout into a folder that is not there yet, in the files of Hugging Face `datasets`.
 
-    `version`: any of its names. `split`: one or several of its splits; all where nothing is said. `options`: those of
-    ExportOptions that the layout takes. Rows go out as they are made, into `FOLDER.partial`, which becomes the folder
-    once all is in it. InvalidRequestError, with the reasons, where not a single row comes out.
+    `version`: any of its names. `split`: one or several of its splits; all where nothing is said. `file_format`: the
+    layout's own where nothing is said. `options`: those of ExportOptions that the layout takes. Rows go out as they
+    are made, into `FOLDER.partial`, which becomes the folder once all is in it. InvalidRequestError, with the reasons,
+    where not a single row comes out.
     """
     found = layout_of(layout)
     chosen = options_from(options)
     check_options(layout, chosen, found.takes, found.styles)
-    if file_format not in get_args(FileFormat):
-        raise ConfigError(f"no file format {file_format!r}", path="file_format", hint="Use parquet or jsonl")
+    file_format = found.files[0] if file_format is None else file_format
+    if file_format not in found.files:
+        raise ConfigError(
+            f"the layout {layout} is not written as {file_format!r}",
+            path="file_format",
+            hint=f"Use {' or '.join(found.files)}",
+        )
     if chosen.images and file_format == "jsonl":
         raise ConfigError("lines of JSON hold no images", path="file_format", hint="Export as parquet")
     if shard_bytes < 1:
@@ -76,7 +82,9 @@ def export_dataset(
         for name, label in splits.items():
             left_out: Counter[str] = Counter()
             writer: Writer
-            if file_format == "jsonl":
+            if file_format == "json":
+                writer = DocumentWriter(partial / "data", label)
+            elif file_format == "jsonl":
                 writer = JsonlWriter(partial / "data", label, columns, shard_bytes)
             else:
                 writer = ParquetWriter(partial / "data", label, columns, shard_bytes, left_out)
@@ -86,7 +94,7 @@ def export_dataset(
                 _add_all(writer, rows.rows(frozen), manifest.version, left_out)
                 count.one()
             _add_all(writer, rows.rest(), manifest.version, left_out)
-            files = _numbered(writer.close())
+            files = writer.close() if file_format == "json" else _numbered(writer.close())
             written[label] = ExportedSplit(
                 rows=writer.rows,
                 files=[file.relative_to(partial).as_posix() for file in files],
@@ -98,7 +106,7 @@ def export_dataset(
             layout=layout,
             file_format=file_format,
             rows=sum(each.rows for each in written.values()),
-            size=sum(file.stat().st_size for file in (partial / "data").iterdir()),
+            size=sum(file.stat().st_size for file in (partial / "data").rglob("*") if file.is_file()),
             columns=list(columns),
             splits=written,
         )

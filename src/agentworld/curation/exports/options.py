@@ -12,7 +12,7 @@ from agentworld.errors import ConfigError
 Thinking = Literal["keep", "drop", "last"]
 Arguments = Literal["json", "text"]
 Expand = Literal["last", "each-step"]
-FileFormat = Literal["parquet", "jsonl"]
+FileFormat = Literal["parquet", "jsonl", "json"]
 COMPONENTS = ("reasoning", "tool_calls", "answer")
 PAIR_SOURCES = ("comparisons", "corrections", "rewards")
 

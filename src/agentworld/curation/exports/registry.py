@@ -15,12 +15,12 @@ import msgspec
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.exports.columns import Kind
-from agentworld.curation.exports.options import ExportOptions
+from agentworld.curation.exports.options import ExportOptions, FileFormat
 from agentworld.errors import ConfigError
 from agentworld.records import DatasetVersion, Step, Trajectory
 
 ENTRY_POINTS = "agentworld.exports"
-_BUILT_IN = ("sft", "sft_tokens", "preference", "kto", "prm", "rl_prompts", "steps")
+_BUILT_IN = ("sft", "sft_tokens", "preference", "kto", "prm", "rl_prompts", "steps", "atif")
 
 
 class Source(Protocol):
@@ -82,7 +82,8 @@ _C = TypeVar("_C", bound=type)
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """One layout. `takes`: the options that it takes. `styles`: variants, the first being the default. `reads`: what
-    is read of steps beside their facts: messages, tokens, logprobs.
+    is read of steps beside their facts: messages, tokens, logprobs. `files`: the formats of files that it is written
+    in, the first being the default; in json each row is a file of its own.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     takes: frozenset[str]
     styles: tuple[str, ...]
     reads: tuple[str, ...]
+    files: tuple[FileFormat, ...]
 
 
 _registered: dict[str, Layout] = {}
@@ -105,6 +107,7 @@ def layout(
     takes: tuple[str, ...] = (),
     styles: tuple[str, ...] = (),
     reads: tuple[str, ...] = ("messages",),
+    files: tuple[FileFormat, ...] = ("parquet", "jsonl"),
 ) -> Callable[[_C], _C]:
     """Register the decorated class, which is made with a `Work`; ConfigError where the name is another's."""
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
@@ -116,7 +119,14 @@ def layout(
         if there is not None and (there.make.__module__, getattr(there.make, "__qualname__", "")) != address:
             raise ConfigError(f"two layouts are called {name!r}", path="format", hint="Rename one of them")
         _registered[name] = Layout(
-            name=name, says=says, columns=columns, make=made, takes=frozenset(takes), styles=styles, reads=reads
+            name=name,
+            says=says,
+            columns=columns,
+            make=made,
+            takes=frozenset(takes),
+            styles=styles,
+            reads=reads,
+            files=files,
         )
         return made
 

@@ -16,6 +16,7 @@ REASONS = {
     "deleted": "the trajectory was deleted on request since the version was frozen",
     "group_without_contrast": "no two members of a group are as far apart as the margin",
     "media": "messages with media; export with images where the layout takes them",
+    "media_not_there": "bytes of an image are not in the pool any more",
     "media_without_images": "media other than images",
     "missing": "the trajectory is not in the pool any more",
     "missing_steps": "a step of the trajectory is not in the pool any more",

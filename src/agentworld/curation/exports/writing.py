@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import (
     Kind,
     arrow,
@@ -73,6 +74,32 @@ class JsonlWriter:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+class DocumentWriter:
+    """Each row's document as a file of its own, in a folder of the split. Where it comes from stands in its `extra`."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.rows = 0
+        self._folder = folder / split
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """See Writer."""
+        document, about = row["document"], row[PROVENANCE]
+        own = document.setdefault("extra", {}).setdefault(PROVENANCE, {})
+        own["dataset"] = about
+        self._folder.mkdir(exist_ok=True)
+        # Ids may differ in the case of their letters alone, which some file systems do not tell apart.
+        name = f"{self.rows:06d}-{about['trajectory_id'].replace(':', '_')}.json"
+        (self._folder / name).write_bytes(exact_json.encode(document))
+        self.rows += 1
+
+    def close(self) -> list[Path]:
+        """The folder, where something is in it."""
+        return [self._folder] if self.rows else []
+
+    def stop(self) -> None:
+        """Nothing is open."""
 
 
 class ParquetWriter:
