@@ -105,6 +105,22 @@ class MixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
 
 
+class TracesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds for spans that come over OTLP.
+
+    `channel`: where trajectories go that a trace makes; those of a key that is bound to a channel go to its own. A
+    trajectory ends `quiet_seconds` after the last span, once the root of its trace has come, and without a root after
+    `idle_seconds` (0: never). `max_spans` and `max_bytes` are of one request, uncompressed.
+    """
+
+    enabled: bool = True
+    channel: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] = "traces"
+    quiet_seconds: Seconds = 10.0
+    idle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
+    max_spans: Count = 10_000
+    max_bytes: Count = 64 * 1024 * 1024
+
+
 class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of `agentworld serve`; without models it serves the control API alone.
 
@@ -115,7 +131,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arrive; `write_timeout`: seconds in which a client has to take each piece of a reply of a model, else it counts as
     gone; `grace`: seconds that calls in flight have after the signal that ends the server. `idle_seconds`: how long
     a trajectory of the gateway may be silent before it is closed; 0 for ever. `rewards`: a file of evaluators, which a
-    process of their own runs over the pool.
+    process of their own runs over the pool. `traces`: for spans that come over OTLP.
     """
 
     pool: str = "sqlite:///agentworld.db"
@@ -137,6 +153,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grace: Seconds = 10.0
     idle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 6 * 3600.0
     rewards: str | None = None
+    traces: TracesSettings = TracesSettings()
 
     @property
     def keys_required(self) -> bool:

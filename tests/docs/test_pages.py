@@ -65,7 +65,7 @@ def load(file: Path) -> Any:
     from agentworld.trainers.job import read_job
 
     fields = tomllib.loads(file.read_text())
-    if fields.keys() & {"models", "channels", "mix"}:
+    if fields.keys() & {"models", "channels", "mix", "traces"}:
         return settings_from(file, {}, {}, None)
     if "rules" in fields:
         return parse_rules(read_policy(file).rules)

@@ -7,7 +7,14 @@ import pytest
 
 from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.run_config import RunConfig, Selection
-from agentworld.config import ChannelSettings, MixSettings, ModelSettings, SamplingOverrides, ServeSettings
+from agentworld.config import (
+    ChannelSettings,
+    MixSettings,
+    ModelSettings,
+    SamplingOverrides,
+    ServeSettings,
+    TracesSettings,
+)
 from agentworld.credit import CreditSpec
 from agentworld.curation.running import CurateSettings, ReviewSettings
 from agentworld.records import BatchSpec, Sampling
@@ -23,6 +30,7 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld serve", 1, ModelSettings),
     ("Channels", 0, ChannelSettings),
     ("Mixed turns", 0, MixSettings),
+    ("Traces", 0, TracesSettings),
     ("agentworld run", 0, RunConfig),
     ("Agents", 0, LoopAgent),
     ("Agents", 1, CommandAgent),

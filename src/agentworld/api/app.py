@@ -26,7 +26,9 @@ from agentworld.api import (
     keys,
     media,
     metrics,
+    otlp_replies,
     signals,
+    traces,
     trajectories,
 )
 from agentworld.api.access import CALLER
@@ -73,6 +75,7 @@ ROUTES: list[Any] = [
     *datasets.ROUTES,
     *events.ROUTES,
     *media.ROUTES,
+    *traces.ROUTES,
     *keeping.ROUTES,
     *keys.ROUTES,
     *health.ROUTES,
@@ -102,12 +105,14 @@ def create_control(
                 "probe": PoolProbe(pool),
                 "key_made": key_made,
                 "rewards": rewards,
+                "traces_came": False,
             }
         ),
         exception_handlers={Exception: respond},
         before_request=check_parameters,
         openapi_config=None,
         request_max_body_size=settings.max_body_bytes,
+        lifespan=[traces.closing],
         logging_config=None,
     )
 
@@ -233,6 +238,8 @@ class Server:
 
 
 def _is_llm(path: str) -> bool:
+    if path == otlp_replies.PATH:
+        return False
     return path.startswith(LLM_PREFIXES) or path in ("/v1", "/t")
 
 
@@ -273,6 +280,9 @@ async def _allow(scope: Scope, send: Send) -> None:
 
 async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
     """Answer with an error; on LLM routes also with the fields that clients of OpenAI and Anthropic look for."""
+    if scope["path"] == otlp_replies.PATH:
+        await _reply_exporter(scope, send, error)
+        return
     body = error.to_dict()
     if _is_llm(scope["path"]):
         theirs = dialect_at(scope["path"]).error_body(error)
@@ -286,6 +296,16 @@ async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
     start: MutableMapping[str, Any] = {"type": "http.response.start", "status": error.status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": content})
+
+
+async def _reply_exporter(scope: Scope, send: Send, error: AgentWorldError) -> None:
+    """Answer an exporter of spans with an error."""
+    said = dict(scope.get("headers") or ()).get(b"content-type", b"").decode("latin-1")
+    status, headers, body = otlp_replies.failure(otlp_replies.kind_of(said), error)
+    headers |= {"content-length": str(len(body))} | ({"www-authenticate": "Bearer"} if status == 401 else {})
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})
 
 
 def create_app(settings: ServeSettings, pool: Pool, rewards: str | None = None) -> Server:

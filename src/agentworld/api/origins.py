@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from agentworld.api import otlp_replies
 from agentworld.api.lifespan import Scope
 from agentworld.config import ServeSettings
 from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError, MediaTypeError
@@ -78,6 +79,8 @@ def _type_fault(scope: Scope) -> MediaTypeError | None:
     types = _headers(scope, b"content-type")
     kind, _, parameters = (types[0] if types else "").partition(";")
     kind = kind.strip().lower()
+    if kind == otlp_replies.PROTOBUF and scope["path"] == otlp_replies.PATH:
+        return None  # No page may send it to another site without asking first.
     charset = parameters.lower().replace(" ", "").replace('"', "")
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
         if "charset=" not in charset or "charset=utf-8" in charset:

@@ -4,6 +4,7 @@ oversight.
 
 from __future__ import annotations
 
+from agentworld.api.otlp_replies import PATH as TRACES
 from agentworld.client.wire import API
 from agentworld.pool.keys import Scope
 
@@ -55,6 +56,8 @@ def needed(method: str, path: str, *, llm: bool) -> Scopes | None:
         return _WRITE
     if path == "/metrics":
         return _READ
+    if path == TRACES:
+        return _WRITE
     if not path.startswith(f"{API}/"):
         return ("admin",)
     if method in ("GET", "HEAD") and path.startswith(f"{API}/trajectories/") and path.endswith("/exchanges"):

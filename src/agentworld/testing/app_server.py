@@ -44,7 +44,9 @@ class AppServer:
         await self._lifespan_event("lifespan.startup")
         application = web.Application(client_max_size=0)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
+        options: dict[str, Any] = {"access_log": None, "shutdown_timeout": 1.0}
+        options["auto_decompress"] = False  # Servers hand bodies on as they came.
+        self._runner = web.AppRunner(application, handler_cancellation=True, **options)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, 0, backlog=1024).start()
         self.url = f"http://{self._host}:{self._runner.addresses[0][1]}"

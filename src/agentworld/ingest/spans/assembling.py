@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
 
-from agentworld.ingest.spans.attributes import first
-from agentworld.ingest.spans.conventions import SESSION, USER, node_of, scores_of
-from agentworld.ingest.spans.loose import bounded, text
+from agentworld.ingest.spans.conventions import node_of, scores_of
+from agentworld.ingest.spans.joining import tell
 from agentworld.ingest.spans.node import Node, Say, Span, Trace
 
 MAX_NODES = 100_000
@@ -93,20 +91,3 @@ class Assembly:
             self._told[key] = span
         else:
             known.events.extend(span.events)
-
-
-def tell(trace: Trace, span: Span) -> None:
-    """What a span says of its whole trace."""
-    attributes, resource = span.attributes, span.resource
-    trace.session = trace.session or text(first(attributes, *SESSION))
-    trace.user = trace.user or text(first(attributes, *USER))
-    trace.group_id = trace.group_id or text(
-        first(attributes, "agentworld.group_id") or resource.get("agentworld.group_id")
-    )
-    kept: dict[str, Any] = {
-        "service": text(resource.get("service.name")),
-        "tags": first(attributes, "langfuse.trace.tags", "tag.tags"),
-        "trace_name": first(attributes, "langfuse.trace.name", "langsmith.trace.name"),
-    }
-    for name, value in bounded(kept).items():
-        trace.metadata.setdefault(name, value)

@@ -24,7 +24,7 @@ def run_of(trace: Trace, say: Say) -> Run | None:
                 say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
             elif not any(_within(other, node, trace) for other in calls):
                 say(node.place, "the call of a model has no messages: its content was not recorded")
-    calls = _without_doubles(calls, trace, say)
+    calls = without_doubles(calls, trace, say)
     run = Run(native_id=trace.trace_id or None)
     steps = _Steps(run, trace, say)
     for node in calls:
@@ -173,7 +173,7 @@ def agent_of(node: Node, trace: Trace) -> str | None:
     return trace.agent[:256] if trace.agent else None
 
 
-def _without_doubles(calls: list[Node], trace: Trace, say: Say) -> list[Node]:
+def without_doubles(calls: list[Node], trace: Trace, say: Say) -> list[Node]:
     """The calls, each once: where a framework and the client that it uses both tell of one, one within the other, the
     inner is kept, or the one that has messages.
     """
@@ -199,10 +199,11 @@ def same_call(one: Node, other: Node) -> bool:
     mine, yours = one.call.replies, other.call.replies
     if not mine or not yours:
         return not mine
-    return _said(mine[0].message) == _said(yours[0].message)
+    return said(mine[0].message) == said(yours[0].message)
 
 
-def _said(message: Message) -> tuple[str, list[str]]:
+def said(message: Message) -> tuple[str, list[str]]:
+    """What two tellings of one reply have in common."""
     return message.text.strip(), [call.function.name for call in message.tool_calls]
 
 
