@@ -40,6 +40,8 @@ _SETTINGS = {
     "restart_after_crash": "off",
     "timezone": "UTC",
 }
+# Said where a start failed for what passes: a port that is taken, and children of a killed server that are still ending.
+_PASSING = ("could not create any TCP/IP sockets", "pre-existing shared memory block")
 # Waits for the end of its input, which is the end of the process that started it; then nothing of the server may stay.
 _GUARD = """
 import os, shutil, signal, sys, time
@@ -196,7 +198,7 @@ class PostgresServer:
         return "database system is ready to accept connections" in self.log()
 
     def _started(self, deadline: float) -> bool:
-        """Whether it takes connections; False where its port was taken."""
+        """Whether it takes connections; False where its port was taken, or one that was killed is not all gone yet."""
         settings = {**self._settings, "port": str(self.port), "listen_addresses": "127.0.0.1"}
         settings["unix_socket_directories"] = ""
         before = len(self.log())
@@ -214,8 +216,8 @@ class PostgresServer:
             if self._popen.poll() is not None:
                 said = self.log()[before:]
                 self._popen = None
-                assert "could not create any TCP/IP sockets" in said, f"PostgreSQL did not start: {said}"
-                assert time.monotonic() < deadline, f"port {self.port} stays taken: {said}"
+                assert any(each in said for each in _PASSING), f"PostgreSQL did not start: {said}"
+                assert time.monotonic() < deadline, f"PostgreSQL cannot start at {self.port}: {said}"
                 return False
             assert time.monotonic() < deadline, f"PostgreSQL is not ready: {self.log()[before:]}"
             time.sleep(0.01)
