@@ -79,7 +79,7 @@ def raised(format, bundle, error):
     raise error
 
 
-@pytest.mark.parametrize(("name", "paths"), files())
+@pytest.mark.parametrize(("name", "paths"), list(files()))
 def test_a_file_that_was_changed_anywhere_is_read_as_far_as_it_goes(name, paths, monkeypatch):
     monkeypatch.setattr(reading, "_stumbled", raised)
     chosen = random.Random(f"{name}{[path.name for path in paths]}")
