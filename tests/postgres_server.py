@@ -40,7 +40,7 @@ _SETTINGS = {
     "restart_after_crash": "off",
     "timezone": "UTC",
 }
-# Said where a start failed for what passes: a port that is taken, and children of a killed server that are still ending.
+# Said where a start failed for what passes: a port that is taken, children of a killed server that are still ending.
 _PASSING = ("could not create any TCP/IP sockets", "pre-existing shared memory block")
 # Waits for the end of its input, which is the end of the process that started it; then nothing of the server may stay.
 _GUARD = """
