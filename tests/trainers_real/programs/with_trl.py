@@ -60,7 +60,7 @@ def sft(name, **more):
 
 def dpo():
     args = settings(trl.DPOConfig, "dpo", max_length=None)
-    made = trl.DPOTrainer(model=model(), args=args, train_dataset=load("preference"), processing_class=tokenizer())
+    made = trl.DPOTrainer(model(), model(), args, train_dataset=load("preference"), processing_class=tokenizer())
     return prepared(made, "prompt_ids", "chosen_ids", "rejected_ids")
 
 
@@ -73,7 +73,7 @@ def reward():
 
 def kto():
     args = settings(trl.KTOConfig, "kto", max_length=None)
-    made = trl.KTOTrainer(model=model(), args=args, train_dataset=load("kto"), processing_class=tokenizer())
+    made = trl.KTOTrainer(model(), model(), args, train_dataset=load("kto"), processing_class=tokenizer())
     return prepared(made, "prompt_ids", "completion_ids", "label")
 
 
