@@ -52,9 +52,10 @@ def chat():
     del formats()["chat"]
 
 
-@pytest.fixture
-def pool():
-    with open_pool("memory://") as opened:
+@pytest.fixture(params=["memory", "sqlite"])
+def pool(request, tmp_path_factory):
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path_factory.mktemp('pool')}/pool.db"
+    with open_pool(url) as opened:
         yield opened
 
 
