@@ -217,7 +217,7 @@ def check_step(step: Step) -> None:
 
 def check_message(message: Message, spoken: bytes) -> None:
     """Types of a message whose JSON is `spoken`; lists may stand in the place of tuples."""
-    if b"\\u" in spoken:
+    if exact_json.has_escapes(spoken):
         said = exact_json.decode(spoken, Message)
     else:
         said = _message.decode(spoken)

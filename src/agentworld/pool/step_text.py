@@ -112,7 +112,7 @@ def said_text(step: Step) -> bytes:
     )
     text = exact_json.encode(said)
     # Structs that Python code built are not checked by themselves.
-    if b"\\u" in text:
+    if exact_json.has_escapes(text):
         exact_json.decode(text, Step)
     else:
         _decoder.decode(text)

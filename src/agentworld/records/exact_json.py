@@ -20,6 +20,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
+def has_escapes(data: bytes) -> bool:
+    """Whether JSON text holds a character by its number, as it says lone surrogates and U+0000."""
+    return data.rfind(b"\\u") >= 0  # Backwards as Python looks for two bytes ten times slower forwards.
+
+
 def encode(value: Any) -> bytes:
     """`value` (records, containers, texts, numbers) as compact JSON; raises what msgspec raises for what is no JSON."""
     try:

@@ -94,7 +94,7 @@ class Appender:
                     raise StepFault(place, number, None)
                 results.append(result)
             outcomes.append(results)
-        batch.write()
+        batch.write(whole=True)
         for of_one in steps:
             for prepared in of_one[:1]:
                 self._forests.forget(prepared.step.trajectory_id)
@@ -332,12 +332,14 @@ class _Batch:
         return AppendResult(step_id, "rejected", reason=reason)
 
     # --- writing ----------------------------------------------------------------------------------------------
-    def write(self) -> Mark:
-        """Write what was planned; returns the pool as it is before signals that came with it change what it counts."""
+    def write(self, *, whole: bool = False) -> Mark:
+        """Write what was planned; returns the pool as it is before signals that came with it change what it counts.
+        `whole`: see ForestWriter.finish.
+        """
         txn, forests = self._txn, self._forests
         self._number_events()
         self._implied.write()
-        forests.finish(txn)
+        forests.finish(txn, whole=whole)
         packed = pack_tails([tail for _, tail in self._tails])
         for (row, _), data in zip(self._tails, packed, strict=True):
             row[append_rows.TAIL] = data

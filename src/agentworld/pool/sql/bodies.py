@@ -35,30 +35,48 @@ class Body(NamedTuple):
     data: bytes
 
 
+class _Frame(NamedTuple):
+    """An open frame, and what has its memory: one frame at a time."""
+
+    compressor: zstandard.ZstdCompressor
+    state: zstandard.ZstdCompressionObj
+
+
 class BodyWriter:
     """Compresses new nodes; used by the writing thread only. `limit`: how many conversations' states are kept."""
 
     def __init__(self, limit: int = _OPEN_FRAMES) -> None:
         self._limit = limit
-        self._frames: OrderedDict[int, zstandard.ZstdCompressionObj] = OrderedDict()
+        self._frames: OrderedDict[int, _Frame] = OrderedDict()
+        self._free: list[zstandard.ZstdCompressor] = []  # whose frames have ended; their memory is used again
 
     def pack(self, row: int, parent: int | None, body: bytes) -> tuple[int, bytes]:
         """Coding and data of the new node `row`."""
         frame = self._frames.pop(parent, None) if parent is not None else None
         coding = CONTINUES
         if frame is None:
-            frame, coding = zstandard.ZstdCompressor(compression_params=_PARAMETERS).compressobj(), STARTS
-        data = frame.compress(body) + frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+            frame, coding = self._begin(), STARTS
+        data = frame.state.compress(body) + frame.state.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
         if coding == STARTS and len(data) >= len(body):
+            self._free.append(frame.compressor)
             return PLAIN, body
         self._frames[row] = frame
-        if len(self._frames) > self._limit:
-            self._frames.popitem(last=False)
         return coding, data
 
     def clear(self) -> None:
         """Forget all states: their nodes may not be there, or their numbers may come to name others."""
+        self._free += [frame.compressor for frame in self._frames.values()]
         self._frames.clear()
+        del self._free[self._limit :]
+
+    def _begin(self) -> _Frame:
+        if len(self._frames) >= self._limit:
+            compressor = self._frames.popitem(last=False)[1].compressor
+        elif self._free:
+            compressor = self._free.pop()
+        else:
+            compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
+        return _Frame(compressor, compressor.compressobj())
 
 
 class BodyReader:

@@ -44,6 +44,7 @@ _KNOWN_TOOL_SETS = 256
 _KNOWN_TOOL_BYTES = 64 * 1024
 """Larger sets are digested each time, so that those that are known take 16 MiB at most."""
 _BLOCK_BYTES = BLOCK_SIZE * 4
+_FRAMES_OF_WHOLE = 4  # branches of one conversation; few, so that their memory stays in the processor's caches
 
 
 def _uses(new: Sequence[Run]) -> list[dict[str, object]]:
@@ -114,6 +115,7 @@ class ForestWriter:
         self._token_tips: TipCache[TokenTip] = TipCache(cache_bytes)
         self._message_tips: TipCache[MessageTip] = TipCache(cache_bytes)
         self._bodies = BodyWriter()
+        self._whole_bodies = BodyWriter(_FRAMES_OF_WHOLE)
         self._tool_rows: dict[bytes, int] = {}
         self._tool_digests: dict[bytes, bytes] = {}
         self._generation = (0, 0)
@@ -139,6 +141,7 @@ class ForestWriter:
         self._token_tips.clear()
         self._message_tips.clear()
         self._bodies.clear()
+        self._whole_bodies.clear()
         self._tool_rows.clear()
         self._ends.clear()
 
@@ -290,8 +293,12 @@ class ForestWriter:
         return ref(trace.prompt_length - 1) if trace.prompt_length else None, ref(len(trace.messages) - 1)
 
     # --- writing ----------------------------------------------------------------------------------------------
-    def finish(self, txn: Transaction) -> None:
-        """Look up what may be there, insert what is new; now `blocks`, `nodes` and `tool_sets` know every row."""
+    def finish(self, txn: Transaction, *, whole: bool = False) -> None:
+        """Look up what may be there, insert what is new; now `blocks`, `nodes` and `tool_sets` know every row.
+
+        `whole`: the conversations end with this transaction, each with all of its steps in a row.
+        """
+        bodies = self._whole_bodies if whole else self._bodies
         if new := self._new_blocks.resolve(txn):
             packed = pack_blocks(b"".join([run.data for run in new]))
             digests = itertools.chain.from_iterable([run.digests for run in new])
@@ -307,12 +314,13 @@ class ForestWriter:
             for run in new:
                 row, depth = run.row, run.depth
                 for own, parent, body in zip(run.digests, run.parents(), run.data, strict=True):
-                    coding, data = self._bodies.pack(row, parent, body)
+                    coding, data = bodies.pack(row, parent, body)
                     nodes.append((row, own, parent, depth, data, coding))
                     row, depth = row + 1, depth + 1
             txn.many_in_order(_ADD_NODE, nodes)
             txn.count("message_nodes", len(nodes))
             txn.many(_ADD_USE, _uses(new))
+            self._whole_bodies.clear()
         if self._new_tools.chains:
             sets = []
             for run in self._new_tools.resolve(txn):
@@ -357,4 +365,5 @@ class ForestWriter:
         for key in tools.rows:
             self._tool_rows.pop(key, None)
         self._bodies.clear()
+        self._whole_bodies.clear()
         self._ends.clear()
