@@ -13,6 +13,7 @@ from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
 from agentworld.engines.chat_format import ChatFormat
 from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.pool.memory import MemoryPool
+from agentworld.pool.protocol import Pool
 from agentworld.records import (
     Feedback,
     FunctionCall,
@@ -113,9 +114,8 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}
 
 
-def filled() -> MemoryPool:
+def fill(pool: Pool) -> None:
     """Two runs with tools in one group, a talk of two turns, and a picture."""
-    pool = MemoryPool()
     first = [Message(role="system", content="Be short."), Message(role="user", content="How is it in Ulm?")]
     for name, town, reward in (("good", "Ulm", 1.0), ("poor", "Bonn", 0.0)):
         call = says("", f"I look up {town}.", {"town": town, "days": 1})
@@ -137,10 +137,9 @@ def filled() -> MemoryPool:
             *(Reward(step_id=f"good-{number}", name="progress", value=1.0 - number) for number in range(2)),
         ]
     )
-    return pool
 
 
-def _put(pool: MemoryPool, steps: list[Step], reward: float, **new: Any) -> None:
+def _put(pool: Pool, steps: list[Step], reward: float, **new: Any) -> None:
     pool.create_trajectory(NewTrajectory(trajectory_id=steps[0].trajectory_id, **new))
     assert [one.outcome for one in pool.append_steps(steps)] == ["stored"] * len(steps)
     pool.complete_trajectory(steps[0].trajectory_id, "finished", reward)
@@ -148,7 +147,8 @@ def _put(pool: MemoryPool, steps: list[Step], reward: float, **new: Any) -> None
 
 def export_all(folder: Path) -> dict[str, Any]:
     """Every layout in its folder under this one, a tokenizer, and the steps as they were, by id."""
-    pool = filled()
+    pool = MemoryPool()
+    fill(pool)
     version = create_dataset(pool, "real", Selection(splits=Splits(near_duplicates=None)))
     for name, (layout, options) in LAYOUTS.items():
         export_dataset(pool, version.version, layout, folder / name, **options)

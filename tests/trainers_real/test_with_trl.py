@@ -1,12 +1,18 @@
 """TRL trains on the exports, and its losses are on exactly what was sampled or chosen."""
 
 import json
+import os
+import re
+import shlex
 import shutil
 import subprocess
 
 import pytest
 
-from tests.trainers_real.exported import LAYOUTS, PIXEL, TOKENIZER, export_all, written
+from agentworld.cli import invoke
+from agentworld.pool.sqlite import SqlitePool
+from tests.docs.pages import ROOT
+from tests.trainers_real.exported import LAYOUTS, PIXEL, TOKENIZER, export_all, fill, written
 from tests.trainers_real.installed import HERE, is_installed, python
 
 pytestmark = [
@@ -25,7 +31,7 @@ def run(tmp_path_factory):
     program = HERE / "programs" / "with_trl.py"
     done = subprocess.run([python("trl"), program, folder], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    yield json.loads((folder / "said.json").read_text()), steps
+    yield json.loads((folder / "said.json").read_text()), steps, folder
     shutil.rmtree(folder)
 
 
@@ -147,3 +153,31 @@ def test_the_replies_were_written_as_the_format_says(steps):
     for step in steps.values():
         if step.response_ids is not None:
             assert step.response_ids == written(step.response_message)
+
+
+def test_the_five_lines_of_the_page_train(run, tmp_path, monkeypatch):
+    """The commands and the lines of docs/trl.md as they stand there, with a small model on this machine."""
+    page = (ROOT / "docs" / "trl.md").read_text()
+    commands = re.findall(r"^\$ agentworld (.+)$", page, re.MULTILINE)
+    lines = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    assert len(commands) + len(lines.splitlines()) == 5
+    monkeypatch.chdir(tmp_path)
+    for variable in ("AGENTWORLD_POOL", "AGENTWORLD_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    pool = SqlitePool(tmp_path / "agentworld.db")
+    fill(pool)
+    pool.close()
+    for command in commands:
+        assert invoke(shlex.split(command)) == 0
+    lines = lines.replace("Qwen/Qwen3-0.6B", str(run[2] / "model"))
+    lines = lines.replace("assistant_only_loss=True", "assistant_only_loss=True, max_steps=1, use_cpu=True, bf16=False")
+    done = subprocess.run(
+        [python("trl"), "-c", lines],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache"), "WANDB_DISABLED": "true"},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "train_loss" in done.stdout

@@ -117,6 +117,8 @@ def main():
         "kto": kto(),
         "grpo": grpo(),
     }
+    model().save_pretrained(FOLDER / "model")
+    tokenizer().save_pretrained(FOLDER / "model")
     (FOLDER / "said.json").write_text(json.dumps(said))
 
 
