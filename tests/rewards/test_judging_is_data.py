@@ -5,10 +5,13 @@ import json
 import pytest
 
 from agentworld.config import ModelSettings
+from agentworld.errors import ConfigError
 from agentworld.rewards import EvaluationError, checked
 from agentworld.rewards.registry import make_evaluator
+from agentworld.rewards.running import RunSettings, plan_of, run_rewards
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
+from tests.rewards.pools import put
 from tests.rewards.runs import group_of, run_of
 
 
@@ -73,3 +76,17 @@ def test_no_server_is_a_failed_evaluation():
     made = make_evaluator({"kind": "judge", "model": "m", "url": "http://127.0.0.1:9/v1", "retries": 0}, "test")
     with pytest.raises(EvaluationError, match="gave no answer"):
         checked(made, run_of("x"))
+
+
+def test_judgements_are_not_judged_unless_their_channel_is_named(server, replies):
+    put(server.pool, "a-1", "my work")
+    plan = plan_of([judge(server), make_evaluator({"kind": "length", "name": "length", "free": 5, "limit": 9}, "test")])
+    replies.append(score(10))
+    for _ in range(3):
+        report = run_rewards(server.pool, plan, RunSettings())
+        assert (report.trajectories, report.failed) == (1, 0)
+    assert len(server.pool.list_trajectories(channel="judge").items) == 1
+    report = run_rewards(server.pool, plan_of(plan.evaluators[1:]), RunSettings(channel="judge"))
+    assert report.trajectories == 1
+    with pytest.raises(ConfigError, match="would judge channel 'judge', where its own judgements are"):
+        run_rewards(server.pool, plan, RunSettings(channel="judge"))

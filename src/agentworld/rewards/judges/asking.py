@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from agentworld.records import BatchTrajectory, exact_json
+from agentworld.rewards.judgements import judgement_facts
 from agentworld.rewards.posting import Address, post
 from agentworld.rewards.protocol import EvaluationError, EvaluatorKind, conversation, last_answer
 from agentworld.rewards.transcript import shortened, transcript
@@ -153,7 +154,7 @@ class _Call:
         if not base.endswith("/v1"):
             raise EvaluationError(f"{judge.name}: the url of a gateway ends in /v1, not {base}", path="url")
         self._origin = judge.address(base.removesuffix("/v1"))
-        facts = {"judged": list(judged)[:100], "evaluator": judge.name, "evaluator_version": judge.version}
+        facts = judgement_facts(list(judged)[:100], judge.name, judge.version)
         body = {"channel": judge.channel, "agent": f"judge:{judge.name}"[:128], "metadata": facts}
         started = post(self._origin, "/api/v1/trajectories", body)
         self._id = str(started["trajectory_id"])

@@ -8,6 +8,7 @@ from agentworld.errors import NotFoundError
 from agentworld.pool.group_rules import LATE
 from agentworld.pool.protocol import Page, Pool
 from agentworld.records import BatchTrajectory, Group, Step, Trajectory
+from agentworld.rewards.judgements import is_judgement
 from agentworld.rewards.protocol import RolloutGroup
 from agentworld.rewards.running.settings import RunSettings, in_shard
 
@@ -19,7 +20,9 @@ _NOT_WHOLE = frozenset(("deleted", "importing"))
 
 
 class Subjects:
-    """The trajectories and groups that a run is over."""
+    """The trajectories and groups that a run is over. Judgements are none of them, unless their channel is named: what
+    judges said would otherwise be judged again, and that too.
+    """
 
     def __init__(self, pool: Pool, settings: RunSettings) -> None:
         self._pool = pool
@@ -100,6 +103,8 @@ class Subjects:
 
     def _own(self, record: Trajectory) -> bool:
         whole = _NOT_WHOLE.isdisjoint(_reasons(record))
+        if self._channel is None and is_judgement(record):
+            return False
         return whole and in_shard(record.group_id or record.trajectory_id, self._shard)
 
 

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from agentworld.errors import AgentWorldError, NotFoundError
+from agentworld.errors import AgentWorldError, ConfigError, NotFoundError
 from agentworld.pool.protocol import Pool
+from agentworld.rewards.judges.asking import JudgeKind
 from agentworld.rewards.protocol import Evaluator, Subject
 from agentworld.rewards.running.cache import Outcome
 from agentworld.rewards.running.following import Bookmark, Place, follower_name
@@ -46,7 +47,19 @@ def run_rewards(
     `say` gets a line for people where an evaluator rests or judges again. ConflictError where another process goes on
     under the same name; PoolError where the pool cannot be read or written for a while.
     """
+    _check_channel(plan, settings)
     return _Worker(pool, plan, settings, progress, say, stop or threading.Event()).run()
+
+
+def _check_channel(plan: Plan, settings: RunSettings) -> None:
+    """ConfigError where a judge is to judge its own judgements, which has no end."""
+    for each in plan.evaluators:
+        if isinstance(each, JudgeKind) and each.gateway and each.channel == settings.channel:
+            raise ConfigError(
+                f"{each.name} would judge channel {each.channel!r}, where its own judgements are",
+                path="channel",
+                hint="Name another channel, or give the judge one of its own with `channel`",
+            )
 
 
 class _Worker:
