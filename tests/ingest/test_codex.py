@@ -36,7 +36,7 @@ def test_a_rollout_is_replayed():
         "user(Which routes have no test?)",
         "assistant(null; shell; files__list)",
         "tool call_a(3: route /users\n9: route /health\n)",
-        'tool call_b({"output": "test_users.py\\n", "metadata":)',
+        'tool call_b({"output": "test_users.py\\n", "metadata")',
         "assistant(null; apply_patch)",
         "tool call_c(Success.<png>)",
         "assistant(null; local_shell)",

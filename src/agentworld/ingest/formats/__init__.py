@@ -16,6 +16,7 @@ MODULES: tuple[str, ...] = (
     "openai_finetune",
     "claude_code",
     "codex",
+    "openhands",
     "otlp",
     "langsmith",
     "langfuse",
