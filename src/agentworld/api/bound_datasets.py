@@ -42,10 +42,5 @@ class BoundDatasets(BoundCuration):
         """See Pool."""
         return self._pool.dataset_rows(self.get_dataset(version).version, after=after, limit=limit, split=split)
 
-    def delete_dataset(self, version: str) -> DatasetVersion:
-        """See Pool."""
-        self.get_dataset(version)
-        return self._pool.delete_dataset(version)
-
     def _sees(self, version: DatasetVersion) -> bool:
         return self._grant.trajectory_id is None and version.selection.channel == self._grant.channel

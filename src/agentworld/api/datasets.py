@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
+import msgspec
 from litestar import delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
@@ -23,7 +24,7 @@ from agentworld.curation.datasets.verifying import verify_dataset
 from agentworld.errors import EndingError
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.protocol import Page, Pool
-from agentworld.records import DatasetRow, DatasetVersion
+from agentworld.records import DatasetRow, DatasetVersion, Selection
 
 Version = FromPath[str]
 After = Annotated[int, QueryParameter(ge=-1, description="Rows with a position over this")]
@@ -38,7 +39,7 @@ def make_dataset(state: State, body: RawBody) -> DatasetVersion:
     The answer comes once every step that is selected was read.
     """
     sent, pool = decode(body, DatasetRequest), reach(state)
-    selection = sent.selection
+    selection = msgspec.convert(msgspec.to_builtins(sent.selection), Selection)
     if isinstance(pool, BoundDatasets):
         selection = pool.own_selection(selection)
     parents = [pool.get_dataset(parent).version for parent in sent.parents]

@@ -14,18 +14,28 @@ from agentworld.curation.datasets.results import DatasetDiff, RowOrigin, Verific
 from agentworld.pool.bounds import wrong_type
 from agentworld.pool.dataset_rules import wanted_version
 from agentworld.pool.results import Page
-from agentworld.records import DatasetRow, DatasetVersion, Selection, exact_json
+from agentworld.records import DatasetRow, DatasetVersion, Selection, Splits, exact_json
 
 T = TypeVar("T")
 WORK_SECONDS = 4 * 3600.0
 """A client waits so long for what a server has to read a whole version, or all of a channel, for."""
 
 
+class SplitsRequest(Splits, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How rows are divided, and what stays together."""
+
+
+class SelectionRequest(Selection, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What is selected: trajectories, or steps where `unit` is step, for which `where` holds."""
+
+    splits: SplitsRequest = msgspec.field(default_factory=SplitsRequest)
+
+
 class DatasetRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A selection to freeze. `parents`: versions that it goes on from."""
 
     name: str
-    selection: Selection = msgspec.field(default_factory=Selection)
+    selection: SelectionRequest = msgspec.field(default_factory=SelectionRequest)
     parents: list[str] = []
     note: str | None = None
     created_by: str | None = None
@@ -43,8 +53,8 @@ def create_dataset(
     """Freeze a selection; the same again is the same version."""
     if not isinstance(selection, Selection):
         raise wrong_type(selection, "a Selection", "selection")
-    body = DatasetRequest(name=name, selection=selection, parents=list(parents), note=note, created_by=created_by)
-    return _long("POST", "", DatasetVersion, body)
+    sent = {"name": name, "selection": selection, "parents": list(parents), "note": note, "created_by": created_by}
+    return _long("POST", "", DatasetVersion, sent)
 
 
 def list_datasets(name: str | None, cursor: str | None, limit: int) -> Call[Page[DatasetVersion]]:

@@ -72,8 +72,7 @@ class Factory(KeyMethods, CurationMethods, DatasetMethods):
         self.url = self._connection.url
 
     def _send(self, call: calls.Call[T]) -> T:
-        body = self._body(call)
-        return call.read(body, self.url)
+        return call.read(self._body(call), self.url)
 
     def _read(self, call: calls.Call[T]) -> T | None:
         body = self._body(call)

@@ -16,6 +16,7 @@ from agentworld.records import (
 
 TOOL = {"type": "function", "function": {"parameters": {"type": "object"}, "name": "add"}}
 AT = 1_700_000_000.0
+POLICY = CurationPolicy(rules=("when trajectory_id == 't4' then weight 2",), name="weighing")
 
 
 def user(text):
@@ -98,4 +99,4 @@ def fill(pool):
                  created_at=AT + 2),
         Feedback(kind="rating", feedback_id="f4", step_id="t3-0", value=0.25, created_at=AT + 1),
     ])  # fmt: skip
-    pool.set_curation(CurationPolicy(rules=("when trajectory_id == 't4' then weight 2",), name="weighing"))
+    pool.set_curation(POLICY)

@@ -16,7 +16,7 @@ from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.keeping import Retention
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Decision, Evaluation, Feedback, Reward, Selection, Splits
-from tests.curation.datasets.filling import AT, fill, run
+from tests.curation.datasets.filling import AT, POLICY, fill, run
 
 EVERYTHING = Selection(splits=Splits(fractions={"train": 0.5, "test": 0.5}))
 
@@ -125,6 +125,7 @@ def test_a_version_is_the_same_on_another_engine_after_it_was_collected_exported
     for there in (pool, origin):
         found = verify_dataset(there, made.version)
         assert (found.is_ok, found.problems, found.manifest) == (True, [], [])
+        there.set_curation(POLICY)  # Policies stay where they are; what they weighed is in the rows.
         assert create_dataset(there, "again", EVERYTHING).digest == made.digest
     assert len(pool.pins(owner_kind="dataset", owner=made.version)) == 10
     origin.close()
