@@ -8,13 +8,20 @@ from typing import Any
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.branches import preference
-from agentworld.ingest.formats.chat_messages import ROLES, ChatReader, Conversation, tools_of
+from agentworld.ingest.formats.chat_messages import ChatReader, Conversation, tools_of
 from agentworld.ingest.formats.noted import Values
 from agentworld.ingest.run import Run, RunFeedback, linear_steps
 from agentworld.records import Sampling
 
 _CHAT = frozenset(("messages", "tools", "functions", "parallel_tool_calls", "tool_choice", "function_call", "metadata"))
 _PREFERENCE = frozenset(("input", "preferred_output", "non_preferred_output"))
+_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_MESSAGE = frozenset(
+    (
+        "role", "content", "tool_calls", "function_call", "tool_call_id", "name", "weight", "refusal", "audio",
+        "reasoning", "reasoning_content", "annotations",
+    )
+)  # fmt: skip
 _ANSWERS = ("preferred_output", "non_preferred_output")
 
 
@@ -52,8 +59,20 @@ def _is_row(row: Any) -> bool:
     messages = row.get("messages")
     if not isinstance(messages, list) or not messages or not row.keys() <= _CHAT:
         return False
-    roles = [each.get("role") for each in messages[:8] if isinstance(each, dict)]
-    return bool(roles) and all(isinstance(role, str) and role in ROLES for role in roles)
+    some = [each for each in messages[:8] if isinstance(each, dict)]
+    return bool(some) and all(map(_is_message, some))
+
+
+def _is_message(message: dict[str, Any]) -> bool:
+    """Whether it has the fields of a message of OpenAI chat, and no others."""
+    role, content = message.get("role"), message.get("content")
+    parts = content if isinstance(content, list) else []
+    return (
+        isinstance(role, str)
+        and role in _ROLES
+        and message.keys() <= _MESSAGE
+        and not any(isinstance(part, dict) and "value" in part for part in parts)
+    )
 
 
 def _chat(row: dict[str, Any], values: Values, place: str) -> Run:
