@@ -82,9 +82,9 @@ def test_judgements_are_not_judged_unless_their_channel_is_named(server, replies
     put(server.pool, "a-1", "my work")
     plan = plan_of([judge(server), make_evaluator({"kind": "length", "name": "length", "free": 5, "limit": 9}, "test")])
     replies.append(score(10))
-    for _ in range(3):
+    for expected in (1, 0, 0):
         report = run_rewards(server.pool, plan, RunSettings())
-        assert (report.trajectories, report.failed) == (1, 0)
+        assert (report.trajectories, report.failed) == (expected, 0)
     assert len(server.pool.list_trajectories(channel="judge").items) == 1
     report = run_rewards(server.pool, plan_of(plan.evaluators[1:]), RunSettings(channel="judge"))
     assert report.trajectories == 1
