@@ -2,7 +2,7 @@
 
 import re
 
-from agentworld.curation.exports import layouts
+from agentworld.curation.exports import known_layouts
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.report import REASONS
 from tests.docs.pages import DOCS, codes, section, table_of
@@ -11,7 +11,7 @@ PAGE = DOCS / "exports.md"
 
 
 def test_every_layout_is_described_with_its_columns() -> None:
-    there = layouts()
+    there = known_layouts()
     assert re.findall(r"^### (.+)$", PAGE.read_text(), re.MULTILINE) == list(there)
     for name, layout in there.items():
         text = section(PAGE, name)
@@ -30,7 +30,7 @@ def test_every_option_is_said_to_be_of_the_layouts_that_take_it() -> None:
     rows = table_of(section(PAGE, "Options"))
     assert set(rows) == set(ExportOptions.__struct_fields__)
     for option, row in rows.items():
-        taking = {name for name, layout in layouts().items() if option in layout.takes}
+        taking = {name for name, layout in known_layouts().items() if option in layout.takes}
         assert set(row[1].split(", ")) == taking, option
 
 

@@ -98,9 +98,9 @@ def layouts(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON record a line.")] = False,
 ) -> None:
     """List the layouts of exports with their styles and the options that they take."""
-    from agentworld.curation.exports import layouts as known
+    from agentworld.curation.exports import known_layouts
 
-    there = known()
+    there = known_layouts()
     if as_json:
         for each in there.values():
             output.emit_json({"name": each.name, "says": each.says, "styles": each.styles, "takes": sorted(each.takes)})

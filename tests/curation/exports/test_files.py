@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentworld.curation.exports import export_dataset, layouts
+from agentworld.curation.exports import export_dataset, known_layouts
 from agentworld.curation.exports.card import code
 from agentworld.curation.exports.columns import arrow_array, arrow_type, card_feature, features, stored
 from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
@@ -99,7 +99,7 @@ def test_the_columns_of_every_layout_come_back_from_parquet(memory, tmp_path):
         columns = {each.name: each.type for each in table.schema}
         found = [{key: read(columns[key], value) for key, value in row.items()} for row in table.to_pylist()]
         assert found == expected, name
-    assert set(layouts()) - {"prm"} == {"sft", "sft-tokens", "preference", "kto", "rl-prompts", "steps", "atif"}
+    assert set(known_layouts()) - {"prm"} == {"sft", "sft-tokens", "preference", "kto", "rl-prompts", "steps", "atif"}
 
 
 def read(kind, value):

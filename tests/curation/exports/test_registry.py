@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentworld.curation.exports import export_dataset, layout, layouts, origin_of, registry
+from agentworld.curation.exports import export_dataset, known_layouts, layout, origin_of, registry
 from agentworld.errors import ConfigError
 from tests.curation.exports.talks import frozen, put_weather
 
@@ -12,7 +12,7 @@ from tests.curation.exports.talks import frozen, put_weather
 @pytest.fixture
 def lengths(monkeypatch):
     """A layout as someone else would write it."""
-    monkeypatch.setattr(registry, "_registered", dict(layouts()))
+    monkeypatch.setattr(registry, "_registered", dict(known_layouts()))
 
     @layout("lengths", says="How long replies are.", columns=lambda options: {"length": "whole"})
     class Lengths:

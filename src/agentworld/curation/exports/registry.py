@@ -146,7 +146,7 @@ def _load() -> None:
             ) from error
 
 
-def layouts() -> dict[str, Layout]:
+def known_layouts() -> dict[str, Layout]:
     """All layouts by name."""
     _load()
     return dict(_registered)
@@ -154,7 +154,7 @@ def layouts() -> dict[str, Layout]:
 
 def layout_of(name: str) -> Layout:
     """The layout of that name; ConfigError names the nearest."""
-    there = layouts()
+    there = known_layouts()
     if name not in there:
         near = difflib.get_close_matches(name, there, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(there)}"
