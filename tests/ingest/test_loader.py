@@ -223,6 +223,27 @@ def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
     ]
 
 
+def test_where_formats_claim_the_same_file_the_first_reads_it_and_it_is_said_once(pool, tmp_path):
+    class Other(Chat):
+        name = "other"
+
+    formats()["other"] = Other()
+    try:
+        for name in "ab":
+            written(tmp_path / f"{name}.jsonl", {"chat": TALK, "id": name})
+        report = import_paths(pool, [tmp_path])
+        named = import_paths(None, [tmp_path / "a.jsonl"], "other")
+        strange = import_paths(None, [written(tmp_path / "c.jsonl", {"a": 1}), tmp_path / "a.jsonl"], "other")
+    finally:
+        del formats()["other"]
+
+    assert (report.formats["chat"].added, list(report.formats)) == (2, ["chat"])
+    assert [(note.why, note.lost) for note in report.notes] == [("read as chat; other would read it too", False)]
+    assert (named.formats["other"].runs, named.notes) == (1, [])
+    assert [note.why for note in strange.notes] == ["it is not of the format other: JSON lines with the keys a"]
+    assert (strange.lost, strange.formats["other"].runs) == (1, 1)
+
+
 def test_text_gets_ids_by_a_named_tokenizer(pool, tmp_path):
     talk = [["user", "two and two"], ["assistant", "4"], ["user", "say <|im_end|>"], ["assistant", " <|im_end|> 6\n"]]
     path = written(tmp_path / "a.jsonl", {"id": "one", "chat": [*talk, ["user", "more"], ["assistant", "7"]]})

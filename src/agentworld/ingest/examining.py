@@ -21,7 +21,7 @@ _rest_of_run = operator.attrgetter(*(name for name in Run.__struct_fields__ if n
 
 class Facts(msgspec.Struct, frozen=True):
     """`digest`: 32 hex digits over all that the file says in the run, equal on every machine. `messages`, `tool_calls`
-    and `tool_results` count what several prompts show once.
+    and `tool_results` count what several prompts show once. `size`: bytes of all that as JSON, each part once.
     """
 
     digest: str
@@ -29,6 +29,7 @@ class Facts(msgspec.Struct, frozen=True):
     messages: int
     tool_calls: int
     tool_results: int
+    size: int
 
 
 class _Turns:
@@ -82,7 +83,7 @@ def examine(run: Run) -> Facts:
     known: dict[str, tuple[Step, _Place]] = {}
     last: tuple[Step | None, _Place] = (None, _NOWHERE)
     parts: list[bytes] = []
-    size = 0
+    size = waiting = 0
     for step in run.steps:
         parent, place = known.get(step.parent_step_id or "", last)
         prompt = step.prompt_messages or []
@@ -97,15 +98,17 @@ def examine(run: Run) -> Facts:
         said = (shared, step.prompt_messages is None, new, same_tools, tools, _rest(step))
         parts.append(exact_json.encode(said))
         size += len(parts[-1])
-        if size > _HASHED_AT_ONCE:
+        waiting += len(parts[-1])
+        if waiting > _HASHED_AT_ONCE:
             _update(hashed, parts)
-            size = 0
+            waiting = 0
         known[step.step_id] = last = (step, _Place(prompt, step.response_message, node, replied))
     for message in run.trailing:
         turns.add(0, message)
     parts.append(exact_json.encode((_rest_of_run(run), sorted(run.media))))
+    size += len(parts[-1])
     _update(hashed, parts)
-    return Facts(hashed.hexdigest(), len(run.steps), turns.messages, turns.tool_calls, turns.tool_results)
+    return Facts(hashed.hexdigest(), len(run.steps), turns.messages, turns.tool_calls, turns.tool_results, size)
 
 
 def _shared(place: _Place, prompt: list[Message]) -> int:

@@ -32,8 +32,8 @@ from agentworld.records import AddedTrajectory, Decision, WholeTrajectory
 if TYPE_CHECKING:
     from agentworld.ingest.deriving import Deriver
 
-_PORTION = 256  # steps, and a little more: what waits is stored once it has so many
-_MOST = 64  # trajectories
+# What waits is stored once it has so much: several transactions of the pool, which take one while the next is made.
+_STEPS, _TRAJECTORIES, _BYTES = 1024, 256, 16 * 1024 * 1024
 _VERSIONS = 10_000
 
 
@@ -61,7 +61,7 @@ class Importer:
         self._deriver = deriver
         self._progress = progress
         self._waiting: list[tuple[str, str, WholeTrajectory]] = []
-        self._waiting_steps = 0
+        self._waiting_steps = self._waiting_bytes = 0
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
         """Import what is at the paths; NotFoundError where one is not there, before anything is read."""
@@ -137,11 +137,13 @@ class Importer:
             return
         self._waiting.append((format, file, whole))
         self._waiting_steps += len(whole.steps)
-        if self._waiting_steps >= _PORTION or len(self._waiting) >= _MOST:
+        self._waiting_bytes += facts.size
+        if self._waiting_steps >= _STEPS or len(self._waiting) >= _TRAJECTORIES or self._waiting_bytes >= _BYTES:
             self._store()
 
     def _store(self) -> None:
-        waiting, self._waiting, self._waiting_steps = self._waiting, [], 0
+        waiting, self._waiting = self._waiting, []
+        self._waiting_steps = self._waiting_bytes = 0
         if not waiting or self._pool is None:
             return
         outcomes = self._pool.add_whole([whole for _, _, whole in waiting])

@@ -43,8 +43,9 @@ def read_entries(
     `seen` is told of each entry, with its format, or None where none reads it.
     """
     waiting: dict[str, list[StreamEntry]] = {}
+    told: set[str] = set()
     for entry in found:
-        chosen = choose(format, entry, note)
+        chosen = choose(format, entry, told)
         seen(entry, chosen)
         if chosen is None:
             continue
@@ -85,10 +86,11 @@ def _stumbled(format: Format, bundle: Sequence[StreamEntry], error: Exception) -
     return Note(file=bundle[0].name if bundle else format.name, place="$", why=why, hint="What came before it is kept")
 
 
-def choose(format: str, entry: StreamEntry, note: Notes) -> Format | None:
+def choose(format: str, entry: StreamEntry, told: set[str]) -> Format | None:
     """The format that reads an entry; None, with a note, where it is of none, or not of the one that is named.
 
-    Nothing is lost by a file that was only found in a folder or an archive.
+    Nothing is lost by a file that was only found in a folder or an archive. `told`: what was said of formats that
+    claim the same file, which is said of the first such file only.
     """
     head = head_of(entry)
     asked = entry is entry.disk and not entry.disk.within_folder
@@ -108,5 +110,8 @@ def choose(format: str, entry: StreamEntry, note: Notes) -> Format | None:
         return None
     if len(claiming) > 1:
         also = ", ".join(other.name for other in claiming[1:])
-        entry.say("$", f"read as {claiming[0].name}; {also} would read it too", lost=False)
+        why = f"read as {claiming[0].name}; {also} would read it too"
+        if why not in told:
+            told.add(why)
+            entry.say("$", why, hint=f"Name {also} to have it read so", lost=False)
     return claiming[0]
