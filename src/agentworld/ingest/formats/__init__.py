@@ -18,8 +18,15 @@ MODULES: tuple[str, ...] = (
     "codex",
     "openhands",
     "otlp",
+    "nemo_gym",
+    "tau2",
+    "tau_bench",
+    "swe_agent",
+    "mini_swe_agent",
+    "token_ids",
     "langsmith",
     "langfuse",
+    "sharegpt",  # whatever rows of chat are of no other
 )
 
 

@@ -1,0 +1,89 @@
+"""Calls of a model with the prompts that they were shown -> steps that know which one they go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentworld.records import Message, Step
+from agentworld.records.step import ForkReason
+
+
+class Lineage:
+    """The steps of one run while they are found. Messages that are equal are the same object afterwards.
+
+    A step goes on from the deepest earlier reply that its prompt holds with all that stood before it.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._messages: dict[Message, int] = {}
+        self._known: list[Message] = []
+        self._nodes: dict[tuple[int, int], int] = {}
+        self._said: dict[int, int] = {}  # the step whose reply ends at a node
+        self._asked: dict[int, int] = {}  # the last step that was shown what ends at a node
+        self._gone_on: set[int] = set()
+
+    def add(
+        self, prompt: Iterable[Message], reply: Message, *, otherwise: ForkReason = "history_rewritten", **fields: Any
+    ) -> Step:
+        """Add a call. `otherwise`: why it does not go on from the step before it, where nothing tells."""
+        numbers = [self._number(message) for message in prompt]
+        node, parent = 0, None
+        for number in numbers:
+            node = self._next(node, number)
+            if node in self._said:
+                parent = self._said[node]
+        again = self._asked.get(node)
+        reason: ForkReason | None = None
+        if self.steps and parent is None and again is None:
+            parent, reason = len(self.steps) - 1, otherwise
+        elif again is not None:
+            reason = "parallel" if self._is_choice(again, fields) else "retry"
+        elif parent is not None and parent in self._gone_on:
+            reason = otherwise
+        if parent is not None:
+            self._gone_on.add(parent)
+        key = len(self.steps)
+        step = Step(
+            step_id=str(key),
+            trajectory_id="",
+            parent_step_id=None if parent is None else str(parent),
+            fork_reason=reason,
+            prompt_messages=[self._known[number] for number in numbers],
+            response_message=reply,
+            **fields,
+        )
+        self.steps.append(step)
+        self._asked[node] = key
+        self._said[self._next(node, self._number(reply))] = key
+        return step
+
+    def shown(self, messages: Iterable[Message]) -> int:
+        """How many of the messages, from the first on, stand together in the prompt or reply of some step."""
+        node = count = 0
+        for message in messages:
+            number = self._messages.get(message)
+            found = None if number is None else self._nodes.get((node, number))
+            if found is None:
+                break
+            node, count = found, count + 1
+        return count
+
+    def holds(self, message: Message) -> bool:
+        """Whether some step has this message."""
+        return message in self._messages
+
+    def _is_choice(self, other: int, fields: dict[str, Any]) -> bool:
+        exchange = fields.get("exchange_id")
+        return exchange is not None and self.steps[other].exchange_id == exchange
+
+    def _number(self, message: Message) -> int:
+        number = self._messages.get(message)
+        if number is None:
+            number = self._messages[message] = len(self._known)
+            self._known.append(message)
+        return number
+
+    def _next(self, node: int, number: int) -> int:
+        return self._nodes.setdefault((node, number), len(self._nodes) + 1)

@@ -1,0 +1,347 @@
+"""Trajectories of SWE-agent (.traj), of all its versions, and rows of data sets that were made of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.format import Head, Notes, each_alone
+from agentworld.ingest.formats.chat_messages import ChatReader
+from agentworld.ingest.formats.lineage import Lineage
+from agentworld.ingest.formats.noted import Values, as_finite, as_text, kind_of
+from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
+from agentworld.ingest.run import Run, RunFeedback
+from agentworld.records import Message, Sampling
+
+_CHAT = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content", "reasoning"))
+_NOT_CHAT = ("message_type", "is_demo", "thought", "action", "agent")
+_OUTCOMES = ("target", "resolved", "reward", "score")
+_READ = frozenset(("trajectory", "history", "info", "messages", "replay_config", "attempts", "exit_status", *_OUTCOMES))
+_OF_INFO = frozenset(("exit_status", "score", "reward", "resolved"))
+_STEP = ("execution_time", "state", "extra_info")
+
+
+class SweAgent:
+    """See Format."""
+
+    name = "swe-agent"
+    title = "SWE-agent trajectories (.traj, and rows of data sets)"
+    bundles = staticmethod(each_alone)
+
+    def claims(self, head: Head) -> bool:
+        """By a history or a trajectory whose elements have SWE-agent's fields."""
+        return any(_kind(value) is not None for value in head.documents)
+
+    def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
+        """One run a document; one for each attempt where there were several."""
+        for entry in bundle:
+            values = Values(entry.name, note)
+            for place, document in entry.documents():
+                if isinstance(document, BadDocument):
+                    values.lost(document.place, document.why)
+                elif _kind(document) is None:
+                    values.lost(place, "it is no trajectory of SWE-agent: it has no history of messages")
+                else:
+                    yield from _runs(document, values, place)
+
+
+def _kind(document: Any) -> str | None:
+    if not isinstance(document, dict):
+        return None
+    if _some(document.get("attempts"), lambda each: _kind(each) is not None):
+        return "attempts"
+    trajectory = document.get("trajectory")
+    if _some(trajectory, lambda each: "role" in each and ("text" in each or "system_prompt" in each)):
+        return "row"
+    if _some(document.get("history"), _is_of_history):
+        return "history"
+    if isinstance(document.get("info"), dict) and isinstance(trajectory, list):
+        if not trajectory and isinstance(document.get("history"), list):
+            return "history"
+        if _some(trajectory, lambda each: "observation" in each and ("response" in each or "action" in each)):
+            return "history" if document.get("history") else "trajectory"
+    if _some(_messages(document), _is_of_history):
+        return "messages"
+    return None
+
+
+def _some(values: Any, is_one: Any) -> bool:
+    return isinstance(values, list) and any(isinstance(each, dict) and is_one(each) for each in values[:16])
+
+
+def _is_of_history(item: Mapping[str, Any]) -> bool:
+    return "role" in item and "agent" in item and ("content" in item or "message_type" in item)
+
+
+def _messages(document: Mapping[str, Any]) -> Any:
+    """Messages of a row; some data sets have them as JSON text."""
+    given = document.get("messages")
+    if isinstance(given, str) and given.startswith("[{") and "instance_id" in document:
+        try:
+            return json.loads(given)
+        except (ValueError, RecursionError):
+            return None
+    return given
+
+
+def _runs(document: dict[str, Any], values: Values, place: str) -> Iterator[Run]:
+    kind = _kind(document)
+    if kind != "attempts":
+        yield _run(document, kind or "history", values, place)
+        return
+    best = (values.object(document, "info", place) or {}).get("best_attempt_idx")
+    for number, attempt in enumerate(document["attempts"]):
+        where = f"{place}.attempts[{number}]"
+        found = _kind(attempt)
+        if found in (None, "attempts"):
+            values.lost(where, "it is no trajectory of SWE-agent")
+            continue
+        run = _run(attempt, found or "history", values, where)
+        run.rollout_index = number
+        run.metadata["attempt"] = {"number": number, "of": len(document["attempts"]), "is_chosen": number == best}
+        yield run
+
+
+def _run(document: dict[str, Any], kind: str, values: Values, place: str) -> Run:
+    run = Run(native_id=None)
+    info = values.object(document, "info", place) or {}
+    config = _config(document, values, place)
+    fields = _fields(document, config, values, place)
+    if kind == "row":
+        _read_row(run, document["trajectory"], fields, values, f"{place}.trajectory")
+    elif kind == "trajectory":
+        _read_steps(run, document["trajectory"], fields, values, f"{place}.trajectory")
+    else:
+        name = "messages" if kind == "messages" else "history"
+        history = _messages(document) if kind == "messages" else document["history"]
+        _read_history(run, history, document.get("trajectory"), fields, values, place, name)
+    ended = info.get("exit_status", document.get("exit_status"))
+    if ended is not None or kind != "messages":
+        run.status = status_of(ended)
+    put_label(run, {"exit_status": ended}, "exit_status", values, place)
+    for record, where in ((document, place), (info, f"{place}.info")):
+        for key in _OUTCOMES:
+            if record.get(key) is not None:
+                put_value(run, key, record[key], values, f"{where}.{key}")
+    _identify(run, document, config)
+    put_metadata(run, document, _READ, values, place)
+    put_metadata(run, info, _OF_INFO, values, f"{place}.info")
+    return run
+
+
+def _config(document: Mapping[str, Any], values: Values, place: str) -> dict[str, Any]:
+    """How the run can be made again; newer versions keep it as JSON text."""
+    given = document.get("replay_config")
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            values.lost(f"{place}.replay_config", "it is no JSON")
+    return given if isinstance(given, dict) else {}
+
+
+def _fields(document: Mapping[str, Any], config: Mapping[str, Any], values: Values, place: str) -> dict[str, Any]:
+    """What goes on every step."""
+    agent = config.get("agent")
+    model = agent.get("model") if isinstance(agent, dict) else None
+    model = model if isinstance(model, dict) else {}
+    where = f"{place}.replay_config.agent.model"
+    name = values.name(model, "name", where)
+    for key in ("model_name", "model"):
+        if name is None and isinstance(document.get(key), str):
+            name = values.name(document, key, place)
+    fields: dict[str, Any] = {"model": name}
+    temperature, top_p = as_finite(model.get("temperature")), as_finite(model.get("top_p"))
+    if temperature is not None or top_p is not None:
+        fields["sampling"] = Sampling(temperature=temperature, top_p=top_p)
+    return fields
+
+
+def _identify(run: Run, document: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    problem = config.get("problem_statement")
+    named = problem.get("id") if isinstance(problem, dict) else None
+    task = next((each for each in (document.get("instance_id"), named) if isinstance(each, str) and each), None)
+    if task is not None:
+        run.task = {"task_id": task}
+    run.agent = "swe-agent"
+
+
+# --- the history, which the model is shown -----------------------------------------------------------------------
+def _read_history(
+    run: Run, history: list[Any], trajectory: Any, fields: dict[str, Any], values: Values, place: str, name: str
+) -> None:
+    """Replies of the history; each is shown what its `query` says, or else what stands before it of its agent."""
+    asked = _queries(trajectory)
+    reader = ChatReader(values, run.media)
+    conversations: dict[str, list[Message]] = {}
+    lineage = Lineage()
+    for number, item in enumerate(history):
+        where = f"{place}.{name}[{number}]"
+        if not isinstance(item, dict):
+            values.lost(where, f"a message must be an object, not {kind_of(item)}")
+            continue
+        agent = values.name(item, "agent", where) or "main"
+        message = _message(reader, item, values, where)
+        before = conversations.setdefault(agent, [])
+        if message.role == "assistant" and not item.get("is_demo"):
+            step = _step_of(item, message, asked)
+            for other in asked[: step or 0]:
+                _put(lineage, other, None, fields, values, place)
+            if step is not None:
+                found, asked = asked[step], asked[step + 1 :]
+                _put(lineage, found, message, fields, values, place, before)
+            else:
+                lineage.add(before, message, otherwise="subagent", **fields)
+        before.append(message)
+    for other in asked:
+        _put(lineage, other, None, fields, values, place)
+    if len(conversations) > 1:
+        _name_agents(lineage, conversations)
+    run.steps = lineage.steps
+    run.trailing = _untold(lineage, conversations)
+
+
+def _untold(lineage: Lineage, conversations: Mapping[str, list[Message]]) -> list[Message]:
+    """What no step has: what follows the last reply, and what the model was never shown as it stands in the history."""
+    found = []
+    for messages in conversations.values():
+        last = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=-1)
+        found += [each for at, each in enumerate(messages) if at > last or not lineage.holds(each)]
+    return found
+
+
+def _name_agents(lineage: Lineage, conversations: Mapping[str, list[Message]]) -> None:
+    for step in lineage.steps:
+        for agent, messages in conversations.items():
+            if step.response_message is not None and any(step.response_message is each for each in messages):
+                step.agent = agent
+                break
+
+
+def _message(reader: ChatReader, item: Mapping[str, Any], values: Values, place: str) -> Message:
+    given = {key: value for key, value in item.items() if key in _CHAT}
+    ids = item.get("tool_call_ids")
+    if given.get("role") == "tool" and isinstance(ids, list) and ids and isinstance(ids[0], str):
+        given["tool_call_id"] = ids[0]
+        if len(ids) > 1:
+            values.said(f"{place}.tool_call_ids", "one result is of several calls; it is kept as that of the first")
+    thoughts = [
+        block["thinking"]
+        for block in values.items(item, "thinking_blocks", place) or ()
+        if isinstance(block, dict) and isinstance(block.get("thinking"), str)
+    ]
+    if thoughts and not given.get("reasoning_content"):
+        given["reasoning_content"] = "\n".join(thoughts)
+    return reader.message(given, place)
+
+
+class _Asked:
+    """One element of `trajectory`: a call of the model, with what it was shown where the file has that."""
+
+    def __init__(self, record: dict[str, Any], number: int) -> None:
+        self.record = record
+        self.number = number
+        query = record.get("query")
+        self.query = query if isinstance(query, list) and any(query) else None
+        self.said = record.get("response", record.get("output"))
+
+
+def _queries(trajectory: Any) -> list[_Asked]:
+    if not isinstance(trajectory, list):
+        return []
+    return [_Asked(each, number) for number, each in enumerate(trajectory) if isinstance(each, dict)]
+
+
+def _step_of(item: Mapping[str, Any], message: Message, asked: list[_Asked]) -> int | None:
+    """Which of the calls said this reply: the first whose answer, action or thought it is."""
+    for number, each in enumerate(asked):
+        said = each.said
+        if isinstance(said, str) and said == message.text:
+            return number
+        for key in ("action", "thought"):
+            if item.get(key) and item.get(key) == each.record.get(key):
+                return number
+    return None
+
+
+def _put(
+    lineage: Lineage,
+    asked: _Asked,
+    reply: Message | None,
+    fields: dict[str, Any],
+    values: Values,
+    place: str,
+    before: list[Message] | None = None,
+) -> None:
+    """A call as a step. Without a reply in the history it is one that the agent threw away."""
+    where = f"{place}.trajectory[{asked.number}]"
+    metadata = {
+        key: kept for key in _STEP if (kept := values.bounded(asked.record.get(key), f"{where}.{key}")) is not None
+    }
+    if reply is None:
+        if asked.query is None or not isinstance(asked.said, str) or not asked.said:
+            return  # Nothing was sampled, or what it was shown is not known: its observation tells of the end.
+        reply = Message(role="assistant", content=asked.said)
+        metadata["discarded"] = True
+    if asked.query is None:
+        shown = before or []
+    else:
+        reader = ChatReader(values, {})
+        shown = [
+            _message(reader, item, values, f"{where}.query[{number}]")
+            for number, item in enumerate(asked.query)
+            if isinstance(item, dict)
+        ]
+    lineage.add(shown, reply, metadata=metadata, **fields)
+
+
+# --- files without a history -------------------------------------------------------------------------------------
+def _read_steps(run: Run, trajectory: list[Any], fields: dict[str, Any], values: Values, place: str) -> None:
+    """Steps with their answers and observations alone."""
+    lineage = Lineage()
+    shown: list[Message] = []
+    for number, item in enumerate(trajectory):
+        if not isinstance(item, dict):
+            values.lost(f"{place}[{number}]", f"a step must be an object, not {kind_of(item)}")
+            continue
+        asked = _Asked(item, number)
+        said = asked.said if asked.said is not None else item.get("action")
+        reply = Message(role="assistant", content=as_text(said) if said is not None else None)
+        _put(lineage, asked, reply, fields, values, place.removesuffix(".trajectory"), list(shown))
+        shown.append(reply)
+        if item.get("observation") is not None:
+            shown.append(Message(role="user", content=as_text(item["observation"])))
+    run.steps = lineage.steps
+    run.trailing = shown[-1:] if shown and shown[-1].role == "user" else []
+
+
+def _read_row(run: Run, turns: list[Any], fields: dict[str, Any], values: Values, place: str) -> None:
+    """Turns of a data set: the text of each, the system's by its own name."""
+    reader = ChatReader(values, run.media)
+    lineage = Lineage()
+    shown: list[Message] = []
+    masked: dict[str, bool] = {}
+    for number, turn in enumerate(turns):
+        where = f"{place}[{number}]"
+        if not isinstance(turn, dict):
+            values.lost(where, f"a turn must be an object, not {kind_of(turn)}")
+            continue
+        role = turn.get("role")
+        text = turn.get("system_prompt") if role == "system" and turn.get("system_prompt") else turn.get("text")
+        message = reader.message({"role": role, "content": text}, where)
+        if message.role == "assistant":
+            step = lineage.add(shown, message, **fields)
+            if isinstance(turn.get("mask"), bool):
+                masked[step.step_id] = turn["mask"]
+        shown.append(message)
+    run.steps = lineage.steps
+    last = max((at for at, each in enumerate(shown) if each.role == "assistant"), default=-1)
+    run.trailing = shown[last + 1 :]
+    if len(set(masked.values())) > 1 or True in masked.values():
+        for key, value in masked.items():
+            run.feedback.append(RunFeedback(kind="label", name="mask", value=value, step=key))
+
+
+FORMAT = SweAgent()

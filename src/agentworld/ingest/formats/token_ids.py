@@ -1,0 +1,329 @@
+"""Answers of engines with the ids that they took and gave: SGLang's generate, vLLM's chat, chat with ids, flat rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.format import Head, Notes, each_alone
+from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
+from agentworld.ingest.formats.completion_facts import LOGPROBS, PROMPT_IDS, REPLY_IDS, facts_of_completion, ids_of
+from agentworld.ingest.formats.nemo_gym import asked_of, goes_on, put_steps
+from agentworld.ingest.formats.noted import Values, as_finite
+from agentworld.ingest.formats.outcomes import put_metadata, put_value
+from agentworld.ingest.formats.response_items import ItemReader
+from agentworld.ingest.run import Run
+from agentworld.records import Message, Sampling, Step, Usage
+
+_PAIR = frozenset(("request", "response"))
+_MORE_REPLY_IDS = (*REPLY_IDS, "output_ids", "token_ids", "tokens")
+_MORE_PROMPT_IDS = (*PROMPT_IDS, "input_ids", "prompt_tokens_ids")
+_MASKS = ("response_mask", "loss_mask", "completion_mask")
+_FLAT_TEXT = ("response", "completion", "output", "text", "response_text", "generated_text")
+_OUTCOMES = ("reward", "score")
+_META = ("weight_version", "cached_tokens", "routed_experts")
+
+
+class TokenIds:
+    """See Format."""
+
+    name = "token-ids"
+    title = "Answers with token ids (SGLang generate, vLLM chat, chat messages with ids, flat rows)"
+    bundles = staticmethod(each_alone)
+
+    def claims(self, head: Head) -> bool:
+        """By ids of a reply in one of the places where engines and trainers put them."""
+        return any(_kind(value) is not None for value in head.documents)
+
+    def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
+        """One run an answer, or a conversation."""
+        for entry in bundle:
+            values = Values(entry.name, note)
+            for place, value in entry.documents():
+                if isinstance(value, BadDocument):
+                    values.lost(value.place, value.why)
+                else:
+                    yield from _runs(value, values, place)
+
+
+def _kind(value: Any) -> str | None:
+    if not isinstance(value, dict) or "responses_create_params" in value:
+        return None
+    response = value.get("response")
+    if isinstance(value.get("request"), dict) and isinstance(response, dict) and _answer(response) is not None:
+        return "pair"
+    if (kind := _answer(value)) is not None:
+        return kind
+    if _has_ids(value.get("messages")):
+        return "messages"
+    if value.get("object") == "response" and _has_ids(value.get("output")):
+        return "items"
+    if _ids_at(value, _MORE_REPLY_IDS) is not None and _ids_at(value, _MORE_PROMPT_IDS) is not None:
+        return "flat"
+    if len(value) <= 16 and any(_kind(each) in ("messages", "items") for each in value.values()):
+        return "several"
+    return None
+
+
+def _answer(value: Mapping[str, Any]) -> str | None:
+    """`chat` for a chat completion with ids, `generate` for an answer of SGLang."""
+    meta, choices = value.get("meta_info"), value.get("choices")
+    if isinstance(meta, dict) and ("output_token_logprobs" in meta or isinstance(value.get("output_ids"), list)):
+        return "generate"
+    if isinstance(choices, list) and any(
+        isinstance(each, dict)
+        and (isinstance(each.get("token_ids"), list) or _ids_at(each.get("message"), REPLY_IDS) is not None)
+        for each in choices[:8]
+    ):
+        return "chat"
+    return None
+
+
+def _has_ids(values: Any) -> bool:
+    return isinstance(values, list) and any(_ids_at(each, REPLY_IDS) is not None for each in values)
+
+
+def _ids_at(record: Any, names: tuple[str, ...]) -> str | None:
+    if not isinstance(record, dict):
+        return None
+    return next((name for name in names if _are_ids(record.get(name))), None)
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is int for each in value[:4])
+
+
+def _runs(value: Any, values: Values, place: str) -> Iterator[Run]:
+    kind = _kind(value)
+    if kind == "pair":
+        where = f"{place}.response"
+        inner = _answer(value["response"])
+        if inner == "generate":
+            yield _generated(value["request"], value["response"], values, f"{place}.request", where)
+        else:
+            yield _chat(value["request"], value["response"], values, f"{place}.request", where)
+    elif kind == "generate":
+        yield _generated({}, value, values, place, place)
+    elif kind == "chat":
+        yield _chat({}, value, values, place, place)
+    elif kind == "messages":
+        yield _conversation(value, values, place)
+    elif kind == "items":
+        yield _items(value, values, place)
+    elif kind == "flat":
+        yield _flat(value, values, place)
+    elif kind == "several":
+        for name, each in value.items():
+            if isinstance(each, dict) and isinstance(each.get("messages"), list):
+                yield _conversation(each, values, f"{place}.{name}")
+            elif _kind(each) is not None:
+                yield from _runs(each, values, f"{place}.{name}")
+            else:
+                values.lost(f"{place}.{name}", "it has no ids of a reply")
+    else:
+        values.lost(place, "it has no ids of a reply")
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
+def _generated(request: Mapping[str, Any], answer: Mapping[str, Any], values: Values, asked: str, place: str) -> Run:
+    """An answer of SGLang's generate: ids and log-probabilities stand together, `[log-probability, id, text]`."""
+    run = Run(native_id=None)
+    meta = values.object(answer, "meta_info", place) or {}
+    where = f"{place}.meta_info"
+    pairs = values.items(meta, "output_token_logprobs", where)
+    facts: dict[str, Any] = {}
+    if pairs is not None:
+        good = [pair for pair in pairs if isinstance(pair, list) and len(pair) >= 2]
+        if len(good) < len(pairs):
+            values.lost(f"{where}.output_token_logprobs", "an element must be [log-probability, id]; none is kept")
+        else:
+            record = {"ids": [pair[1] for pair in good], "logprobs": [pair[0] for pair in good]}
+            facts["response_ids"] = values.ids(record, "ids", f"{where}.output_token_logprobs")
+            facts["response_logprobs"] = values.logprobs(record, "logprobs", f"{where}.output_token_logprobs")
+    if facts.get("response_ids") is None:
+        facts = {"response_ids": values.ids(answer, "output_ids", place)}
+    prompt = values.ids(request, "input_ids", asked)
+    if prompt is None:
+        given = values.items(meta, "input_token_logprobs", where) or []
+        ids = [pair[1] if isinstance(pair, list) and len(pair) >= 2 else None for pair in given]
+        prompt = values.ids({"ids": ids}, "ids", f"{where}.input_token_logprobs") if ids else None
+    ended = meta.get("finish_reason")
+    sampling = values.object(request, "sampling_params", asked) or {}
+    step = Step(
+        step_id="0",
+        trajectory_id="",
+        prompt_messages=_text_prompt(request),
+        response_message=Message(role="assistant", content=values.text(answer, "text", place)),
+        prompt_ids=prompt,
+        finish_reason=values.name(ended, "type", f"{where}.finish_reason") if isinstance(ended, dict) else None,
+        usage=_counted(meta),
+        sampling=Sampling(
+            temperature=as_finite(sampling.get("temperature")),
+            top_p=as_finite(sampling.get("top_p")),
+            max_tokens=values.count(sampling, "max_new_tokens", f"{asked}.sampling_params"),
+        ),
+        metadata={key: kept for key in _META if (kept := values.bounded(meta.get(key), f"{where}.{key}")) is not None},
+        **facts,
+    )
+    run.steps = [_measured(step)]
+    return run
+
+
+def _text_prompt(request: Mapping[str, Any]) -> list[Message] | None:
+    text = request.get("text")
+    return [Message(role="user", content=text)] if isinstance(text, str) else None
+
+
+def _counted(meta: Mapping[str, Any]) -> Usage | None:
+    counts = [meta.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    if not any(type(count) is int for count in counts):
+        return None
+    kept = [count if type(count) is int and 0 <= count < 2**31 else 0 for count in counts]
+    return Usage(prompt_tokens=kept[0], completion_tokens=kept[1])
+
+
+def _measured(step: Step) -> Step:
+    """Lengths and source as the ids say."""
+    if step.response_ids is not None:
+        step.token_source, step.response_length = "submitted", len(step.response_ids)
+    if step.prompt_ids is not None:
+        step.prompt_length = len(step.prompt_ids)
+    return step
+
+
+def _chat(request: Mapping[str, Any], answer: Mapping[str, Any], values: Values, asked: str, place: str) -> Run:
+    """A chat completion: each choice is a step of its own."""
+    run = Run(native_id=None)
+    prompt: list[Message] | None = None
+    tools = tools_of(request.get("tools"), values, f"{asked}.tools")
+    if isinstance(request.get("messages"), list):
+        reader = ChatReader(values, run.media)
+        prompt = reader.conversation(request["messages"], f"{asked}.messages").messages
+    for number, choice in enumerate(answer["choices"]):
+        where = f"{place}.choices[{number}]"
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(message, dict):
+            values.lost(where, "a choice needs a message")
+            continue
+        reply = ChatReader(values, run.media).message({"role": "assistant", **message}, f"{where}.message")
+        facts = facts_of_completion(answer, values, place, number)
+        run.steps.append(
+            Step(
+                step_id=str(len(run.steps)),
+                trajectory_id="",
+                exchange_id="0",
+                choice_index=number,
+                fork_reason="parallel" if run.steps else None,
+                prompt_messages=prompt,
+                tools=tools,
+                response_message=reply,
+                **facts,
+            )
+        )
+    run.created_at = next((step.created_at for step in run.steps), 0.0)
+    return run
+
+
+# --- conversations -----------------------------------------------------------------------------------------------
+def _conversation(record: dict[str, Any], values: Values, place: str) -> Run:
+    """Messages of chat; those that an engine gave have their ids beside them."""
+    run = Run(native_id=None)
+    reader = ChatReader(values, run.media)
+    tools = tools_of(record.get("tools"), values, f"{place}.tools")
+    messages: list[Message] = []
+    before: Step | None = None
+    for number, item in enumerate(record["messages"]):
+        where = f"{place}.messages[{number}]"
+        if not isinstance(item, dict):
+            values.lost(where, "a message must be an object")
+            continue
+        message = reader.message(item, where)
+        if message.role == "assistant":
+            step = Step(
+                step_id=str(len(run.steps)),
+                trajectory_id="",
+                parent_step_id=None if before is None else before.step_id,
+                prompt_messages=list(messages),
+                tools=tools,
+                response_message=message,
+                model=values.name(record, "model", place),
+                **ids_of(item, values, where),
+            )
+            if before is not None and not goes_on(before, step):
+                step.fork_reason = "template"
+            run.steps.append(step)
+            before = step
+        messages.append(message)
+    last = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=-1)
+    run.trailing = messages[last + 1 :]
+    _outcomes(run, record, values, place)
+    put_metadata(run, record, frozenset(("messages", "tools", "model", *_OUTCOMES)), values, place)
+    return run
+
+
+def _items(response: dict[str, Any], values: Values, place: str) -> Run:
+    """A response with the items of a conversation, with what it was asked where that is there."""
+    run = Run(native_id=None)
+    reader = ChatReader(values, run.media)
+    asked = asked_of(response, reader, place)
+    items = ItemReader(reader)
+    items.read(response["output"], f"{place}.output")
+    items.close()
+    tools = tools_of(response.get("tools"), values, f"{place}.tools")
+    put_steps(run, asked, items.turns, {"model": values.name(response, "model", place), "tools": tools})
+    _outcomes(run, response, values, place)
+    return run
+
+
+def _flat(row: dict[str, Any], values: Values, place: str) -> Run:
+    """One prompt and one reply as lists of ids, under the names of many trainers."""
+    run = Run(native_id=None)
+    reply, prompt = _ids_at(row, _MORE_REPLY_IDS), _ids_at(row, _MORE_PROMPT_IDS)
+    logprobs = next((name for name in LOGPROBS if isinstance(row.get(name), list)), None)
+    names = {"response_ids": row[reply or ""], "prompt_ids": row[prompt or ""]}
+    if logprobs is not None:
+        names["logprobs"] = row[logprobs]
+    facts = ids_of(names, values, place)
+    text = next((row[name] for name in _FLAT_TEXT if isinstance(row.get(name), str)), None)
+    mask = next((name for name in _MASKS if isinstance(row.get(name), list)), None)
+    asked: list[Message] | None = None
+    if isinstance(row.get("messages"), list):
+        asked = ChatReader(values, run.media).conversation(row["messages"], f"{place}.messages").messages
+    elif isinstance(row.get("prompt"), list):
+        asked = ChatReader(values, run.media).conversation(row["prompt"], f"{place}.prompt").messages
+    elif isinstance(row.get("prompt"), str):
+        asked = [Message(role="user", content=row["prompt"])]
+    step = Step(
+        step_id="0",
+        trajectory_id="",
+        prompt_messages=asked,
+        response_message=None if text is None else Message(role="assistant", content=text),
+        model=values.name(row, "model", place) if isinstance(row.get("model"), str) else None,
+        finish_reason=row["finish_reason"][:256] if isinstance(row.get("finish_reason"), str) else None,
+        **facts,
+    )
+    if mask is not None:
+        step.response_mask = _mask(row[mask], len(names["response_ids"]), values, f"{place}.{mask}")
+    run.steps = [step]
+    _outcomes(run, row, values, place)
+    read = {reply, prompt, logprobs, mask, "prompt", "messages", "model", "finish_reason", *_FLAT_TEXT, *_OUTCOMES}
+    put_metadata(run, row, frozenset(name for name in read if name is not None), values, place)
+    return run
+
+
+def _mask(given: list[Any], length: int, values: Values, place: str) -> list[int] | None:
+    """A mask of the reply; one over prompt and reply is cut to the reply."""
+    if not all(each in (0, 1) and isinstance(each, (int, bool)) for each in given):
+        values.lost(place, "a mask holds 0 and 1")
+        return None
+    return [int(each) for each in given[max(0, len(given) - length) :]]
+
+
+def _outcomes(run: Run, record: Mapping[str, Any], values: Values, place: str) -> None:
+    for key in _OUTCOMES:
+        if record.get(key) is not None:
+            put_value(run, key, record[key], values, f"{place}.{key}")
+
+
+FORMAT = TokenIds()
