@@ -21,7 +21,8 @@ class Assembly:
         self._most = most
         self._count = 0
         self._traces: OrderedDict[str, Trace] = OrderedDict()
-        self._told: dict[tuple[str, str], Span] = {}
+        self._told: dict[tuple[str, str], Span] = {}  # events whose span has not come
+        self._bare: dict[tuple[str, str], Span] = {}  # calls whose messages have not come
         self._given: set[str] = set()
         self._nameless = 0
 
@@ -38,6 +39,8 @@ class Assembly:
             if node.id:
                 self._say(span.place, f"the span {node.id} is there twice; the later one is taken", lost=False)
             node.id = node.id or f"#{len(trace.nodes)}"
+        if node.kind == "llm" and node.call is None and span.span_id:
+            self._bare[span.trace_id, span.span_id] = span
         self.put(trace, node, span)
         while self._count > self._most and len(self._traces) > 1:
             yield self._leave(next(iter(self._traces)))
@@ -78,6 +81,8 @@ class Assembly:
 
     def _leave(self, key: str) -> Trace:
         trace = self._traces.pop(key)
+        for node_id in trace.nodes:
+            self._bare.pop((trace.trace_id, node_id), None)
         self._count -= len(trace.nodes)
         if trace.trace_id and len(self._given) < self._most:
             self._given.add(trace.trace_id)
@@ -86,7 +91,11 @@ class Assembly:
     def _join_events(self, span: Span) -> None:
         """Events that came as log records, to wait for their span."""
         key = (span.trace_id, span.span_id)
-        known = self._told.get(key)
+        bare, known = self._bare.get(key), self._told.get(key)
+        if bare is not None and bare.trace_id in self._traces:
+            bare.events.extend(span.events)
+            self._traces[bare.trace_id].add(node_of(bare, self._say))
+            return
         if known is None:
             self._told[key] = span
         else:

@@ -82,6 +82,9 @@ class Conversation:
         if value is None:
             return []
         if isinstance(value, str):
+            if value.startswith(('[{"', '{"role"')):
+                # Exporters cut long attributes.
+                self._say(place, "these should be messages, but their JSON is cut or broken; they are kept as one text")
             return [Message(role=role, content=value)] if value else []
         items = value if isinstance(value, list) else [value]
         if len(items) == 1 and isinstance(items[0], list) and not _is_pair(items):

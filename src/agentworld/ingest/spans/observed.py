@@ -127,6 +127,8 @@ def _choices(choices: list[Any], place: str, conversation: Conversation) -> list
         if reason is None and isinstance(details, dict):
             reason = details.get("finish_reason")
         inner = choice.get("message") or choice.get("content")
+        if reason is None and isinstance(inner, dict):
+            reason = table(table(inner.get("kwargs")).get("response_metadata")).get("finish_reason")
         if inner is None:
             inner = choice.get("text") if "text" in choice else choice
         if isinstance(inner, dict) and "lc" not in inner and "kwargs" not in inner:
