@@ -145,3 +145,12 @@ def test_what_was_seen_is_told(cli, refused, url):
     assert [line.split()[-1] for line in lines if "rating" in line] == ["current", "outdated"]
     with Serving(open_pool(url)) as server:
         assert "outdated" in cli("feedback", "list", "--step", "t-2", "--url", server.url)[1]
+
+
+def test_a_correction_is_the_text_that_was_typed(cli, url):
+    assert cli("feedback", "add", "t", "correction", "--value", "4", "--source", "eve", "--pool", url)[0] == 0
+    rows = [
+        json.loads(line)
+        for line in cli("feedback", "list", "--kind", "correction", "--json", "--pool", url)[1].splitlines()
+    ]
+    assert [row["value"] for row in rows if row["source"] == "eve"] == ["4"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from agentworld.errors import QueryError
+from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.feedback.content import reply_digest, seen_of
 from agentworld.feedback.corrections import corrections, pair_row, store_corrections, target_row
 from agentworld.records import BatchSpec, Decision, Feedback, Message, exact_json
@@ -57,6 +57,31 @@ def test_of_one_person_on_one_step_the_last_counts_and_what_counts_not_is_counte
     assert [one.chosen.text for one in corrections(pool, left_out=left_out)] == ["four"]
     assert +left_out == Counter(missing=1, outdated=1, unchanged=1, superseded=1)
     assert [one.chosen.text for one in corrections(pool, source="ben")] == []
+
+
+def test_on_a_step_and_on_the_trajectory_whose_reply_it_is_is_one_correction(pool, talk):
+    talk.sample([asked("2 + 2?")], "five")
+    correct(pool, "three", step_id="t-0")
+    correct(pool, "four")
+    left_out = Counter()
+    assert [one.chosen.text for one in corrections(pool, left_out=left_out)] == ["four"]
+    assert +left_out == Counter(superseded=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (Message(role="user", content="x"), "what the assistant should have said, not a message of role user"),
+        (Message(role="tool", content="x"), "not a message of role tool"),
+        (Message(role="assistant", content=" "), "says nothing and calls no tool"),
+        ("", "the text of a correction is empty"),
+        (4, "must be a text or a message"),
+    ],
+)
+def test_what_cannot_be_a_reply_is_no_correction(pool, talk, value, complaint):
+    talk.sample([asked("2 + 2?")], "five")
+    with pytest.raises(InvalidRequestError, match=complaint):
+        correct(pool, value)
 
 
 def test_where_is_about_steps(pool, talk):

@@ -77,7 +77,10 @@ def add(
     trajectory: Annotated[str, typer.Argument(help="The trajectory's id.", metavar="TRAJECTORY")],
     kind: Annotated[Kind, typer.Argument(help="rating, label, correction, comparison or comment.", metavar="KIND")],
     value: Annotated[
-        str | None, typer.Option(help="A rating's number, a label's value, a correction: JSON, or else a text.")
+        str | None,
+        typer.Option(
+            help="A rating's number; a label's value, JSON or else a text; a correction, a text or a JSON message."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of a label or rating.")] = None,
     comment: Annotated[str | None, typer.Option(help="In words.")] = None,
@@ -99,7 +102,7 @@ def add(
         step_id=step,
         other_id=other,
         name=name,
-        value=_value(value),
+        value=_correction(value) if kind is Kind.correction else _value(value),
         comment=comment,
         source=source_name,
         content=content,
@@ -289,3 +292,9 @@ def _value(text: str | None) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+
+
+def _correction(text: str | None) -> Any:
+    """A message where it is a JSON object; anything else is the text that should have been said, as it was typed."""
+    found = _value(text)
+    return found if isinstance(found, dict) else text

@@ -7,7 +7,7 @@ trainer renders.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -52,9 +52,9 @@ def corrections(
 ) -> Iterator[Correction]:
     """The corrections in a pool, in the order in which they came; of one person on one step only the last.
 
-    `where`: of steps. `source`: only of this one. `excluded`: also of steps that are excluded for more
-    than that their trajectory failed or was abandoned. What is said of a
-    trajectory is of its last reply, or of the last one that its `content` names. `left_out` counts, by reason, what
+    `where`: of steps. `source`: only of this one. `excluded`: also of steps that are excluded for more than that their
+    trajectory failed or was abandoned. What is said of a trajectory is of its last reply, or of the last one that its
+    `content` names. `left_out` counts, by reason, what
     gives no row: missing (no such step with messages, or it is not of `where`), excluded, outdated (the reply is
     another one than was seen), unchanged, superseded (by a later one of the same source).
     """
@@ -67,8 +67,8 @@ def corrections(
             key = (one.step_id, None if one.step_id else one.trajectory_id, one.source)
             left_out["superseded"] += latest.pop(key, None) is not None
             latest[key] = one
-    for one in latest.values():
-        step = _step(pool, one, where)
+    for one, step_id in _of_steps(pool, latest.values(), left_out):
+        step = None if step_id is None else matching_step(pool, step_id, where)
         if step is None or step.prompt_messages is None or step.response_message is None:
             left_out["missing"] += 1
         elif not excluded and _is_excluded(pool, step):
@@ -178,14 +178,20 @@ def _is_excluded(pool: Reading, step: Step) -> bool:
     return trajectory.excluded_reason != trajectory.status
 
 
-def _step(pool: Reading, one: Feedback, where: str | None) -> Step | None:
-    step_id = one.step_id
-    if step_id is None:
-        found = _seen_step(pool, one) if one.content is not None else target_step(pool, one)
-        if found is None:
-            return None
-        step_id = found.step_id
-    return matching_step(pool, step_id, where)
+def _of_steps(pool: Reading, found: Iterable[Feedback], left_out: Counter[str]) -> list[tuple[Feedback, str | None]]:
+    """Each with the step that it is on, if that is there; what one person said of a step and of the trajectory whose
+    reply that is, is one correction: the later.
+    """
+    latest: dict[tuple[str, str], tuple[Feedback, str | None]] = {}
+    for number, one in enumerate(found):
+        step_id = one.step_id
+        if step_id is None:
+            seen = _seen_step(pool, one) if one.content is not None else target_step(pool, one)
+            step_id = None if seen is None else seen.step_id
+        key = (one.source, f"step {step_id}" if step_id is not None else f"missing {number}")
+        left_out["superseded"] += latest.pop(key, None) is not None
+        latest[key] = (one, step_id)
+    return list(latest.values())
 
 
 def _seen_step(pool: Reading, one: Feedback) -> Step | None:

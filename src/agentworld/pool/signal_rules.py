@@ -246,11 +246,15 @@ def _label_fault(sent: Feedback) -> _Fault:
 
 def _correction_fault(sent: Feedback) -> _Fault:
     if isinstance(sent.value, str):
-        return None
+        return None if sent.value.strip() else ("value", "the text of a correction is empty")
     try:
-        msgspec.convert(msgspec.to_builtins(sent.value), Message)
+        said = msgspec.convert(msgspec.to_builtins(sent.value), Message)
     except msgspec.ValidationError as error:
         return "value", f"value must be a text or a message ({error})"
+    if said.role != "assistant":
+        return "value", f"a correction is what the assistant should have said, not a message of role {said.role}"
+    if not (said.text.strip() or said.media or said.tool_calls):
+        return "value", "the message of a correction says nothing and calls no tool"
     return None
 
 
