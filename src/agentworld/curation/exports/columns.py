@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from agentworld.errors import ConfigError
 from agentworld.records import exact_json
 
@@ -21,6 +23,7 @@ Kind = Literal[
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON = {"_type": "Json"}
+_DTYPES: dict[str, type[np.signedinteger[Any]]] = {"ids": np.int64, "labels": np.int64, "bits": np.int8}
 _NUMBERS = frozenset(("whole", "real", "reals", "flag", "flags", "ids", "labels", "bits", "logprobs", "images"))
 
 
@@ -139,6 +142,8 @@ def stored(kind: Kind, value: Any) -> Any:
         return [json_text(one) for one in value]
     if kind == "turns":
         return [[json_text(one) for one in turn] for turn in value]
+    if kind in _DTYPES:  # A list of Python's numbers takes five times as much.
+        return np.asarray(value, dtype=_DTYPES[kind])
     if kind not in _NUMBERS:
         check_text(value)
     return value

@@ -211,7 +211,7 @@ def _size(value: Any) -> int:
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, list | tuple):
-        return 8 * len(value) if value and isinstance(value[0], int | float) else sum(map(_size, value))
+        return 32 * len(value) if value and isinstance(value[0], int | float) else sum(map(_size, value))
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
     return 8
