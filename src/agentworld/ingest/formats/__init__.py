@@ -12,6 +12,7 @@ from agentworld.ingest.format import Format
 # Where several formats claim a file the first of these reads it: the more specific come first. A module has `FORMAT`,
 # or `FORMATS` where it reads several.
 MODULES: tuple[str, ...] = (
+    "inspect_ai",  # its archives have members that others would claim
     "atif",
     "openai_finetune",
     "claude_code",
@@ -26,6 +27,7 @@ MODULES: tuple[str, ...] = (
     "token_ids",
     "langsmith",
     "langfuse",
+    "adp",
     "sharegpt",  # whatever rows of chat are of no other
 )
 
