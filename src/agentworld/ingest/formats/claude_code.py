@@ -86,7 +86,7 @@ FORMAT = ClaudeCode()
 
 def _is_line(line: dict[str, Any]) -> bool:
     session = isinstance(line.get("sessionId"), str) or isinstance(line.get("session_id"), str)
-    kind, message = line.get("type"), line.get("message")
+    kind, message = text_of(line.get("type")), line.get("message")
     if kind == "summary":
         return isinstance(line.get("leafUuid"), str)
     if kind in ("user", "assistant") and isinstance(message, dict) and "content" in message:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentworld.dialects.messages_blocks import written
+from agentworld.dialects.messages_blocks import RAW_ARGUMENTS, written
 from agentworld.ingest.formats.values import Content, Media, Say, content_of, json_text, object_of, text_of
 from agentworld.records import FunctionCall, MediaPart, Message, TextPart, ToolCall
 
@@ -79,7 +79,7 @@ class Blocks:
             self._say(place, "a tool call has no name")
         given = block.get("input")
         # Text stands where the reply broke off within the arguments.
-        arguments = given if isinstance(given, str) else written(given)
+        arguments = given if isinstance(given, str) else _written(given)
         return ToolCall(id=text_of(block.get("id")) or self.made_id(), function=FunctionCall(name or "", arguments))
 
     def result(self, block: dict[str, Any], place: str) -> tuple[Message, bool]:
@@ -136,6 +136,12 @@ class Blocks:
         if not parts and results:
             return results, None
         return results, Message(role="user", content=content_of(parts))
+
+
+def _written(given: Any) -> str:
+    if given is None or (isinstance(given, dict) and RAW_ARGUMENTS in given):
+        return written(given)
+    return json_text(given)
 
 
 def _named(kind: Any, value: Any) -> str:

@@ -14,14 +14,20 @@ from agentworld.ingest.run import Note
 META = ".meta.json"
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _KEPT = 50
+_RESULT_NOTES = (
+    "agentId", "agentType", "exitCode", "interrupted", "isAsync", "isImage", "returnCodeInterpretation", "runId",
+    "status", "taskId", "totalDurationMs", "totalTokens", "totalToolUseCount", "truncated",
+)  # fmt: skip
 
 
 class Line:
     """One line. `kind`: assistant, user, call, result, queued (what the user typed while the agent worked), compaction,
     or other for what says nothing to the model. `parent`: the line that it follows. `agent`: the sub-agent it is of.
+    `at`: when it was written, in seconds since the epoch; 0 where it does not say. `told`: of what the tool told Claude
+    Code, what is no copy of its result.
     """
 
-    __slots__ = ("agent", "data", "file", "kind", "logical", "parent", "place", "session", "uuid")
+    __slots__ = ("agent", "at", "data", "file", "kind", "logical", "parent", "place", "session", "told", "uuid")
 
     def __init__(self, file: str, place: str, data: dict[str, Any]) -> None:
         self.file = file
@@ -33,11 +39,10 @@ class Line:
         self.parent: Line | None = None
         self.logical: Line | None = None
         self.agent: str | None = None
-
-    @property
-    def at(self) -> float:
-        """When it was written, in seconds since the epoch; 0 where it does not say."""
-        return seconds_of(self.data.get("timestamp"))
+        self.at = seconds_of(data.get("timestamp"))
+        # Most of it says the result once more, and files hold megabytes of it.
+        told = data.pop("toolUseResult", None)
+        self.told = {name: told[name] for name in _RESULT_NOTES if name in told} if isinstance(told, dict) else {}
 
     @property
     def message(self) -> dict[str, Any]:
@@ -130,7 +135,7 @@ class Session:
 
     def _progress(self) -> None:
         """Turns of sub-agents that only lines of progress tell."""
-        present = {line.data.get("agentId") for line in self.lines if line.kind != "other"}
+        present = {text_of(line.data.get("agentId")) for line in self.lines if line.kind != "other"}
         for line in list(self.lines):
             told = object_of(line.data.get("data")) if line.data.get("type") == "progress" else {}
             agent, inner = told.get("agentId"), object_of(told.get("message"))
@@ -202,13 +207,13 @@ class Session:
     def skip(self, line: Line) -> None:
         """Take note of a line that says nothing to the model."""
         data = line.data
-        kind, subtype = data.get("type"), data.get("subtype")
+        kind, subtype = text_of(data.get("type")), data.get("subtype")
         if data.get("type") == "attachment":
             subtype = object_of(data.get("attachment")).get("type")
         named = "/".join(str(bounded(part, 60)) for part in (kind, subtype) if isinstance(part, str))
         self.skipped.setdefault(line.session, Counter())[named or "without a type"] += 1
         titles = self.titles.setdefault(line.session, [])
-        if kind in _TITLES and len(titles) < _KEPT:
+        if kind is not None and kind in _TITLES and len(titles) < _KEPT:
             title = text_of(data.get(_TITLES[kind]))
             if title is not None and bounded(title) not in titles:
                 titles.append(bounded(title))

@@ -16,10 +16,6 @@ from agentworld.ingest.formats.values import Media, bounded, json_text, list_of,
 from agentworld.records import Message, TextPart
 
 _KEPT = 50
-_RESULT_NOTES = (
-    "agentId", "agentType", "exitCode", "interrupted", "isAsync", "isImage", "returnCodeInterpretation", "runId",
-    "status", "taskId", "totalDurationMs", "totalTokens", "totalToolUseCount", "truncated",
-)  # fmt: skip
 
 
 class Turn:
@@ -253,10 +249,11 @@ class Turns:
         self._of[id(line)] = self._result(line, up, message, data.get("is_error") is True)
 
     def _notes_of(self, line: Line, call: str, failed: bool) -> None:
-        told = line.data.get("toolUseResult")
         notes: dict[str, Any] = {"is_error": True} if failed else {}
-        if isinstance(told, dict):
-            notes |= {name: bounded(told[name], 200) for name in _RESULT_NOTES if told.get(name) not in (None, False)}
+        if told := line.told:
+            notes |= {
+                name: bounded(value, 200) for name, value in told.items() if value is not None and value is not False
+            }
             if isinstance(told.get("agentId"), str):
                 self.begun.setdefault(told["agentId"], call)
         turn = self.of_call.get(call)

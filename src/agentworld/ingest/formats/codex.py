@@ -38,7 +38,7 @@ class Codex:
         lines = [document for document in head.documents if isinstance(document, dict)]
         if head.shape not in ("jsonl", "json") or not lines:
             return False
-        if any(line.get("type") in _LINES and isinstance(line.get("payload"), dict) for line in lines):
+        if any(text_of(line.get("type")) in _LINES and isinstance(line.get("payload"), dict) for line in lines):
             return True
         return _is_stream(lines) or _is_first_version(lines)
 
@@ -88,7 +88,7 @@ def _is_first_version(lines: list[dict[str, Any]]) -> bool:
     first = lines[0]
     told = "type" not in first and isinstance(first.get("id"), str) and "instructions" in first
     state = any(isinstance(line.get("record_type"), str) for line in lines)
-    return (told or state) and (len(lines) == 1 or any(line.get("type") in KINDS for line in lines))
+    return (told or state) and (len(lines) == 1 or any(text_of(line.get("type")) in KINDS for line in lines))
 
 
 def _names(entry: Entry) -> Iterator[str]:

@@ -84,7 +84,7 @@ class Stream:
         if kind == "thread.started":
             self.thread_id = text_of(line.get("thread_id")) or self.thread_id
         elif kind in ("item.started", "item.updated") and isinstance(item, dict):
-            if isinstance(item.get("id"), str) and item.get("type") in _CALLS:
+            if isinstance(item.get("id"), str) and text_of(item.get("type")) in _CALLS:
                 self._open[item["id"]] = item
         elif kind == "item.completed" and isinstance(item, dict):
             self._ended(item, place)

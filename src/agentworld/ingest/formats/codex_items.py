@@ -100,7 +100,7 @@ class Items:
             self.close()
             said = self.content(item.get("content"), place)
             self.add(Message(role="user", content=said, name=name_of(item.get("author"))))
-        elif kind in _OPAQUE:
+        elif isinstance(kind, str) and kind in _OPAQUE:
             self.skipped[f"item/{kind}"] += 1
         elif isinstance(kind, str) and kind.endswith("_output"):
             self._output(item, place, at)

@@ -106,7 +106,7 @@ class Thread:
                     # Those after the first came with the history of the thread that it was forked from.
                     self.meta = self.meta or payload
                 yield Record(place, at, kind, payload)
-            elif kind in KINDS:
+            elif isinstance(kind, str) and kind in KINDS:
                 yield Record(place, at, "response_item", line)  # as the first versions wrote it
             elif kind is None and "id" in line and not self.meta:
                 self.meta = line

@@ -79,9 +79,12 @@ def seconds_of(value: Any) -> float:
     return seconds if 0.0 < seconds < 1e11 else 0.0
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def json_text(value: Any) -> str:
     """A value as JSON text, spaced as the templates of most models write it."""
-    return json.dumps(value, ensure_ascii=False)
+    return _encode(value)
 
 
 def bounded(value: Any, characters: int = 500) -> Any:
