@@ -161,7 +161,7 @@ def test_pairs_of_comparisons_corrections_and_rewards(memory, export):
             Feedback(kind="comparison", step_id="t1-0", other_id="t2-0", value=2.0),
             Feedback(kind="comparison", trajectory_id="t1", other_id="t3"),
             Feedback(kind="comparison", step_id="t1-1", other_id="t2-1"),
-            Feedback(kind="correction", step_id="t1-1", value="Too early."),
+            Feedback(kind="correction", trajectory_id="t1", value="Too early."),  # Of its last reply.
             Feedback(kind="correction", step_id="t1-1", value="Take an umbrella.", feedback_id="later"),
         ]
     )

@@ -47,12 +47,12 @@ class Pairing:
 
     def corrected(self, frozen: FrozenTrajectory) -> Iterator[Pair]:
         """What should have been said over what was said; of one person on one reply the last."""
-        latest: dict[tuple[str | None, str], Feedback] = {}
-        for one in frozen.row.feedback:
+        latest: dict[tuple[str, str], tuple[Feedback, Step | None]] = {}
+        for place, one in enumerate(frozen.row.feedback):
             if one.kind == "correction":
-                latest[one.step_id, one.source] = one
-        for one in latest.values():
-            step = _seen_step(frozen, one)
+                step = _seen_step(frozen, one)
+                latest[one.source, f"missing {place}" if step is None else f"step {step.step_id}"] = (one, step)
+        for one, step in latest.values():
             if step is None or step.response_message is None or step.prompt_messages is None:
                 self._left_out["correction_of_no_step"] += 1
             elif one.content is not None and reply_digest(step.response_message) != one.content:
