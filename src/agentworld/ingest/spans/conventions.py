@@ -86,10 +86,10 @@ def node_of(span: Span, say: Say) -> Node:
         error=span.error,
         place=span.place,
     )
-    if kind == "agent":
-        node.agent = (
-            text(first(attributes, "gen_ai.agent.name", "agent.name", "graph.node.id", "gen_ai.agent.id")) or span.name
-        )
+    # Calls of models and of tools may name their agent too.
+    node.agent = text(attributes.get("gen_ai.agent.name"))
+    if kind == "agent" and node.agent is None:
+        node.agent = text(first(attributes, "agent.name", "graph.node.id", "gen_ai.agent.id")) or span.name
     if kind == "tool":
         node.tool = _tool(span)
     elif kind in ("llm", None):

@@ -41,12 +41,15 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}")
 
 
 class Taken(msgspec.Struct, kw_only=True):
-    """What became of the spans of one request. `refused`: those that should be on record and are not."""
+    """What became of the spans of one request. `refused`: those that should be on record and are not;
+    `silent`: calls of models without messages.
+    """
 
     steps: int = 0
     known: int = 0
     late: int = 0
     refused: int = 0
+    silent: int = 0
     reasons: list[str] = []
 
     def refuse(self, count: int, why: str) -> None:
@@ -116,6 +119,7 @@ class _Taking:
         nodes = sorted(self._trace.nodes.values(), key=lambda node: node.start)
         calls = [node for node in nodes if node.call is not None and node.call.replies]
         calls = without_doubles(calls, self._trace, self._say)
+        self._taken.silent += sum(node.kind == "llm" and node.call is None and node.error is None for node in nodes)
         there = self._there(create=bool(calls))
         if there is None:
             return
