@@ -50,6 +50,7 @@ STEP_ID = STEP_COLUMNS.index("step_id")
 BLOCK, TAIL, ID_COUNT = (STEP_COLUMNS.index(name) for name in ("block", "tail", "id_count"))
 LOGPROBS, TOOLS = STEP_COLUMNS.index("logprobs"), STEP_COLUMNS.index("tools")
 PROMPT_NODE, REPLY_NODE = STEP_COLUMNS.index("prompt_node"), STEP_COLUMNS.index("reply_node")
+REWARD, REWARDS, LABELS = (STEP_COLUMNS.index(name) for name in ("reward", "rewards", "labels"))
 INSERT_STEP = _insert(_s, "annotations")
 INSERT_EXCHANGE = _insert(_x)
 # What few steps have. Most batches are inserted without these columns, each of which costs as much as another.

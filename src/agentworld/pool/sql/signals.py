@@ -112,15 +112,20 @@ def check(txn: Transaction, signals: Sequence[CheckedSignal]) -> None:
     _check(txn, signals, there, _known_feedback(txn, signals))
 
 
+def waiting_among(txn: Transaction, target: Target, ids: Iterable[str]) -> list[str]:
+    """Those of these ids that signals wait for."""
+    if txn.counter(AWAITED) <= 0:
+        return []
+    return [row["target_id"] for row in txn.execute(_WAITING, {"kind": target, "ids": json_list(list(ids))})]
+
+
 def apply_awaited(txn: Transaction, target: Target, ids: Iterable[str]) -> None:
     """Put what waited for these new steps or trajectories on their rows.
 
     What contradicts its target becomes a dead letter with the reason. Call it after the rows are inserted; it costs
     nothing while nothing waits.
     """
-    if txn.counter(AWAITED) <= 0:
-        return
-    waiting = [row["target_id"] for row in txn.execute(_WAITING, {"kind": target, "ids": json_list(list(ids))})]
+    waiting = waiting_among(txn, target, ids)
     if not waiting:
         return
     targets = Targets(txn)
@@ -136,12 +141,12 @@ def apply_awaited(txn: Transaction, target: Target, ids: Iterable[str]) -> None:
 
 def check_not_deleted(txn: Transaction, kind: Literal["step", "trajectory", "user"], target_id: str, path: str) -> None:
     """GoneError where the step or trajectory, or all of the user, was deleted on request."""
-    deleted = _deleted(txn, [target_id])
+    deleted = deleted_among(txn, [target_id])
     if (kind, target_id) in deleted:
-        raise _was_deleted(kind, target_id, deleted[kind, target_id], path)
+        raise was_deleted(kind, target_id, deleted[kind, target_id], path)
 
 
-def _deleted(txn: Transaction, ids: Iterable[str]) -> dict[tuple[str, str], str | None]:
+def deleted_among(txn: Transaction, ids: Iterable[str]) -> dict[tuple[str, str], str | None]:
     """Why those of these ids that were deleted on request were, by kind and id."""
     if txn.counter(TOMBSTONES) <= 0:
         return {}
@@ -149,7 +154,8 @@ def _deleted(txn: Transaction, ids: Iterable[str]) -> dict[tuple[str, str], str 
     return {(row["kind"], row["target_id"]): row["reason"] for row in found}
 
 
-def _was_deleted(kind: str, target_id: str, reason: str | None, path: str) -> GoneError:
+def was_deleted(kind: str, target_id: str, reason: str | None, path: str) -> GoneError:
+    """The error of what was deleted on request."""
     why = f" ({reason})" if reason else ""
     return GoneError(f"{kind} {target_id!r} was deleted{why}", path=path, hint="Use a new id")
 
@@ -171,13 +177,13 @@ def _check(
     """Raise what is the matter with the first signal that does not go with its target or with what is stored."""
     missing = [signal for signal, found in zip(signals, there, strict=True) if found is None]
     named = [name for one in missing for name in (one.target_id, one.record.trajectory_id) if name is not None]
-    deleted = _deleted(txn, named) if named else {}
+    deleted = deleted_among(txn, named) if named else {}
     for signal, found in zip(signals, there, strict=True):
         record = signal.record
         if found is None:
             for kind, name in ((signal.target, signal.target_id), ("trajectory", record.trajectory_id)):
                 if name is not None and (kind, name) in deleted:
-                    raise _was_deleted(kind, name, deleted[kind, name], signal.path)
+                    raise was_deleted(kind, name, deleted[kind, name], signal.path)
         elif found.kind == "step":
             if record.trajectory_id not in (None, found.trajectory_id):
                 raise other_trajectory(signal.target_id, record.trajectory_id, signal.path)

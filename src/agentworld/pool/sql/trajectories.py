@@ -53,20 +53,18 @@ STATEMENTS = (_CREATE,)  # of a trajectory that a step implies
 
 
 class Creation(NamedTuple):
-    """A trajectory to create, or to declare. `at`: when it began, None for now."""
+    """A trajectory to create, or to declare."""
 
     trajectory_id: str
     new: NewTrajectory
-    at: float | None = None
 
 
 class Completion(NamedTuple):
-    """A trajectory to end. `at`: when it ended, None for now."""
+    """A trajectory to end."""
 
     trajectory_id: str
     status: TerminalStatus
     reward: float | None
-    at: float | None = None
 
 
 _Request = TypeVar("_Request", Creation, Completion)
@@ -121,12 +119,11 @@ def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Row:
     implied.plan(trajectory_id, new)
     add_event(txn, CREATED, trajectory_id, channel=new.channel)
     implied.write()
-    [row] = rows_of(txn, [trajectory_id]).values()
+    [row] = _rows(txn, [trajectory_id]).values()
     return row
 
 
-def rows_of(txn: Transaction, ids: Iterable[str]) -> dict[str, Row]:
-    """The rows of those that are there, by id."""
+def _rows(txn: Transaction, ids: Iterable[str]) -> dict[str, Row]:
     found = txn.execute(_FIND_ALL, {"ids": json_list(list(dict.fromkeys(ids)))})
     return {row["trajectory_id"]: row for row in found}
 
@@ -140,7 +137,7 @@ def _in_waves(
     faults: _Outcomes = {}
     waiting = list(enumerate(asked))
     while waiting:
-        rows = rows_of(txn, (one.trajectory_id for _, one in waiting))
+        rows = _rows(txn, (one.trajectory_id for _, one in waiting))
         wave: _Wave[_Request] = []
         later: list[tuple[int, _Request]] = []
         used: set[tuple[str, str]] = set()
@@ -158,7 +155,7 @@ def _in_waves(
             used |= touches
         write(txn, wave, faults)
         waiting = later
-    rows = rows_of(txn, (one.trajectory_id for place, one in enumerate(asked) if place not in faults))
+    rows = _rows(txn, (one.trajectory_id for place, one in enumerate(asked) if place not in faults))
     return [faults.get(place) or trajectory_from(rows[one.trajectory_id]) for place, one in enumerate(asked)]
 
 
@@ -167,7 +164,7 @@ def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes) -> None:
     begun: list[tuple[int, Creation]] = []
     redefined: list[tuple[Creation, Row]] = []
     for place, one, row in wave:
-        trajectory_id, new = one.trajectory_id, one.new
+        trajectory_id, new = one
         try:
             if row is None:
                 check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
@@ -197,7 +194,7 @@ def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes) -> None:
 def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[str, Group], declared: bool) -> None:
     """Insert trajectories that are not there, and bring what waited for them."""
     rows: list[dict[str, Any]] = []
-    for pk, (trajectory_id, new, at) in begun:
+    for pk, (trajectory_id, new) in begun:
         late = new.group_id is not None and known[new.group_id].state == "closed"
         started = {
             "pk": pk,
@@ -209,7 +206,7 @@ def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[
             "step_count": 0,
             "prompt_tokens": 0,
             "response_tokens": 0,
-            "created_at": txn.now if at is None else at,
+            "created_at": txn.now,
         }
         rows.append({**started, **creation_columns(new)})
         txn.count(TRAJECTORIES + "open")
@@ -224,7 +221,7 @@ def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[
 def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known: dict[str, Group]) -> None:
     """Give trajectories that a step implied their settings, which may put them into a group, or another one."""
     moves = []
-    for (_, new, _), row in redefined:
+    for (_, new), row in redefined:
         late = row["excluded_reason"]
         if new.group_id is not None:
             if new.group_id != row["group_id"]:
@@ -268,8 +265,7 @@ def _complete(txn: Transaction, wave: _Wave[Completion], faults: _Outcomes) -> N
         if ends:
             if row["group_id"] in known and known[row["group_id"]].state == "closed":
                 now["excluded_reason"] = exclude(txn, row, LATE)
-            at = txn.now if one.at is None else one.at
-            ended.append({"row": row["pk"], "ended_as": one.status, "at": at})
+            ended.append({"row": row["pk"], "ended_as": one.status, "at": txn.now})
             now["status"] = one.status
             txn.count(TRAJECTORIES + "open", -1)
             txn.count(TRAJECTORIES + one.status)

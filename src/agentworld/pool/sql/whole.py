@@ -1,4 +1,4 @@
-"""Whole trajectories from elsewhere, several in one transaction: created, filled, rewarded and ended.
+"""Whole trajectories from elsewhere, several in one transaction.
 
 Each is whole or not there for whoever reads, and after a crash too: however many steps it has, it is written by one
 transaction. What is shared between a portion of them (looking up, inserting, settling) is done once.
@@ -12,24 +12,29 @@ from sqlalchemy import select
 
 from agentworld.errors import AgentWorldError
 from agentworld.pool import schema
-from agentworld.pool.sql import trajectories
-from agentworld.pool.sql.append import Appender, StepFault
-from agentworld.pool.sql.feedback import FeedbackRows
+from agentworld.pool.counters import TOMBSTONES
+from agentworld.pool.sql import groups
+from agentworld.pool.sql.append import Appender
+from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import from_json
-from agentworld.pool.sql.signals import add_signals
-from agentworld.pool.sql.statements import parameter, sql
-from agentworld.pool.sql.trajectories import Completion, Creation
+from agentworld.pool.sql.signals import deleted_among, was_deleted
+from agentworld.pool.sql.standing import close_due_of
+from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.sql.whole_batch import StepFault, WholeBatch
 from agentworld.pool.whole_rules import CheckedWhole, step_there
-from agentworld.records import AddedTrajectory, Feedback
+from agentworld.records import AddedTrajectory, Group
 
-PORTION = 256
-"""Steps and signals of one transaction, but for a single trajectory that has more: some 20 to 50 ms."""
+PORTION = 512
+"""Records of one transaction, but for a single trajectory that has more: some 40 ms."""
 
 _s, _t = schema.steps, schema.trajectories
 _OWNER = sql(
     select(_t.c.trajectory_id).join_from(_s, _t, _t.c.pk == _s.c.trajectory).where(_s.c.step_id == parameter("id"))
 )
+
+
+_THERE = sql(select(_t.c.trajectory_id, _t.c.metadata).where(among_texts(_t.c.trajectory_id, "ids")))
 
 
 class Unfit(AgentWorldError):
@@ -43,84 +48,104 @@ class Unfit(AgentWorldError):
 
 def weight(whole: CheckedWhole) -> int:
     """How many records it is."""
-    return 2 + len(whole.steps) + len(whole.signals)
+    return 1 + len(whole.steps) + len(whole.signals)
 
 
 def add_all(txn: Transaction, appender: Appender, wholes: Sequence[CheckedWhole]) -> list[AddedTrajectory]:
     """Store those that are not there; Unfit where one of them cannot be stored, which undoes all of it."""
-    there = trajectories.rows_of(txn, [whole.trajectory_id for whole in wholes])
+    named = json_list([whole.trajectory_id for whole in wholes])
+    there = {row["trajectory_id"]: row["metadata"] for row in txn.execute(_THERE, {"ids": named})}
     new = [place for place, whole in enumerate(wholes) if whole.trajectory_id not in there]
-    _create(txn, wholes, new)
-    excluded = _append(txn, appender, wholes, new)
-    _signal(txn, wholes, new)
-    ended = [wholes[place] for place in new]
-    endings = [Completion(whole.trajectory_id, whole.status, None, whole.completed_at) for whole in ended]
-    for place, outcome in zip(new, trajectories.complete_all(txn, endings), strict=True):
-        if isinstance(outcome, AgentWorldError):
-            raise Unfit(place, outcome)
-    added = []
-    for place, whole in enumerate(wholes):
-        row = there.get(whole.trajectory_id)
-        if row is not None:
-            added.append(whole.answer(from_json(row["metadata"], {})))
-            continue
-        added.append(
-            AddedTrajectory(
-                trajectory_id=whole.trajectory_id, outcome="added", steps=len(whole.steps), excluded=excluded[place]
-            )
-        )
-    return added
-
-
-def _create(txn: Transaction, wholes: Sequence[CheckedWhole], new: Sequence[int]) -> None:
-    beginnings = [Creation(wholes[at].trajectory_id, wholes[at].new, wholes[at].created_at) for at in new]
-    for place, outcome in zip(new, trajectories.create_all(txn, beginnings), strict=True):
-        if isinstance(outcome, AgentWorldError):
-            raise Unfit(place, outcome)
-
-
-def _append(
-    txn: Transaction, appender: Appender, wholes: Sequence[CheckedWhole], new: Sequence[int]
-) -> dict[int, dict[str, int]]:
-    """Append the steps; returns how many are excluded of each trajectory, by reason."""
-    try:
-        results = appender.append_whole(txn, [wholes[place].steps for place in new])
-    except StepFault as fault:
-        place = new[fault.place]
-        step_id = wholes[place].steps[fault.number].step.step_id
-        if (error := fault.error) is None:
-            owner = txn.one(_OWNER, {"id": step_id})
-            other = wholes[_first_with(wholes, step_id)].trajectory_id if owner is None else owner["trajectory_id"]
-            error = step_there(step_id, fault.number, other)
-        else:
-            at = f"steps[{fault.number}]"
-            error.path = f"{at}.{error.path}" if error.path else at
-        raise Unfit(place, error) from None
+    _check_not_deleted(txn, wholes, new)
     excluded: dict[int, dict[str, int]] = {}
-    for place, of_one in zip(new, results, strict=True):
-        counted = excluded[place] = {}
-        for result in of_one:
-            if result.reason is not None:
-                counted[result.reason] = counted.get(result.reason, 0) + 1
+    while new:
+        new, wave = _wave(wholes, new)
+        excluded |= _add(txn, appender.whole(txn), wholes, wave)
+    return [
+        AddedTrajectory(
+            trajectory_id=whole.trajectory_id, outcome="added", steps=len(whole.steps), excluded=excluded[place]
+        )
+        if place in excluded
+        else whole.answer(from_json(there[whole.trajectory_id], {}))
+        for place, whole in enumerate(wholes)
+    ]
+
+
+def _wave(wholes: Sequence[CheckedWhole], places: Sequence[int]) -> tuple[list[int], list[int]]:
+    """What waits, and what is next: of each group one, as what becomes of another depends on it."""
+    waiting: list[int] = []
+    wave: list[int] = []
+    groups_of: set[str] = set()
+    for place in places:
+        group_id = wholes[place].new.group_id
+        if group_id is not None and group_id in groups_of:
+            waiting.append(place)
+            continue
+        wave.append(place)
+        if group_id is not None:
+            groups_of.add(group_id)
+    return waiting, wave
+
+
+def _add(
+    txn: Transaction, batch: WholeBatch, wholes: Sequence[CheckedWhole], wave: Sequence[int]
+) -> dict[int, dict[str, int]]:
+    """Write some; returns how many steps are excluded of each, by reason."""
+    known = _groups(txn, wholes, wave)
+    batch.load_whole([wholes[place] for place in wave])
+    excluded: dict[int, dict[str, int]] = {}
+    for place in wave:
+        whole = wholes[place]
+        group_id = whole.new.group_id
+        try:
+            excluded[place] = batch.add_whole(whole, group_id is not None and known[group_id].state == "closed")
+        except StepFault as fault:
+            raise Unfit(place, _fault_of_step(txn, wholes, whole, fault)) from None
+        except AgentWorldError as error:
+            raise Unfit(place, error) from None
+    batch.end(known)
     return excluded
 
 
-def _first_with(wholes: Sequence[CheckedWhole], step_id: str) -> int:
-    return next(
-        place for place, whole in enumerate(wholes) if any(prepared.step.step_id == step_id for prepared in whole.steps)
-    )
+def _groups(txn: Transaction, wholes: Sequence[CheckedWhole], wave: Sequence[int]) -> dict[str, Group]:
+    """The groups of the trajectories as they join them: opened, and closed where their time is over."""
+    joined = [(place, group_id) for place in wave if (group_id := wholes[place].new.group_id) is not None]
+    known = groups.load(txn, [group_id for _, group_id in joined])
+    for place, group_id in joined:
+        try:
+            known[group_id] = groups.plan(txn, group_id, wholes[place].new, known.get(group_id))
+        except AgentWorldError as error:
+            error.path = f"new.{error.path}"
+            raise Unfit(place, error) from None
+    close_due_of(txn, known, [group_id for _, group_id in joined])
+    return known
 
 
-def _signal(txn: Transaction, wholes: Sequence[CheckedWhole], new: Sequence[int]) -> None:
-    said = [(place, signal) for place in new for signal in wholes[place].signals]
-    if not said:
+def _check_not_deleted(txn: Transaction, wholes: Sequence[CheckedWhole], new: Sequence[int]) -> None:
+    if txn.counter(TOMBSTONES) <= 0:
         return
-    named = [signal.record.feedback_id or "" for _, signal in said if isinstance(signal.record, Feedback)]
-    known = FeedbackRows(txn, named)
-    for place, signal in said:
-        if isinstance(signal.record, Feedback):
-            try:
-                known.check(signal.record, signal.path)
-            except AgentWorldError as error:
-                raise Unfit(place, error) from None
-    add_signals(txn, [signal for _, signal in said])
+    named = [(place, "trajectory", wholes[place].trajectory_id, "new.trajectory_id") for place in new]
+    named += [(place, "user", user, "new.user") for place in new if (user := wholes[place].new.user) is not None]
+    deleted = deleted_among(txn, [name for _, _, name, _ in named])
+    for place, kind, name, path in named:
+        if (kind, name) in deleted:
+            raise Unfit(place, was_deleted(kind, name, deleted[kind, name], path))
+
+
+def _fault_of_step(
+    txn: Transaction, wholes: Sequence[CheckedWhole], whole: CheckedWhole, fault: StepFault
+) -> AgentWorldError:
+    if (error := fault.error) is None:
+        step_id = whole.steps[fault.number].step.step_id
+        owner = txn.one(_OWNER, {"id": step_id})
+        other = _first_with(wholes, step_id) if owner is None else owner["trajectory_id"]
+        return step_there(step_id, fault.number, other)
+    at = f"steps[{fault.number}]"
+    error.path = f"{at}.{error.path}" if error.path else at
+    return error
+
+
+def _first_with(wholes: Sequence[CheckedWhole], step_id: str) -> str:
+    return next(
+        whole.trajectory_id for whole in wholes if any(prepared.step.step_id == step_id for prepared in whole.steps)
+    )
