@@ -2,7 +2,7 @@
 
 import json
 
-from agentworld.bench.importing import SECTIONS, ImportBench, _write
+from agentworld.bench.importing import SECTIONS, ImportBench, write
 from agentworld.cli import invoke
 from agentworld.ingest.reading import read_path
 
@@ -21,15 +21,17 @@ def test_the_command_says_what_it_measured(tmp_path, capsys):
 
 def test_what_is_made_is_of_its_format_and_the_same_each_time(tmp_path):
     for section in SECTIONS:
-        path = tmp_path / "a.jsonl"
-        written = _write(path, section, ImportBench(folder=tmp_path, size=1))
-        first = path.read_bytes()
-        _write(path, section, ImportBench(folder=tmp_path, size=1))
-        assert path.read_bytes() == first
-        runs, notes = read_path("auto", path)
-        assert (len(runs), notes) == (written, [])
+        first, second = tmp_path / section.name, tmp_path / f"{section.name} again"
+        count = write(first, section, ImportBench(folder=tmp_path, size=1))
+        assert write(second, section, ImportBench(folder=tmp_path, size=1)) == count
+        files = sorted(path.name for path in first.iterdir())
+        assert all((first / name).read_bytes() == (second / name).read_bytes() for name in files)
+        assert len(files) == (count if section.apart else 1)
+        runs, notes = read_path("auto", first)
+        assert len(runs) == count
+        assert [note for note in notes if note.lost] == []
         assert {len(run.steps) for run in runs} == {20}
-        assert runs == read_path(section.name, path)[0]
+        assert runs == read_path(section.name, first)[0]
 
 
 def test_a_section_that_is_not_there_is_named(capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -122,17 +123,20 @@ def _claude_code(texts: _Texts, number: int) -> Iterator[Any]:
 
 
 class Section(NamedTuple):
-    """One format: its name on the command line, its title, and what makes the lines of one run."""
+    """One format: its name on the command line, its title, what makes the lines of one run, and whether each run has a
+    file of its own.
+    """
 
     name: str
     title: str
     run: Callable[[_Texts, int], Iterator[Any]]
+    apart: bool = False
 
 
 SECTIONS = (
     Section("openai-fine-tuning", "OpenAI fine-tuning, 20 replies a line", _chat),
     Section("atif", "ATIF, 20 replies a line", _atif),
-    Section("claude-code", "Claude Code sessions of 20 replies", _claude_code),
+    Section("claude-code", "Claude Code, a file for each session of 20 replies", _claude_code, apart=True),
 )
 
 
@@ -144,19 +148,20 @@ def measure(bench: ImportBench, only: Sequence[str] = ()) -> Iterator[tuple[Sect
 
 
 def _measure(bench: ImportBench, section: Section) -> list[Figure]:
-    path = bench.folder / f"{section.name}.jsonl"
-    runs = _write(path, section, bench)
-    megabytes = path.stat().st_size / 1e6
+    path = bench.folder / section.name
+    runs = write(path, section, bench)
+    files = sorted(path.iterdir())
+    megabytes = sum(file.stat().st_size for file in files) / 1e6
     with one_core():
-        decoding = seconds(lambda: _decode(path))
+        decoding = seconds(lambda: _decode(files))
         with _flat(bench.folder / "flat.db") as table:
-            flat = seconds(lambda: _insert(path, table))
+            flat = seconds(lambda: _insert(files, table))
         with Bench(steps=0, url=None, folder=bench.folder).pool() as pool:
             taken = 0.0
             with _growth() as growth:
                 taken = seconds(lambda: _import(pool, path, section.name, runs))
             again = seconds(lambda: _import(pool, path, section.name, 0))
-    path.unlink()
+    shutil.rmtree(path)
     return [
         Figure("import into SQLite", megabytes / taken, "MB/s", megabytes / flat, _REQUIRED),
         Figure("the same again, all of it known", megabytes / again, "MB/s", megabytes / decoding),
@@ -164,21 +169,29 @@ def _measure(bench: ImportBench, section: Section) -> list[Figure]:
     ]
 
 
-def _write(path: Path, section: Section, bench: ImportBench) -> int:
-    """Write a file of that size; returns how many runs are in it."""
-    texts, encode, number = _Texts(bench.seed), msgspec.json.Encoder().encode, 0
-    with path.open("wb") as file:
-        while file.tell() < bench.size * MIB:
-            file.writelines(encode(line) + b"\n" for line in section.run(texts, number))
-            number += 1
+def write(folder: Path, section: Section, bench: ImportBench) -> int:
+    """Write files of that size into a new folder; returns how many runs are in them."""
+    texts, encode, number, size = _Texts(bench.seed), msgspec.json.Encoder().encode, 0, 0
+    folder.mkdir()
+    while size < bench.size * MIB:
+        lines = b"".join(encode(line) + b"\n" for line in section.run(texts, number))
+        with (folder / f"{number if section.apart else 0}.jsonl").open("ab") as file:
+            file.write(lines)
+        size += len(lines)
+        number += 1
     return number
 
 
-def _decode(path: Path) -> None:
+def _lines(files: Sequence[Path]) -> Iterator[bytes]:
+    for path in files:
+        with path.open("rb") as file:
+            yield from file
+
+
+def _decode(files: Sequence[Path]) -> None:
     """What reading and decoding alone takes."""
-    with path.open("rb") as file:
-        for line in file:
-            msgspec.json.decode(line)
+    for line in _lines(files):
+        msgspec.json.decode(line)
 
 
 @contextmanager
@@ -195,19 +208,18 @@ def _flat(path: Path) -> Iterator[sqlite3.Connection]:
             file.unlink()
 
 
-def _insert(path: Path, connection: sqlite3.Connection) -> None:
+def _insert(files: Sequence[Path], connection: sqlite3.Connection) -> None:
     """The lines as they are into a table, decoded once, with a commit for each MiB."""
     waiting: list[tuple[str]] = []
     size = 0
-    with path.open("rb") as file:
-        for line in file:
-            msgspec.json.decode(line)
-            waiting.append((line.decode(),))
-            size += len(line)
-            if size > MIB:
-                connection.executemany("INSERT INTO flat (document) VALUES (?)", waiting)
-                connection.commit()
-                waiting, size = [], 0
+    for line in _lines(files):
+        msgspec.json.decode(line)
+        waiting.append((line.decode(),))
+        size += len(line)
+        if size > MIB:
+            connection.executemany("INSERT INTO flat (document) VALUES (?)", waiting)
+            connection.commit()
+            waiting, size = [], 0
     connection.executemany("INSERT INTO flat (document) VALUES (?)", waiting)
     connection.commit()
 
