@@ -10,6 +10,7 @@ from agentworld.ingest.run import Note
 
 SHOWN_NOTES = 1000
 _KINDS = 1000
+_LONGEST = 500
 
 
 class FormatCounts(msgspec.Struct, kw_only=True):
@@ -59,7 +60,9 @@ class ImportReport(msgspec.Struct, kw_only=True):
             reason = "other reasons"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if len(self.notes) < SHOWN_NOTES:
-            self.notes.append(note)
+            self.notes.append(
+                msgspec.structs.replace(note, file=_cut(note.file), place=_cut(note.place), why=_cut(note.why))
+            )
 
     def of(self, format: str) -> FormatCounts:
         """The counts of a format."""
@@ -73,6 +76,11 @@ class ImportReport(msgspec.Struct, kw_only=True):
         """As JSON."""
         built: dict[str, Any] = msgspec.to_builtins(self)
         return built
+
+
+def _cut(text: str) -> str:
+    """At most so many characters: notes may quote what is in a file."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _reason(why: str) -> str:
