@@ -16,7 +16,7 @@ def count(path: Path) -> Counts:
     for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
         documents += [(file, document) for document in _documents(file.read_text(errors="surrogatepass"))]
     parents = [_parent(document, file, documents) for file, document in documents]
-    for number, (_, document) in enumerate(documents):
+    for number in range(len(documents)):
         root = number
         while parents[root] is not None:
             root = parents[root]
