@@ -32,6 +32,8 @@ def fill(pool):
         fields = {"prompt_ids": [1], "response_ids": [2], "token_source": "submitted", "finish_reason": finish}
         pool.append_steps([Step(step_id=f"s{number}", trajectory_id=name, **fields)])
         pool.complete_trajectory(name, "finished", number / 4)
+    pool.create_trajectory(NewTrajectory(trajectory_id="t5", channel="other"))
+    pool.complete_trajectory("t5", "finished")
     digests = {"fingerprint": b"f" * 16, "content": b"c" * 16}
     failed = {"state": "failed", "error": f"{HOSTILE} timed out \ud800", **digests}
     pool.put_evaluations([Evaluation(evaluator=f"judge{HOSTILE}", target="trajectory", target_id="t0", **failed)])
@@ -99,6 +101,16 @@ def test_json_of_policies(cli, place, file):
     assert (active["version"], active["source"], active["pending"]) == (preview["version"], "ann", 0)
     assert json.loads(cli("curate", "policy", "show", "--json", *place)[1]) == [active]
     assert json.loads(cli("curate", "policy", "history", "--json", "--limit", "1", *place)[1]) == active
+
+
+def test_explain_says_what_is_missing(cli, place):
+    assert cli("curate", "exclude", "s4", "bad step", *place)[0] == 0
+    out = cli("curate", "explain", "t4", *place)[1]
+    assert "readiness   ready" in out
+    assert "steps       1 of 1 are excluded, such as s4: manual: bad step; nothing of it is left to serve" in out
+    out = cli("curate", "explain", "t5", *place)[1]
+    assert "readiness   complete\nbecause     it has no primary reward yet" in out
+    assert "because" not in cli("curate", "explain", "t3", *place)[1]
 
 
 def test_explain_says_which_rule_decided(cli, refused, place, file):

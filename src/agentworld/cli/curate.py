@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +23,7 @@ curate_run.register(app)
 
 Target = Annotated[str, typer.Argument(help="Id of a trajectory or of a step.", metavar="ID")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+MOST_STEPS = 1000  # that are counted as excluded
 LONGEST_ERROR = 500  # characters shown of why an evaluator failed
 
 
@@ -33,10 +34,11 @@ def explain(target_id: Target, pool: PoolOption = None, url: UrlOption = None, a
     """
     with source(pool, url) as opened:
         found = standing_of(opened, target_id)
+        missing = [] if as_json else list(_missing(opened, found))
     if as_json:
         output.emit_json(found)
     else:
-        _show(found)
+        _show(found, missing)
 
 
 @app.command()
@@ -115,12 +117,29 @@ def _decide(
     typer.echo(stands(found) + ("" if changed else " (nothing has changed)"))
 
 
-def _show(found: Standing) -> None:
+def _missing(opened: EmbeddedPool | Factory, found: Standing) -> Iterator[tuple[str, str]]:
+    """What no reason says: a reward that has not come, and steps of a trajectory that are kept back by themselves."""
+    if found.readiness == "complete" and not found.reasons:
+        yield "because", "it has no primary reward yet, which methods that train on rewards need"
+    if found.step_id is not None or found.readiness == "excluded":
+        return
+    record = opened.get_trajectory(found.trajectory_id)
+    page = opened.list_steps(trajectory_id=found.trajectory_id, where="excluded", limit=MOST_STEPS)
+    if page.items:
+        more = " at least" if page.next_cursor is not None else ""
+        first = page.items[0]
+        said = f"{more} {len(page.items)} of {record.step_count} are excluded, such as {first.step_id}"
+        none = "; nothing of it is left to serve" if len(page.items) == record.step_count else ""
+        yield "steps", f"{said.strip()}: {first.excluded_reason}{none}"
+
+
+def _show(found: Standing, missing: Sequence[tuple[str, str]]) -> None:
     lines = [
         ("trajectory", found.trajectory_id),
         ("step", found.step_id or ""),
         ("readiness", found.readiness),
         ("because", "; ".join(found.reasons)),
+        *missing,
         *_who_decided(found),
         ("policy", found.policy or "none is in force for its channel"),
     ]
