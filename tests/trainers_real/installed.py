@@ -61,7 +61,7 @@ def install(kind: str) -> None:
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         try:
             _torch(kind)
-            _pip(kind, "install", "--no-deps", "-r", lock_of(kind))
+            _pip(kind, "install", "--no-compile", "--no-deps", "-r", lock_of(kind))
         except subprocess.CalledProcessError as error:
             sys.exit(f"trainers: {' '.join(map(str, error.cmd))} failed; what it said is above")
         (place / ".installed").touch()
@@ -70,10 +70,10 @@ def install(kind: str) -> None:
 def _torch(kind: str) -> None:
     wanted = f"torch=={torch_version()}"
     try:
-        _pip(kind, "install", "--no-deps", "--no-index", wanted, quietly=True)
+        _pip(kind, "install", "--no-compile", "--no-deps", "--no-index", wanted, quietly=True)
     except subprocess.CalledProcessError:
         index = os.environ.get("TORCH_INDEX") or ""
-        _pip(kind, "install", "--no-deps", *(["--index-url", index] if index else []), wanted)
+        _pip(kind, "install", "--no-compile", "--no-deps", *(["--index-url", index] if index else []), wanted)
 
 
 def _pip(kind: str, *arguments: str | Path, quietly: bool = False) -> None:

@@ -19,9 +19,9 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 FOLDER = Path(sys.argv[1])
 
 
-def tokenizer():
+def tokenizer(template="qwen3"):
     loaded = AutoTokenizer.from_pretrained(FOLDER / "tokenizer")
-    loaded.chat_template = (FOLDER / "qwen3.jinja").read_text()
+    loaded.chat_template = (FOLDER / f"{template}.jinja").read_text()
     return loaded
 
 
@@ -29,9 +29,9 @@ def files(name):
     return sorted(str(file) for file in (FOLDER / name / "data").glob("*.parquet"))
 
 
-def sft(**more):
+def sft(template, **more):
     config = OmegaConf.create({"pad_mode": "no_padding", "max_length": 4096, "truncation": "error", **more})
-    data = MultiTurnSFTDataset(files("sft-verl"), tokenizer(), config)
+    data = MultiTurnSFTDataset(files("sft-verl"), tokenizer(template), config)
     rows = []
     for number, about in enumerate(data.dataframe["agentworld"]):
         try:
@@ -53,5 +53,10 @@ def rl():
 
 
 if __name__ == "__main__":
-    told = {"strict": sft(), "lenient": sft(ignore_input_ids_mismatch=True), "rl": rl()}
+    told = {
+        "always": sft("qwen3_training"),
+        "own": sft("qwen3"),
+        "own-lenient": sft("qwen3", ignore_input_ids_mismatch=True),
+        "rl": rl(),
+    }
     (FOLDER / "said-verl.json").write_text(json.dumps(told))
