@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agentworld.ingest.formats import claude_code_lines, claude_code_parts
 from agentworld.ingest.reading import read_path
 from tests.ingest.shapes import lineage, said
 
@@ -202,3 +203,30 @@ def test_a_second_result_beside_the_first_stands_in_its_place(tmp_path):
 
     assert [said(message) for message in run.steps[1].prompt_messages[1:]] == ["assistant(null; run)", "tool t(done)"]
     assert [said(message) for message in run.trailing] == ["tool t(interrupted)"]
+
+
+def test_a_large_file_is_read_session_by_session(monkeypatch, tmp_path):
+    path = tmp_path / "sessions.jsonl"
+    names = ["session.jsonl", "printed.jsonl"]
+    text = [line for name in names for line in (FIXTURES / name).read_text().splitlines()]
+    fork = {"sessionId": "forked", "uuid": "fork", "parentUuid": "f1", "type": "user"}
+    text.append(json.dumps({**fork, "message": {"role": "user", "content": "And then?"}}))
+    path.write_text("\n".join(text))
+    whole, notes = read_path("claude-code", path)
+    held = []
+    read = claude_code_lines.Session.read
+
+    def watched(session, bundle):
+        held.append(sum(1 for entry in bundle for _ in entry.documents()))
+        read(session, bundle)
+
+    monkeypatch.setattr(claude_code_parts, "LARGE", 0)
+    monkeypatch.setattr(claude_code_lines.Session, "read", watched)
+    parts, part_notes = read_path("claude-code", path)
+
+    assert len(whole) == 3
+    assert sorted(map(lineage, parts)) == sorted(map(lineage, whole))
+    assert {run.native_id: run.trailing for run in parts} == {run.native_id: run.trailing for run in whole}
+    assert [note.why for note in part_notes] == [note.why for note in notes]
+    assert sum(held) == len(text)
+    assert len(held) == 3

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes
+from agentworld.ingest.formats import claude_code_parts
 from agentworld.ingest.formats.claude_code_lines import META, Line, Session
 from agentworld.ingest.formats.claude_code_turns import Turn, Turns, first_text, lineage
 from agentworld.ingest.formats.values import bounded, count_of, name_of, object_of, picked, text_of, usage_of
@@ -76,9 +77,11 @@ class ClaudeCode:
 
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """See Format."""
-        session = Session(note)
-        session.read(bundle)
-        yield from _Runs(Turns(session)).runs()
+        large = len(bundle) == 1 and bundle[0].size >= claude_code_parts.LARGE
+        for part in claude_code_parts.parts(bundle[0]) if large else (None,):
+            session = Session(note)
+            session.read(bundle if part is None else (part,))
+            yield from _Runs(Turns(session)).runs()
 
 
 FORMAT = ClaudeCode()
