@@ -198,9 +198,9 @@ def verify(
 @app.command()
 def trace(
     version: Annotated[
-        str | None, typer.Argument(help="NAME, or NAME@ and digits; rows of exports name it.", metavar="[VERSION]")
+        str | None, typer.Argument(help="NAME, or NAME@ and digits; rows of exports name it.", metavar="VERSION")
     ] = None,
-    target_id: Annotated[str | None, typer.Argument(help="Id of a trajectory or of a step.", metavar="[ID]")] = None,
+    target_id: Annotated[str | None, typer.Argument(help="Id of a trajectory or of a step.", metavar="ID")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A file of an export, and --row the row in it.")] = None,
     row: Annotated[int, typer.Option("--row", min=0, help="Counted from 0.")] = 0,
     as_json: JsonOption = False,

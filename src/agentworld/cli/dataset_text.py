@@ -155,7 +155,8 @@ def show_verification(found: Verification) -> None:
 
 def show_origin(found: RowOrigin) -> None:
     """Where a row comes from."""
-    task = " ".join(str((found.task or {}).get(key)) for key in ("task_set", "task_id") if (found.task or {}).get(key))
+    named = found.task or {}
+    task = " ".join(str(named[key]) for key in ("task_set", "task_id") if named.get(key) is not None)
     imported = ", ".join(f"{name} {value}" for name, value in (found.imported or {}).items())
     _show(
         [
