@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from agentworld.ingest.formats.chat_messages import ChatReader
-from agentworld.ingest.formats.completion_facts import PROMPT_IDS, REPLY_IDS, ids_of
+from agentworld.ingest.formats.completion_facts import LOGPROBS, PROMPT_IDS, REPLY_IDS, ids_of
 from agentworld.ingest.formats.noted import kind_of
 from agentworld.records import Message, ToolCall
 
-_CALLS = ("function_call", "custom_tool_call", "mcp_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_NAMED = ("function_call", "custom_tool_call", "mcp_call")
+_ABOUT = frozenset(("id", "type", "status", "call_id", "output", *PROMPT_IDS, *REPLY_IDS, *LOGPROBS))
 
 
 class Turn(msgspec.Struct):
@@ -32,6 +32,7 @@ class _Reply:
         self.content: Any = None
         self.has_text = False
         self.calls: list[ToolCall] = []
+        self.results: list[Turn] = []
         self.facts: dict[str, Any] = {}
 
 
@@ -67,17 +68,18 @@ class ItemReader:
             tool_calls=tuple(reply.calls),
         )
         self.turns.append(Turn(message, reply.place, reply.facts))
+        self.turns += reply.results
 
     def _item(self, item: Mapping[str, Any], place: str) -> None:
         kind = item.get("type")
         if kind == "reasoning":
             self._open(place).since += self._thoughts(item, place)
-        elif kind in _CALLS:
+        elif isinstance(kind, str) and kind.endswith("_call"):
             reply = self._open(place)
             reply.thoughts += reply.since
             reply.since = []
-            self._call(reply, item, place)
-        elif kind in _OUTPUTS:
+            self._call(reply, kind, item, place)
+        elif isinstance(kind, str) and kind.endswith("_call_output"):
             self.close()
             self._output(item, place)
         elif kind == "message" or "role" in item:
@@ -135,14 +137,24 @@ class ItemReader:
             self._values.said(place, "what was thought is encrypted, and left out")
         return found
 
-    def _call(self, reply: _Reply, item: Mapping[str, Any], place: str) -> None:
-        name = item.get("name")
+    def _call(self, reply: _Reply, kind: str, item: Mapping[str, Any], place: str) -> None:
+        """A call; of a tool that the service has built in the kind of the item is the name, and its fields are the
+        arguments.
+        """
+        name, given = item.get("name"), item.get("arguments", item.get("input"))
+        if kind not in _NAMED:
+            name = kind.removesuffix("_call")
+            given = item.get("action", {key: value for key, value in item.items() if key not in _ABOUT})
         if not isinstance(name, str):
             self._values.lost(place, "a call needs the name of a function; it is left out")
             return
         call_id = next((item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)), None)
-        given = item.get("arguments", item.get("input"))
-        reply.calls.append(self._reader.call(name, given, call_id))
+        call = self._reader.call(name, given, call_id)
+        reply.calls.append(call)
+        if item.get("output") is not None:
+            # The service ran it within the reply, so that its result stands behind that.
+            given = {"role": "tool", "content": item["output"], "tool_call_id": call.id}
+            reply.results.append(Turn(self._reader.message(given, place), place))
 
     def _output(self, item: Mapping[str, Any], place: str) -> None:
         given = {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}

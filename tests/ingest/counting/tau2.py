@@ -1,0 +1,47 @@
+"""tau2's simulations, counted on the raw JSON."""
+
+import json
+from pathlib import Path
+
+from tests.ingest.counting import Counts
+
+FORMAT = "tau2"
+SAMPLES = ()
+
+
+def count(path: Path) -> Counts:
+    counts = Counts(0, 0, 0, 0, 0, 0, 0, [], 0, 0, 0)
+    text = path.read_text()
+    try:
+        found = json.loads(text)["simulations"]
+    except ValueError:
+        found = [json.loads(line) for line in text.splitlines()]
+    for each in found:
+        if "messages" in each:
+            simulation(each, counts)
+    return counts
+
+
+def simulation(record, counts):
+    """Everybody's turns; steps are the agent's, but for the greeting that no model wrote."""
+    counts.runs += 1
+    counts.labels += 1
+    turns = []
+    for item in record["messages"]:
+        if isinstance(item, dict):
+            turns += item.get("tool_messages", [item])
+    for number, turn in enumerate(turns):
+        counts.messages += 1
+        counts.tool_results += turn["role"] == "tool"
+        counts.tool_calls += len(turn.get("tool_calls") or [])
+        counts.characters += len(turn["content"] or "")
+        raw = turn.get("raw_data") or {}
+        if turn["role"] == "assistant":
+            counts.steps += number > 0 or bool(turn.get("usage"))
+            for choice in raw.get("choices", []):
+                message = choice["message"]
+                counts.reasoning += any(message.get(key) is not None for key in ("reasoning_content", "reasoning"))
+                counts.sampled_ids += len(choice.get("token_ids") or [])
+                counts.logprobs += len((choice.get("logprobs") or {}).get("content") or [])
+    if info := record["reward_info"]:
+        counts.rewards += [info["reward"], *(info.get("reward_breakdown") or {}).values()]
