@@ -12,7 +12,7 @@ from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.run import Run
 from agentworld.ingest.spans.attributes import first
 from agentworld.ingest.spans.collecting import Collection
-from agentworld.ingest.spans.loose import bounded, sampling_of, seconds, table, text, unpacked, usage_of, written
+from agentworld.ingest.spans.loose import bounded, items, sampling_of, seconds, table, text, unpacked, usage_of, written
 from agentworld.ingest.spans.node import Node, NodeKind, Say, Score, ToolRun, Trace
 from agentworld.ingest.spans.observed import read_call
 from agentworld.ingest.spans.places import Reading, within
@@ -120,7 +120,9 @@ def _is_score(document: dict[str, Any]) -> bool:
 
 def _is_batch(document: dict[str, Any]) -> bool:
     batch = document.get("batch")
-    return isinstance(batch, list) and bool(batch) and isinstance(batch[0], dict) and batch[0].get("type") in _EVENTS
+    return (
+        isinstance(batch, list) and bool(batch) and isinstance(batch[0], dict) and str(batch[0].get("type")) in _EVENTS
+    )
 
 
 def _is_messages(document: dict[str, Any]) -> bool:
@@ -173,7 +175,7 @@ def _trace(document: dict[str, Any], place: str, collection: Collection, say: Sa
             )
         else:
             say(where, "an observation is an object")
-    for index, each in enumerate(given.get("scores") or ()):
+    for index, each in enumerate(items(given.get("scores"))):
         if isinstance(each, dict):
             _score(each, trace)
         elif not isinstance(each, str):
@@ -262,11 +264,11 @@ def _score(given: dict[str, Any], trace: Trace) -> None:
 
 def _event(event: Any, place: str, collection: Collection, say: Say) -> None:
     body = table(event.get("body")) if isinstance(event, dict) else {}
-    kind = event.get("type") if isinstance(event, dict) else None
+    kind = str(event.get("type")) if isinstance(event, dict) else ""
     if kind == "sdk-log":
         return
     if not body or kind not in _EVENTS:
-        say(place, f"events of type {str(kind)[:40]!r} are not known")
+        say(place, f"events of type {kind[:40]!r} are not known")
         return
     if kind == "trace-create":
         _of_trace(body, collection.trace(text(body.get("id")) or "", place))

@@ -14,6 +14,7 @@ from agentworld.ingest.spans.attributes import first
 from agentworld.ingest.spans.collecting import Collection
 from agentworld.ingest.spans.loose import (
     bounded,
+    items,
     number,
     sampling_of,
     seconds,
@@ -104,7 +105,7 @@ def _read(
         # A run's second part says how it ended, so that it is read once both are there.
         parts: dict[str, tuple[dict[str, Any], str]] = {}
         for name in ("post", "patch"):
-            for index, each in enumerate(document.get(name) or ()):
+            for index, each in enumerate(items(document.get(name))):
                 where = f"{place}.{name}[{index}]"
                 known, first_place = parts.get(run_id := _run_id(each) or where, ({}, where))
                 parts[run_id] = {**known, **_said(each)}, first_place
@@ -148,7 +149,7 @@ def _run(
         parent = order.rsplit(".", 2)[-2].partition("Z")[2]
     trace.add(_node(whole, run_id, parent or "", place, say))
     _of_trace(whole, trace, run_id, root=run_id == trace_id)
-    for index, child in enumerate(given.get("child_runs") or ()):
+    for index, child in enumerate(items(given.get("child_runs"))):
         where = f"{place}.child_runs[{index}]"
         if not isinstance(child, dict):
             say(where, "a run is an object")
@@ -188,7 +189,7 @@ def _node(given: dict[str, Any], run_id: str, parent: str, place: str, say: Say)
             result=None if said in (None, {}) else written(said),
         )
     agent = text(told.get("ls_agent_type")) or text(told.get("lc_agent_name"))
-    if agent is not None or "agent" in (given.get("tags") or ()):
+    if agent is not None or "agent" in items(given.get("tags")):
         node.kind, node.agent = ("agent" if kind != "llm" else node.kind), text(told.get("lc_agent_name")) or node.name
     return node
 

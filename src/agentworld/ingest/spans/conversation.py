@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from agentworld.ingest.spans.blobs import NoBlob, blob
-from agentworld.ingest.spans.loose import text, unpacked, written
+from agentworld.ingest.spans.loose import items, text, unpacked, written
 from agentworld.ingest.spans.node import Say
 from agentworld.records import FunctionCall, Message, Part, Role, TextPart, ToolCall
 
@@ -86,12 +86,12 @@ class Conversation:
                 # Exporters cut long attributes.
                 self._say(place, "these should be messages, but their JSON is cut or broken; they are kept as one text")
             return [Message(role=role, content=value)] if value else []
-        items = value if isinstance(value, list) else [value]
-        if len(items) == 1 and isinstance(items[0], list) and not _is_pair(items):
-            items = items[0]  # LangChain's callbacks have a list for each prompt of a batch.
+        listed = value if isinstance(value, list) else [value]
+        if len(listed) == 1 and isinstance(listed[0], list) and not _is_pair(listed):
+            listed = listed[0]  # LangChain's callbacks have a list for each prompt of a batch.
         found: list[Message] = []
         joining = False
-        for position, item in enumerate(items):
+        for position, item in enumerate(listed):
             where = f"{place}[{position}]" if isinstance(value, list) else place
             piece = isinstance(item, dict) and item.get("type") in _PIECES and "role" not in item
             several = self._message(item, where, "assistant" if piece else role)
@@ -233,7 +233,7 @@ class Conversation:
         legacy = unpacked(item.get("function_call") or extra.get("function_call"))
         if isinstance(legacy, dict) and not reading.calls and item.get("type") not in _PIECES:
             self._call({"function": legacy}, f"{place}.function_call", reading)
-        for call in item.get("invalid_tool_calls") or ():
+        for call in items(item.get("invalid_tool_calls")):
             self._call(call, f"{place}.invalid_tool_calls", reading)
 
     def _call(self, call: Any, place: str, reading: _Reading) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agentworld.ingest.spans.loose import number, table, text
+from agentworld.ingest.spans.loose import items, number, table, text
 from agentworld.ingest.spans.node import Say, Span, SpanEvent
 
 
@@ -47,14 +47,14 @@ def _span(span: dict[str, Any], processes: dict[str, Any], place: str) -> Span:
     if isinstance(process, dict):
         resource = {**_tags(process.get("tags")), "service.name": text(process.get("serviceName"))}
     parent = ""
-    for reference in span.get("references") or ():
+    for reference in items(span.get("references")):
         if isinstance(reference, dict) and (not parent or reference.get("refType") == "CHILD_OF"):
             parent = text(reference.get("spanID")) or ""
     start = (number(span.get("startTime")) or 0.0) / 1e6
     failed = attributes.get("error") in (True, "true") or attributes.get("otel.status_code") == "ERROR"
     said = text(attributes.get("otel.status_description")) or text(attributes.get("exception.message")) or "failed"
     events = []
-    for log in span.get("logs") or ():
+    for log in items(span.get("logs")):
         if isinstance(log, dict):
             fields = _tags(log.get("fields"))
             name = text(fields.pop("event", None)) or text(fields.get("name")) or ""
@@ -78,7 +78,7 @@ def _span(span: dict[str, Any], processes: dict[str, Any], place: str) -> Span:
 def _tags(given: Any) -> dict[str, Any]:
     """Tags as a map; texts that say they are numbers as such."""
     found: dict[str, Any] = {}
-    for tag in given if isinstance(given, list) else ():
+    for tag in items(given):
         if isinstance(tag, dict) and isinstance(tag.get("key"), str):
             value = tag.get("value")
             if tag.get("type") in ("int64", "float64") and isinstance(value, str):

@@ -22,7 +22,7 @@ from agentworld.ingest.spans.conventions import node_of, scores_of
 from agentworld.ingest.spans.conversation import with_ids
 from agentworld.ingest.spans.joining import tell
 from agentworld.ingest.spans.lineage import Lineage
-from agentworld.ingest.spans.loose import bounded, number, text
+from agentworld.ingest.spans.loose import bounded, named, number, text
 from agentworld.ingest.spans.node import Node, Score, Span, Trace
 from agentworld.ingest.spans.runs import agent_of, fields_of, said, without_doubles
 from agentworld.pool.protocol import Pool
@@ -140,7 +140,7 @@ class _Taking:
             trajectory_id=self._id,
             channel=self._channel,
             group_id=self._trace.group_id if _SAFE.fullmatch(self._trace.group_id or "") else None,
-            user=self._trace.user[:256] if self._trace.user else None,
+            user=named(self._trace.user),
             metadata=bounded({**metadata, **self._trace.metadata}),
         )
         try:
@@ -207,7 +207,7 @@ class _Taking:
                     agent=agent,
                     prompt_messages=prompt,
                     response_message=message,
-                    finish_reason=reply.finish_reason,
+                    finish_reason=named(reply.finish_reason),
                     **fields,
                 )
             )
@@ -264,7 +264,7 @@ class _Taking:
         if isinstance(value, float) and math.isfinite(value):
             details = {"comment": score.comment} if score.comment else None
             return Reward(
-                name=score.name[:256],
+                name=named(score.name) or "score",
                 value=value,
                 source=SOURCE,
                 details=details,
@@ -274,7 +274,7 @@ class _Taking:
         return Feedback(
             kind="label",
             feedback_id=f"{self._trace.trace_id}.{score.node}.{_word(score.name)}",
-            name=score.name[:256],
+            name=named(score.name) or "score",
             value=value,
             comment=score.comment,
             source=SOURCE,

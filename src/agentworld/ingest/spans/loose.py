@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from agentworld.records import MAX_DEPTH, Sampling, Usage, check_depth, exact_js
 
 MAX_NUMBER = 2**31 - 1
 _MAX_METADATA = 16 * 1024
+_NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
 _DEPTH = MAX_DEPTH - 10  # so that it still fits where it is put into something
 
 
@@ -22,9 +24,19 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def named(value: str | None) -> str | None:
+    """A name as a pool takes it: at most 256 characters, and U+FFFD for those that no name can hold."""
+    return _NOT_IN_NAMES.sub("\ufffd", value)[:256] if value else None
+
+
 def table(value: Any) -> dict[str, Any]:
     """An object, empty where the value is none."""
     return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """A list, empty where the value is none."""
+    return value if isinstance(value, list) else []
 
 
 def number(value: Any) -> float | None:

@@ -143,7 +143,7 @@ def _usage(said: dict[str, Any]) -> Any:
     for name in ("usage", "usage_metadata", "usageMetadata", "llm_output", "llmOutput"):
         counts = said.get(name)
         if isinstance(counts, dict):
-            counts = counts.get("token_usage") or counts.get("tokenUsage") or counts
+            counts = table(counts.get("token_usage")) or table(counts.get("tokenUsage")) or counts
             read = (
                 "prompt_tokens",
                 "input_tokens",

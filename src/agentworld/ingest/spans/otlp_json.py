@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentworld.ingest.spans.loose import number, seconds, table, text
+from agentworld.ingest.spans.loose import items, number, seconds, table, text
 from agentworld.ingest.spans.node import Say, Span, SpanEvent
 
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{16}|[0-9a-fA-F]{32})")
@@ -156,7 +156,7 @@ def _printed(given: dict[str, Any], place: str) -> Span:
             at=seconds(event.get("timestamp") or event.get("time")),
             attributes=event["attributes"] if isinstance(event.get("attributes"), dict) else {},
         )
-        for event in given.get("events") or ()
+        for event in items(given.get("events"))
         if isinstance(event, dict)
     ]
     return Span(

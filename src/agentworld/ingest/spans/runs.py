@@ -7,7 +7,7 @@ from typing import Any
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
 from agentworld.ingest.spans.conversation import with_ids
 from agentworld.ingest.spans.lineage import Lineage
-from agentworld.ingest.spans.loose import bounded, number
+from agentworld.ingest.spans.loose import bounded, named, number
 from agentworld.ingest.spans.node import Call, Node, Say, Score, ToolRun, Trace
 from agentworld.records import FunctionCall, Message, Step, ToolCall
 
@@ -76,7 +76,7 @@ class _Steps:
                     agent=agent,
                     prompt_messages=prompt,
                     response_message=self._shared.setdefault(said, said),
-                    finish_reason=reply.finish_reason,
+                    finish_reason=named(reply.finish_reason),
                     **fields_of(node, call),
                 )
             )
@@ -151,8 +151,8 @@ def fields_of(node: Node, call: Call) -> dict[str, Any]:
     }
     return {
         "tools": call.tools or None,
-        "model": call.model[:256] if call.model else None,
-        "requested_model": call.requested_model[:256] if call.requested_model else None,
+        "model": named(call.model),
+        "requested_model": named(call.requested_model),
         "sampling": call.sampling,
         "usage": call.usage,
         "created_at": node.start,
@@ -168,9 +168,9 @@ def agent_of(node: Node, trace: Trace) -> str | None:
         if here is None:
             break
         if here.agent:
-            return here.agent[:256]
+            return named(here.agent)
         here = trace.nodes.get(here.parent) if here.parent else None
-    return trace.agent[:256] if trace.agent else None
+    return named(trace.agent)
 
 
 def without_doubles(calls: list[Node], trace: Trace, say: Say) -> list[Node]:
@@ -228,8 +228,8 @@ def _tell(run: Run, trace: Trace, nodes: list[Node], steps: _Steps) -> None:
     root = next((node for node in nodes if node.parent not in trace.nodes), None)
     agents = [node for node in nodes if node.agent]
     run.agent = trace.agent or (agents[0].agent if agents else None)
-    run.agent = run.agent[:256] if run.agent else None
-    run.user = trace.user
+    run.agent = named(run.agent)
+    run.user = named(trace.user)
     run.group_id = trace.group_id
     run.task = trace.task
     run.status = "failed" if root is not None and root.error is not None else "finished"
@@ -257,11 +257,11 @@ def _score(run: Run, score: Score, step: str | None) -> None:
     )
     if isinstance(value, bool) or not isinstance(value, float):
         run.feedback.append(
-            RunFeedback(kind="label", name=score.name[:256], value=value, comment=score.comment, step=step)
+            RunFeedback(kind="label", name=named(score.name) or "score", value=value, comment=score.comment, step=step)
         )
         return
     details = {"comment": score.comment} if score.comment else None
-    run.rewards.append(RunReward(name=score.name[:256], value=value, step=step, details=details))
+    run.rewards.append(RunReward(name=named(score.name) or "score", value=value, step=step, details=details))
 
 
 def _short(said: str) -> str:
