@@ -28,6 +28,7 @@ MODULES: tuple[str, ...] = (
     "langsmith",
     "langfuse",
     "adp",
+    "toolbench",
     "sharegpt",  # whatever rows of chat are of no other
 )
 

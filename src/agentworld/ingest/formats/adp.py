@@ -17,6 +17,7 @@ from agentworld.records import MediaPart, Message, TextPart
 
 _ACTIONS = frozenset(("message_action", "api_action", "code_action"))
 _OBSERVATIONS = frozenset(("text_observation", "web_observation", "image_observation", "json_observation"))
+_CLASSES = (*_ACTIONS, *_OBSERVATIONS)  # compared with whatever stands in their place
 _WEB = ("url", "axtree", "html", "viewport_size")
 _NUMBERS, _FLAGS = ("reward", "score"), ("resolved", "success", "correct")
 
@@ -51,7 +52,7 @@ def _is_trajectory(row: Any) -> bool:
     content = row.get("content") if isinstance(row, dict) else None
     if not isinstance(content, list) or not content:
         return False
-    return any(isinstance(each, dict) and each.get("class_") in _ACTIONS | _OBSERVATIONS for each in content[:8])
+    return any(isinstance(each, dict) and each.get("class_") in _CLASSES for each in content[:8])
 
 
 def _is_web(row: Any) -> bool:

@@ -188,7 +188,7 @@ class Document:
         """What came back: as results of the calls, by their ids or in their order, or as words of the environment."""
         found: list[Message] = []
         results = self._observed(step, place)
-        named = {each.get("source_call_id") for _, each in results}
+        named = {each["source_call_id"] for _, each in results if isinstance(each.get("source_call_id"), str)}
         waiting = [call.id for call in calls if call.id not in named]
         for where, each in results:
             source = self.values.text(each, "source_call_id", where)
@@ -359,7 +359,7 @@ def is_document(value: Any) -> bool:
 
 
 def _is_step(step: Any) -> bool:
-    return isinstance(step, dict) and "step_id" in step and step.get("source") in _SOURCES
+    return isinstance(step, dict) and "step_id" in step and step.get("source") in tuple(_SOURCES)
 
 
 def _steps(value: Mapping[str, Any]) -> list[dict[str, Any]]:

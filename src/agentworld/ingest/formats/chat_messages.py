@@ -157,7 +157,7 @@ class ChatReader:
         if not isinstance(part, dict):
             self.values.said(place, f"a part cannot be {kind_of(part)}; its JSON is kept as text")
             return TextPart(as_text(part))
-        kind = part.get("type")
+        kind = part["type"] if isinstance(part.get("type"), str) else None
         if kind in _TEXTS or (kind == "refusal" and isinstance(part.get("refusal"), str)):
             text = next((part[key] for key in ("text", "value", "refusal") if isinstance(part.get(key), str)), None)
             if text is not None:

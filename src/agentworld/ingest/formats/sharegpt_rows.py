@@ -209,7 +209,7 @@ class _Row:
         role = rows.role(given.get(role_key)) if role_key else None
         content = given.get(text_key) if text_key else None
         calls: list[tuple[str, Any]] | None = None
-        if role in _CALLER and isinstance(content, str):
+        if isinstance(role, str) and role in _CALLER and isinstance(content, str):
             calls = call_in(content)
             if calls is None:
                 self._values.said(place, "a call that is no JSON with a name; it is kept as text")
