@@ -10,6 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
 import msgspec
 
@@ -23,6 +24,7 @@ from agentworld.records import (
     NewTrajectory,
     Policy,
     Reward,
+    Role,
     Sampling,
     Step,
     TextPart,
@@ -49,6 +51,7 @@ _KNOWN_NAMES = 1024
 _known_names: set[tuple[str | None, ...]] = set()
 _STEP_OBJECTS = ("labels", "metadata")
 _message = msgspec.json.Decoder(Message)
+_ROLES = get_args(Role)
 _TRAJECTORY_NUMBERS = ("group_size", "rollout_index", "attempt", "priority", "group_timeout")
 _SAMPLING_JSON = ("logit_bias", "tool_choice", "response_format")
 _SAMPLING_NUMBERS = ("top_k", "max_tokens", "min_tokens", "seed", "n")
@@ -217,6 +220,8 @@ def check_step(step: Step) -> None:
 
 def check_message(message: Message, spoken: bytes) -> None:
     """Types of a message whose JSON is `spoken`; lists may stand in the place of tuples."""
+    if _is_plain(message):
+        return
     if exact_json.has_escapes(spoken):
         said = exact_json.decode(spoken, Message)
     else:
@@ -237,6 +242,22 @@ def check_message(message: Message, spoken: bytes) -> None:
         texts += [call.id, call.type, call.function.name, call.function.arguments]
     for text in texts:
         _check_kind(text, str, "a text", "messages")
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether everything in it is of its type itself, as in nearly every message: text, and calls of functions."""
+    if message.role not in _ROLES or message.role.__class__ is not str or message.tool_calls.__class__ is not tuple:
+        return False
+    for text in (message.content, message.reasoning, message.tool_call_id, message.name):
+        if text is not None and text.__class__ is not str:
+            return False
+    for call in message.tool_calls:
+        if call.__class__ is not ToolCall or call.function.__class__ is not FunctionCall or call.type != "function":
+            return False
+        for text in (call.id, call.type, call.function.name, call.function.arguments):
+            if text.__class__ is not str:
+                return False
+    return True
 
 
 def _check_spans(spans: Sequence[VersionSpan]) -> None:

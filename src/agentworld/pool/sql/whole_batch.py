@@ -47,7 +47,10 @@ class StepFault(Exception):
 
 
 class WholeBatch(Batch):
-    """`load_whole` first, then `add_whole` for each, then `end`; of each group one trajectory, as others depend on it."""
+    """`load_whole` first, then `add_whole` for each, then `end`.
+
+    Of each group one, as what becomes of the others depends on it.
+    """
 
     def __init__(self, txn: Transaction, forests: ForestWriter, tallies: Tallies) -> None:
         super().__init__(txn, forests, tallies, undisturbed=False)
