@@ -79,13 +79,14 @@ def test_the_columns_of_every_layout_come_back_from_parquet(memory, tmp_path):
         memory,
         "t2",
         [
-            step("t2", 0, [user("Hi")], says("Ho", "\ud800 half"), prompt_ids=[1, 2], response_ids=[3, 4],
+            step("t2", 0, [user("Hi")], says("Ho", "Umlaut: ü"), prompt_ids=[1, 2], response_ids=[3, 4],
                  response_logprobs=[-0.5, None], logprob_space="raw", token_source="engine", vocabulary="v")
         ],
         reward=0.0,
         group_id="g",
     )  # fmt: skip
     put(memory, "t3", [step("t3", 0, [user("Hi")], says("Hey"), reward=None)], group_id="g")
+    put(memory, "t4", [step("t4", 0, [user("Hi")], says("half \ud800"))])
     version = frozen(memory)
     for name, options in {
         "sft": {"style": "prompt-completion"}, "sft-tokens": {}, "preference": {"margin": 0.5}, "kto": {},
@@ -99,6 +100,8 @@ def test_the_columns_of_every_layout_come_back_from_parquet(memory, tmp_path):
         columns = {each.name: each.type for each in table.schema}
         found = [{key: read(columns[key], value) for key, value in row.items()} for row in table.to_pylist()]
         assert found == expected, name
+        # What has half a character is in raw steps only: loaders leave it out without a word.
+        assert ("t4" in str(found)) == (name == "steps"), name
     assert set(known_layouts()) - {"prm"} == {"sft", "sft-tokens", "preference", "kto", "rl-prompts", "steps", "atif"}
 
 

@@ -223,7 +223,7 @@ def json_text(value: Any) -> str:
 def check_text(value: Any) -> None:
     """NotPlain where a text of a value that Arrow keeps as text has a lone surrogate."""
     if isinstance(value, str):
-        if _SURROGATE.search(value):
+        if not value.isascii() and _SURROGATE.search(value):
             raise NotPlain("text_without_utf8")
     elif isinstance(value, Mapping):
         for key, one in value.items():

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from agentworld.curation.exports.columns import NotPlain
+from agentworld.curation.exports.columns import NotPlain, check_text
 from agentworld.curation.exports.options import Arguments, Thinking
+from agentworld.errors import NotFoundError
 from agentworld.records import MediaPart, Message, TextPart, ToolCall
 
 Media = Callable[[str], bytes]
@@ -48,6 +49,7 @@ class Renderer:
             out["tool_call_id"] = message.tool_call_id
         if message.name is not None:
             out["name"] = message.name
+        check_text(out)  # Loaders leave half a surrogate pair out without a word.
         return out
 
     def _content(self, message: Message, images: list[dict[str, Any]] | None) -> Any:
@@ -66,7 +68,10 @@ class Renderer:
             return {"type": "text", "text": part.text}
         if not part.media_type.startswith("image/"):
             raise NotPlain("media_without_images")
-        images.append({"bytes": media(part.digest), "path": None})
+        try:
+            images.append({"bytes": media(part.digest), "path": None})
+        except NotFoundError:
+            raise NotPlain("media_not_there") from None
         return {"type": "image"}
 
     def _call(self, call: ToolCall) -> dict[str, Any]:

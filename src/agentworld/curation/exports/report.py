@@ -26,7 +26,7 @@ REASONS = {
     "export as prompt-completion",
     "prompt_again": "a row with the same prompt and reference is there already",
     "same_reply": "the two replies of a comparison say the same",
-    "text_without_utf8": "a text has half a surrogate pair",
+    "text_without_utf8": "a text has half a surrogate pair, which loaders leave out without a word",
     "tools_of_another_shape": "tools whose shape cannot stand beside that of the others in plain columns; "
     "export with another style",
     "without_first_step": "the trajectory's first step is not in the version",
