@@ -23,7 +23,9 @@ def test_examples_give_what_they_show(example, capsys, monkeypatch):
     assert capsys.readouterr().out.rstrip().splitlines() == [line.rstrip() for line in shown.rstrip().splitlines()]
 
 
-@pytest.mark.parametrize("name", ["atif", "claude-code", "codex", "openai-fine-tuning", "openhands"])
+@pytest.mark.parametrize(
+    "name", ["atif", "claude-code", "codex", "langfuse", "langsmith", "openai-fine-tuning", "openhands", "otlp"]
+)
 def test_pages_have_an_example(name):
     assert name in formats()
     assert f"import/{name}.md" in {f"import/{example.page.name}" for example in EXAMPLES}

@@ -1,64 +1,35 @@
-"""Images and other media within messages: their bytes where the message has them. No address is ever fetched."""
+"""Images and other media within messages, in the spelling of any API: their bytes, or the address in their place."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import re
 from typing import Any
 
-from agentworld.dialects.media import sniff
-from agentworld.ingest.spans.loose import text
+from agentworld.ingest.formats.media import Media, put_base64, put_url
+from agentworld.ingest.spans.attributes import first
+from agentworld.ingest.spans.loose import table, text
 from agentworld.records import MediaPart
 
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]{0,100})(?:;[^;,]{1,100}){0,16}?;base64,", re.IGNORECASE)
-_TYPE = re.compile(r"[a-zA-Z0-9.+-]{1,60}/[a-zA-Z0-9.+-]{1,60}")
-MAX_BYTES = 20 * 1024 * 1024
+_TYPES = ("mime_type", "mimeType", "mediaType", "media_type")
+_ADDRESSES = ("image_url", "file_data", "url", "uri", "file_uri", "fileUri")
+_BYTES = ("data", "content", "blob", "image", "base64", "file_data")
 
 
-class NoBlob(Exception):
-    """`str`: why there are no bytes."""
-
-
-def blob(part: dict[str, Any], media: dict[str, tuple[bytes, str]]) -> MediaPart:
-    """The media of a content part in the spelling of any API, its bytes put into `media`; NoBlob where it has none."""
-    detail = part.get("detail")
-    source = part.get("source")
-    where = part.get("image_url") or part.get("file_data") or part.get("url") or part.get("uri")
-    if isinstance(source, dict):
-        where = source.get("url") or where
-        data, said = source.get("data"), source.get("media_type")
-    elif isinstance(part.get("inline_data"), dict) or isinstance(part.get("inlineData"), dict):
-        inline = part.get("inline_data") or part["inlineData"]
-        data, said = inline.get("data"), inline.get("mime_type") or inline.get("mimeType")
-    elif isinstance(part.get("input_audio"), dict):
-        data, said = part["input_audio"].get("data"), f"audio/{part['input_audio'].get('format') or 'wav'}"
-    else:
-        data = next(
-            (part[name] for name in ("data", "content", "blob", "image", "base64") if text(part.get(name))), None
-        )
-        said = next(
-            (part[name] for name in ("mime_type", "mimeType", "mediaType", "media_type") if part.get(name)), None
-        )
+def blob(part: dict[str, Any], media: Media) -> tuple[MediaPart | None, str | None]:
+    """The medium of a content part, put into `media`; and what is lost, if anything."""
+    said = text(first(part, *_TYPES))
+    around = table(first(part, "source", "inline_data", "inlineData", "file", "input_audio", "file_uri"))
+    if "input_audio" in part:
+        said = f"audio/{around.get('format') or 'wav'}"
+    said = text(first(around, *_TYPES)) or said
+    where = first(around, *_ADDRESSES) or first(part, *_ADDRESSES)
+    detail = text(table(where).get("detail")) or text(part.get("detail"))
     if isinstance(where, dict):
-        detail = where.get("detail") or detail
         where = where.get("url")
-    for each in (where, data):
-        if isinstance(each, str) and (found := _DATA_URL.match(each)):
-            data, said = each[found.end() :], found["type"] or said
-            where = None
-            break
-    if not isinstance(data, str) or data.startswith(("http://", "https://")):
-        address = text(where) or text(data)
-        raise NoBlob("it is an address, which is not fetched" if address else "it has no bytes")
-    if len(data) > MAX_BYTES * 4 // 3 + 4:
-        raise NoBlob(f"it is larger than {MAX_BYTES} bytes")
-    try:
-        decoded = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        raise NoBlob("its bytes are no base64") from None
-    kind = sniff(decoded) or (said if isinstance(said, str) and _TYPE.fullmatch(said) else "application/octet-stream")
-    digest = hashlib.blake2b(decoded, digest_size=16).hexdigest()
-    media[digest] = decoded, kind
-    return MediaPart(digest=digest, media_type=kind, detail=detail if isinstance(detail, str) and detail else None)
+    data = text(first(around, *_BYTES)) or text(first(part, *_BYTES))
+    for each in (text(where), data):
+        if each is not None and (each.startswith("data:") or "://" in each[:16]):
+            return put_url(media, each, said, detail)
+    if data is None:
+        return (None, "it has no bytes") if text(where) is None else put_url(media, str(where), said, detail)
+    found = put_base64(media, data, said, detail)
+    return (found, None) if isinstance(found, MediaPart) else (None, found)

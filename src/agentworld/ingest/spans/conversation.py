@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from agentworld.ingest.spans.blobs import NoBlob, blob
+from agentworld.ingest.spans.blobs import blob
 from agentworld.ingest.spans.loose import items, text, unpacked, written
 from agentworld.ingest.spans.node import Say
 from agentworld.records import FunctionCall, Message, Part, Role, TextPart, ToolCall
@@ -209,10 +209,13 @@ class Conversation:
         elif kind in _RESULTS or "functionResponse" in part:
             self._result(part, place, reading)
         elif kind in (*_BLOBS, "inlineData", "document"):
-            try:
-                reading.parts.append(blob(part, self.media))
-            except NoBlob as why:
-                self._leave(part, place, f"media cannot be kept: {why}")
+            medium, why = blob(part, self.media)
+            if medium is not None:
+                reading.parts.append(medium)
+                if why is not None:
+                    self._say(place, why)
+            else:
+                self._leave(part, place, f"the medium cannot be kept: {why}")
         else:
             self._leave(
                 part, place, f"content parts of type {str(kind)[:40]!r} are not known; kept in the metadata", False
