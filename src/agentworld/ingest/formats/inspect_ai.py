@@ -16,6 +16,7 @@ _MEMBER = re.compile(r"(?:^|(?<=[!/]))(?:header\.json|summaries\.json|reductions
 _PIECE = re.compile(r"(samples/.*_epoch_\d+)/(sample|metadata|(messages|events|calls|attachments)/(\d+))\.json$")
 _OF_PIECES = re.compile(r"samples/.*_epoch_\d+/")
 _ASIDE = re.compile(r"_epoch_\d+/(?:skeleton|events/(?:stats|uuids))\.json$")
+_SAMPLE = re.compile(r"[!/]samples/[^/]*_epoch_\d+\.json$")
 _NAMED = ("summaries.json", "reductions.json")
 
 
@@ -31,6 +32,8 @@ class Inspect:
             return True
         if head.name.endswith(_NAMED) or "_journal/summaries/" in head.name:
             return all(isinstance(each, dict) and _is_aside(each) for each in head.documents)
+        if not head.documents and _SAMPLE.search(head.name):
+            return True  # It is cut off, which is said when it is read.
         return any(_is_log(value) or _is_sample(value) for value in head.documents)
 
     def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:

@@ -36,14 +36,16 @@ class Lineage:
                 parent = self._said[node]
         again = self._asked.get(node)
         reason: ForkReason | None = None
-        if self.steps and parent is None and again is None:
-            parent, reason = len(self.steps) - 1, otherwise
-        elif again is not None:
+        if again is not None:
             reason = "parallel" if self._is_choice(again, fields) else "retry"
-        elif parent is not None and parent in self._gone_on:
-            reason = otherwise
-        if parent is not None:
+            above = self.steps[again].parent_step_id
+            parent = None if above is None else int(above)
+        elif parent is not None:
+            reason = otherwise if parent in self._gone_on else None
             self._gone_on.add(parent)
+        elif self.steps:
+            reason = otherwise
+            parent = self._before(fields.get("agent")) if otherwise != "subagent" else len(self.steps) - 1
         key = len(self.steps)
         step = Step(
             step_id=str(key),
@@ -73,6 +75,12 @@ class Lineage:
     def holds(self, message: Message) -> bool:
         """Whether some step has this message."""
         return message in self._messages
+
+    def _before(self, agent: str | None) -> int:
+        """The last step of an agent, else the last of all."""
+        return next(
+            (key for key in range(len(self.steps) - 1, -1, -1) if self.steps[key].agent == agent), len(self.steps) - 1
+        )
 
     def _is_choice(self, other: int, fields: dict[str, Any]) -> bool:
         exchange = fields.get("exchange_id")
