@@ -10,6 +10,7 @@ from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Feedback, Reward
 from agentworld.rewards.running import RunSettings, follower_name, run_rewards
+from agentworld.rewards.running.following import read_saved
 from agentworld.rewards.running.settings import in_shard, read_shard
 from tests.rewards import counting_evaluators
 from tests.rewards.counting_evaluators import counted
@@ -382,3 +383,46 @@ def test_a_run_that_is_stopped_goes_on_later(memory, log):
     assert memory.stats().rewards == 150
     assert len(counted(log)) == 150
     assert second.evaluators["number"].evaluated + first.evaluators["number"].evaluated == 150
+
+
+def test_a_run_that_is_stopped_while_all_is_held_ends(memory, monkeypatch):
+    monkeypatch.setattr("agentworld.rewards.running.worker.STOP_SECONDS", 0.0)
+    for n in range(33):
+        put(memory, f"t{n}", "held")
+    stop = threading.Event()
+    plan = planned({"kind": f"{counting_evaluators.__name__}:stuck", "name": "stuck", "isolation": "none"})
+    try:
+        report = run_rewards(
+            memory,
+            plan,
+            RunSettings(),
+            stop=stop,
+            progress=lambda stage, done, total: stop.set() if done == 32 else None,
+        )
+    finally:
+        counting_evaluators.released.set()
+    assert (report.trajectories, report.failed) == (32, 0)
+
+
+def test_a_slow_evaluator_does_not_hide_what_others_do(memory, log, tmp_path):
+    gate = tmp_path / "gate"
+    put(memory, "t0", "it is 0")
+    plan = planned(counting("waits_for", log, parameters={"gate": str(gate)}), number(log))
+    name, stop = follower_name(plan, RunSettings()), threading.Event()
+    run = threading.Thread(target=lambda: run_rewards(memory, plan, RunSettings(follow=True), stop=stop))
+    run.start()
+    try:
+        _until(lambda: _evaluated(memory, name, "number") == 1)
+        assert _evaluated(memory, name, "waits_for") == 0
+        gate.touch()
+        _until(lambda: _evaluated(memory, name, "waits_for") == 1)
+    finally:
+        gate.touch()
+        stop.set()
+        run.join(20)
+
+
+def _evaluated(pool, follower, evaluator):
+    found = pool.load_follower(follower)
+    tallies = {} if found is None else read_saved(found.state).tallies
+    return tallies[evaluator].evaluated if evaluator in tallies else 0

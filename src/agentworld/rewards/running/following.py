@@ -51,7 +51,7 @@ class Bookmark:
         self._name = name
         self._saves = saves
         self._revision = 0
-        self._last: Place | None = None
+        self._last: bytes | None = None
         self._earlier: dict[str, Tally] = {}
 
     def load(self) -> Place:
@@ -74,13 +74,15 @@ class Bookmark:
         return msgspec.structs.replace(place, since=begun.at)
 
     def save(self, place: Place, tallies: dict[str, Tally], resting: dict[str, str]) -> None:
-        """Save, where that is another place than the last time. ConflictError where another process has saved."""
-        if not self._saves or place == self._last:
-            return
+        """Save, where that is something else than the last time: a slow evaluator that holds the place holds no counts
+        of others. ConflictError where another process has saved.
+        """
         whole = {name: each.plus(self._earlier.get(name)) for name, each in tallies.items()} or self._earlier
         state = _encoded(place, whole, resting)
+        if not self._saves or state == self._last:
+            return
         self._revision = self._pool.save_follower(self._name, place.event, state, revision=self._revision).revision
-        self._last = place
+        self._last = state
 
     def check(self) -> None:
         """ConflictError where another process has saved under the name, before anything is paid for twice."""

@@ -225,7 +225,8 @@ class _Worker:
                 stopped = stopped or time.monotonic()
                 if time.monotonic() - stopped > STOP_SECONDS:
                     break
-        self._room.release(taken)
+        if taken:
+            self._room.release(taken)
 
     # --- looking after it -------------------------------------------------------------------------------------
     def _look_after(self) -> None:
