@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentworld.ingest.formats import claude_code_lines, claude_code_parts
+from agentworld.ingest.formats import claude_code_lines, claude_code_parts, values
 from agentworld.ingest.reading import read_path
 from tests.ingest.shapes import lineage, said
 
@@ -230,3 +230,18 @@ def test_a_large_file_is_read_session_by_session(monkeypatch, tmp_path):
     assert [note.why for note in part_notes] == [note.why for note in notes]
     assert sum(held) == len(text)
     assert len(held) == 3
+
+
+@pytest.mark.parametrize(
+    "path", ["claude-code/session.jsonl", "codex/rollout.jsonl", "openhands/v0_events.json"], ids=lambda path: path[:5]
+)
+def test_prompts_of_one_run_do_not_grow_without_end(path, monkeypatch):
+    whole, _ = read_path("auto", FIXTURES.parent / path)
+    monkeypatch.setattr(values, "MAX_PROMPTS", 10)
+    (run,), notes = read_path("auto", FIXTURES.parent / path)
+
+    assert [note.why for note in notes if note.lost] == [values.TOO_MANY]
+    assert 0 < len(run.steps) < len(whole[0].steps)
+    assert sum(len(step.prompt_messages) for step in run.steps[:-1]) <= 10
+    left = {said(step.response_message) for step in whole[0].steps[len(run.steps) :]}
+    assert left <= {said(message) for message in run.trailing}

@@ -13,10 +13,10 @@ from typing import Any
 
 from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes
-from agentworld.ingest.formats import claude_code_parts
+from agentworld.ingest.formats import claude_code_parts, values
 from agentworld.ingest.formats.claude_code_lines import META, Line, Session
 from agentworld.ingest.formats.claude_code_turns import Turn, Turns, first_text, lineage
-from agentworld.ingest.formats.values import bounded, count_of, name_of, object_of, picked, text_of, usage_of
+from agentworld.ingest.formats.values import TOO_MANY, bounded, count_of, name_of, object_of, picked, text_of, usage_of
 from agentworld.ingest.run import Run
 from agentworld.records import Step, Usage
 from agentworld.records.step import ForkReason
@@ -173,11 +173,16 @@ class _Runs:
         told: set[int] = set()  # turns that a reply's prompt holds
         branches = _Branches()
         steps: list[Step] = []
+        shown, left = 0, list[Turn]()
         for turn in _in_order(turns):
             if turn.reply is None:
                 continue
+            if shown > values.MAX_PROMPTS:
+                left.append(turn)
+                continue
             turn.step = str(len(steps))
             steps.append(self._step(turn, session, branches))
+            shown += len(steps[-1].prompt_messages or ())
             each: Turn | None = turn
             while each is not None:
                 told.update(map(id, each.again))
@@ -186,6 +191,9 @@ class _Runs:
                     break
                 told.add(id(each))
         trailing = [message for turn in turns if id(turn) not in told for message in turn.untold()]
+        if left:
+            self._session.say(left[0].first, TOO_MANY)
+            trailing += [message for turn in left for message in turn.messages]
         if any(turn.replaced for turn in turns):
             # Another result stands in the place of some: those that no prompt holds are told at the end.
             held = {id(message) for step in steps for message in step.prompt_messages or ()}
@@ -287,26 +295,26 @@ class _Branches:
     """Tells why a step does not go on from the one before it."""
 
     def __init__(self) -> None:
-        self._taken: dict[tuple[str | None, str | None], list[Turn | None]] = {}
+        self._taken: dict[tuple[str | None, str | None], set[int]] = {}  # turns that replies follow
         self._spoke: set[str | None] = set()
 
     def reason(self, turn: Turn, before: Turn | None, compacted: bool) -> ForkReason | None:
         """`before`: the reply that it comes from."""
         agent = turn.first.agent
         key = (before.step if before is not None else None, agent)
-        taken = self._taken.setdefault(key, [])
+        taken = self._taken.setdefault(key, set())
         reason: ForkReason | None = None
         if before is not None and before.first.agent != agent:
             reason = "subagent"
         elif compacted:
             reason = "compaction"
         elif taken:
-            reason = "parallel" if any(other is turn.parent for other in taken) else "history_rewritten"
+            reason = "parallel" if id(turn.parent) in taken else "history_rewritten"
         elif before is None and agent in self._spoke:
             reason = "history_rewritten"
         elif before is None and agent is not None and self._spoke:
             reason = "subagent"
-        taken.append(turn.parent)
+        taken.add(id(turn.parent))
         self._spoke.add(agent)
         return reason
 

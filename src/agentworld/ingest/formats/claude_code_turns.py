@@ -21,13 +21,13 @@ _KEPT = 50
 class Turn:
     """One turn. `parent`: the turn before it, as the model saw it. `before`: where it came from, where that is another:
     the turn before a compaction, the reply that began a sub-agent. `first`, `last`: its lines, its results' too.
-    `said`: the last line of the reply itself. `again`: turns that a compaction kept, which stand before this one.
-    `replaced`: calls whose results this turn gives anew. `step`: the key of its step.
+    `said`: the last line of the reply itself. `answered`: calls that have a result. `again`: turns that a compaction
+    kept, which stand before this one. `replaced`: calls whose results this turn gives anew. `step`: its step's key.
     """
 
     __slots__ = (
-        "again", "before", "compaction", "first", "last", "messages", "notes", "parent", "replaced", "reply", "results",
-        "said", "step",
+        "again", "answered", "before", "compaction", "first", "last", "messages", "notes", "parent", "replaced",
+        "reply", "results", "said", "step",
     )  # fmt: skip
 
     def __init__(self, line: Line, parent: Turn | None) -> None:
@@ -39,6 +39,7 @@ class Turn:
         self.messages: list[Message] = []
         self.reply: Reply | None = None
         self.results: list[Message] = []
+        self.answered: set[str] = set()
         self.replaced: frozenset[str | None] = frozenset()
         self.notes: dict[str, Any] = {}
         self.step: str | None = None
@@ -88,7 +89,7 @@ class Turns:
         self._blocks = Blocks(self._say, self.media)
         self._of: dict[int, Turn | None] = {}
         self._replies: dict[tuple[str | None, str], Turn] = {}
-        self._pending: dict[tuple[str, str | None], list[str]] = {}
+        self._pending: dict[tuple[str, str | None], dict[str, None]] = {}  # calls without a result, in order
         self._attached: dict[int, list[Any]] = {}  # what stood before the next reply beside the messages
         self._kept: dict[int, list[Turn]] = {}  # behind a compaction: turns that it kept
         for line in session.lines:
@@ -185,10 +186,11 @@ class Turns:
         turn = self._of[id(line)]
         assert turn is not None
         turn.results += reply.results
+        turn.answered.update(result.tool_call_id or "" for result in reply.results)
         reply.results = []
         for call in reply.calls[from_call:]:
             self.of_call[call.id] = turn
-            self._pending.setdefault((line.session, line.agent), []).append(call.id)
+            self._pending.setdefault((line.session, line.agent), {})[call.id] = None
             given = _agent_call(call.function.arguments)
             if (prompt := text_of(given.get("prompt"))) is not None:
                 self.prompts.setdefault(prompt, []).append(call.id)
@@ -219,16 +221,16 @@ class Turns:
 
     def _result(self, line: Line, up: Turn | None, result: Message, failed: bool) -> Turn:
         """Put a result to its reply, where it is the first; anything else is a turn of its own."""
-        pending = self._pending.get((line.session, line.agent), [])
+        pending = self._pending.get((line.session, line.agent), {})
         call = result.tool_call_id
         if call is None:
-            call = pending[0] if pending else self._blocks.made_id()
+            call = next(iter(pending), None) or self._blocks.made_id()
             result = Message(role="tool", content=result.content, tool_call_id=call)
-        if call in pending:
-            pending.remove(call)
+        pending.pop(call, None)
         self._notes_of(line, call, failed)
         turn = self.of_call.get(call)
-        if turn is not None and turn is up and all(other.tool_call_id != call for other in turn.results):
+        if turn is not None and turn is up and call not in turn.answered:
+            turn.answered.add(call)
             turn.results.append(result)
             turn.last = line
             return turn

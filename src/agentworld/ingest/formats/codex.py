@@ -49,6 +49,7 @@ class Codex:
 
         def root(index: int) -> int:
             while group[index] != index:
+                group[index] = group[group[index]]
                 index = group[index]
             return index
 
@@ -195,7 +196,9 @@ class _Family:
             first.fork_reason = "history_rewritten" if first.parent_step_id is not None else first.fork_reason
             return
         name = thread.thread_id or ""
-        call = source.spawned.get(name) or next((c for c, said in source.told if name and name in said), None)
+        call = source.spawned.get(name)
+        if call is None and name:
+            call = next((each for each, said in source.told if each in source.spawning and name in said), None)
         first.fork_reason = "subagent"
         if call is not None and call in source.step_of_call:
             first.parent_step_id = source.step_of_call[call]

@@ -78,7 +78,7 @@ class Items:
         self._reply: Reply | None = None
         self._results: list[Message] = []
         self._made = 0
-        self._pending: list[str] = []
+        self._pending: dict[str, None] = {}  # calls without an output, in order
         self._calls: list[str] = []  # of the last reply
         self.messages: list[Message] = []
         self.steps: list[str | None] = []
@@ -143,15 +143,15 @@ class Items:
             self._made += 1
             call_id = f"call_{self._made}"
         self._open(place, at).calls.append(ToolCall(id=call_id, function=FunctionCall(name, arguments)))
-        self._pending.append(call_id)
+        self._pending[call_id] = None
         return call_id
 
     def result(self, call_id: str | None, content: Content, place: str, *, within: bool = False) -> None:
         """A result of a call; `within`: it came within the reply, as the service ran the call."""
         if call_id is None and self._pending:
-            call_id = self._pending[0]
+            call_id = next(iter(self._pending))
         if call_id in self._pending:
-            self._pending.remove(call_id)
+            del self._pending[call_id]
         elif call_id is not None:
             self._say(place, f"no call before it has the id {bounded(call_id, 60)} of this output", lost=False)
         self._results.append(Message(role="tool", content=content, tool_call_id=call_id))

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Notes
+from agentworld.ingest.formats import values
 from agentworld.ingest.formats.codex_items import KINDS, Items, Reply
 from agentworld.ingest.formats.values import (
+    TOO_MANY,
     Media,
     bounded,
     content_of,
@@ -83,7 +85,8 @@ class Thread:
         self.replies: list[str | None] = []  # the step of each reply, in order
         self.step_of_call: dict[str, str] = {}
         self.spawned: dict[str, str] = {}  # thread -> the call that began it
-        self.told: list[tuple[str, str]] = []  # what calls that begin threads were answered
+        self.spawning: set[str] = set()  # calls that begin threads
+        self.told: list[tuple[str, str]] = []  # short outputs, by their calls
         self.status: TerminalStatus = "finished"
         self.notes: dict[str, Any] = {}
         self.times = [record.at for record in self.records if record.at]
@@ -138,6 +141,8 @@ class _Replay:
         self._shared = shared
         self._keys = keys
         self._count = 0  # items read
+        self._shown = 0  # messages in prompts
+        self._told_large = False
         self._model: str | None = None
         self._effort: Any = None
         self._turn: Any = None
@@ -187,8 +192,10 @@ class _Replay:
 
     def _set_aside(self, start: int) -> None:
         """Keep what no reply has seen of the messages from `start` on, which are about to go."""
-        told = max((n + 1 for n, step in enumerate(self._items.steps) if step is not None), default=0)
-        self._untold += self._items.messages[max(start, told, self._from) :]
+        steps, told = self._items.steps, len(self._items.steps)
+        while told > start and steps[told - 1] is None:
+            told -= 1
+        self._untold += self._items.messages[max(told, self._from) :]
 
     def _item(self, record: Record) -> None:
         self._items.read(record.payload, record.place, record.at)
@@ -206,6 +213,12 @@ class _Replay:
             thread.replies.append(key)
             self._last = key
             return key
+        if self._shown > values.MAX_PROMPTS:
+            if not self._told_large:
+                self._told_large = True
+                thread.say(reply.place, TOO_MANY)
+            return None
+        self._shown += len(self._system) + len(before)
         parent = self._last if self._compacted else next((s for s in reversed(self._items.steps) if s), None)
         key = str(self._first + len(thread.steps))
         notes = self._pending | picked(
@@ -231,6 +244,8 @@ class _Replay:
         thread.replies.append(key)
         for call in message.tool_calls:
             thread.step_of_call.setdefault(call.id, key)
+            if "spawn" in call.function.name or "agent" in call.function.name:
+                thread.spawning.add(call.id)
         self._last = key
         return key
 
@@ -262,9 +277,13 @@ class _Replay:
     def _roll_back(self, turns: int) -> None:
         self._items.close()
         messages, steps = self._items.messages, self._items.steps
-        begins = [n for n, m in enumerate(messages) if m.role == "user" and not m.text.startswith(_CONTEXT)]
-        if turns and begins:
-            cut = begins[-turns] if turns <= len(begins) else begins[0]
+        cut, found = len(messages), 0
+        for place in range(len(messages) - 1, -1, -1):
+            if messages[place].role == "user" and not messages[place].text.startswith(_CONTEXT):
+                cut, found = place, found + 1
+                if found >= turns:
+                    break
+        if turns and found:
             self._set_aside(cut)
             del messages[cut:], steps[cut:]
             self._from = min(self._from, cut)
@@ -370,7 +389,9 @@ class _Texts:
         if text in self.user:
             return True
         self._asked += 1
-        return self._asked <= 1000 and bool(text.strip()) and any(text.strip() in longer for longer in self._longer)
+        text = text.strip()
+        # Every one of them looks through all texts.
+        return self._asked <= 200 and bool(text) and any(text in longer for longer in self._longer)
 
     def add(self, item: dict[str, Any]) -> None:
         """Take note of an item."""

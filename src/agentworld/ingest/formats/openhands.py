@@ -14,6 +14,7 @@ from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats import openhands_v0, openhands_v1
 from agentworld.ingest.formats.openhands_history import Steps, counted
 from agentworld.ingest.formats.values import (
+    TOO_MANY,
     Media,
     bounded,
     name_of,
@@ -157,7 +158,11 @@ def _events_of(value: Any) -> tuple[str, list[Any]] | None:
     told = object_of(value)
     for name in ("history", "trajectory", "events"):
         given = told.get(name)
-        if isinstance(given, list) and any(_is_event(each) for each in list(_flat(given[:8]))):
+        if not isinstance(given, list):
+            continue
+        found = [each for each in _flat(given[:8]) if _is_event(each)]
+        # Other tools have events with an action, too; only the first versions say nothing of who acted, in a history.
+        if found and (name == "history" or any("source" in event for event in found)):
             return name, given
     if told.get("history") == [] and ("instance_id" in told or "issue" in told):
         return "history", []
@@ -288,6 +293,8 @@ class _Reader:
             return
         events.end()
         steps = self._steps
+        if steps.too_many:
+            self._say("$", TOO_MANY)
         for step in steps.all:
             step.model = step.model or steps.model
             step.usage = step.usage or steps.usage.get(str(step.metadata.get("response_id")))

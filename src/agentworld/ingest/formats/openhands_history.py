@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentworld.ingest.formats import values
 from agentworld.ingest.formats.values import (
     Content,
     bounded,
@@ -71,6 +72,8 @@ class Steps:
         self.usage: dict[str, Usage] = {}
         self.latency: dict[str, float] = {}
         self.made = 0
+        self.shown = 0  # messages in prompts
+        self.too_many = False
 
     def made_id(self) -> str:
         """An id for a call that has none."""
@@ -171,6 +174,11 @@ class History:
     def _step(self, reply: Reply) -> None:
         steps = self._steps
         message = reply.said()
+        if steps.shown > values.MAX_PROMPTS:
+            steps.too_many = True
+            self._view.append(_Said(message, reply.events))
+            return
+        steps.shown += len(self._view)
         for said in self._view:
             said.told = True
         known = reply.response_id or ""

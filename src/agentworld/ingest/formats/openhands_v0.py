@@ -59,7 +59,7 @@ class Events:
         self._history = History(steps)
         self._outer: list[tuple[History, str]] = []  # who delegated, and with which call
         self._call_of: dict[str, str] = {}  # action's event -> its call
-        self._open: list[str] = []  # calls without a result, where events have no ids
+        self._open: dict[str, None] = {}  # calls without a result, in order
         self._begun = False
         self.skipped: Counter[str] = Counter()
         self.errors: list[Any] = []
@@ -148,7 +148,7 @@ class Events:
             call_id = self._history.call(reply, named, json_text(given), call_id)
         if call_id is not None:
             self._call_of[name] = call_id
-            self._open.append(call_id)
+            self._open[call_id] = None
         state = args.get("confirmation_state", args.get("is_confirmed"))
         if state == "rejected":
             reply.notes.setdefault("rejected", []).append(bounded(call_id, 100))
@@ -216,12 +216,11 @@ class Events:
         told = object_of(event.get("tool_call_metadata"))
         call_id = text_of(told.get("tool_call_id")) or self._call_of.get(str(cause))
         if call_id is None and cause is None and event.get("source") is None and self._open:
-            call_id = self._open[0]  # The first versions say only by their order what an observation is of.
+            call_id = next(iter(self._open))  # The first versions say only by their order what an observation is of.
         if call_id is None:
             self._history.say(Message(role="user", content=content), name)
             return
-        if call_id in self._open:
-            self._open.remove(call_id)
+        self._open.pop(call_id, None)
         self._history.result(call_id, content, name)
         if kind == "error" or event.get("success") is False:
             self._history.note("tool_error", call_id)

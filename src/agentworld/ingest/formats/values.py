@@ -17,6 +17,11 @@ Say = Callable[..., None]
 """`say(place, why, hint=None, lost=True)`: a note on the file that is read."""
 
 MAX_NAME = 256
+MAX_PROMPTS = 50_000_000
+"""How many messages the prompts of one run hold together, each as often as it is shown, before no more of its replies
+become steps. Prompts of a conversation that no window of a model holds grow with its square.
+"""
+TOO_MANY = "the prompts of this run grow too large together; from here on, replies are kept as messages alone"
 _MAX_COUNT = 2**31 - 1
 _UNNAMED = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
