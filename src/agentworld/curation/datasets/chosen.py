@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from agentworld.curation.datasets.reading import steps_of
 from agentworld.pool.protocol import Pool
+from agentworld.query.lexer import MAX_LENGTH
 from agentworld.records import Selection, Step, Trajectory
 
 PAGE = 500
+LONGEST_WHERE = MAX_LENGTH - 256
+"""Characters that a selection may have, so that an id and what is taken at all can be asked for beside it."""
 
 
 class Chosen:
@@ -33,22 +36,40 @@ class Chosen:
             yield [one.trajectory_id for one in found]
 
     def records(self, pool: Pool, trajectory_ids: Sequence[str]) -> dict[str, Trajectory]:
-        """Of up to 100 trajectories those that may be taken now, by id."""
-        listed = ", ".join(f"'{one}'" for one in trajectory_ids)  # Ids have no quotes.
-        where = f"({self._of_trajectories}) and trajectory_id in ({listed})"
-        return {one.trajectory_id: one for found in _trajectories(pool, where, self.selection.channel) for one in found}
+        """Of these trajectories those that may be taken now, by id."""
+        begin = f"({self._of_trajectories}) and trajectory_id in ("
+        found: dict[str, Trajectory] = {}
+        for some in _lists(trajectory_ids, MAX_LENGTH - len(begin) - 1):
+            for records in _trajectories(pool, f"{begin}{some})", self.selection.channel):
+                found |= {one.trajectory_id: one for one in records}
+        return found
 
     def steps(self, pool: Pool, trajectory_id: str) -> Iterator[Step]:
         """The steps of a trajectory that are taken, in commit order, with their messages."""
         channel = self.selection.channel
-        for step in steps_of(pool, trajectory_id, where=self._of_steps, include=("messages",)):
-            if channel is None or step.channel == channel:
+        where = self._of_steps if self._by_steps else None
+        for step in steps_of(pool, trajectory_id, where=where, include=("messages",)):
+            if step.readiness in self.taken and channel in (None, step.channel):
                 yield step
 
 
 def with_condition(where: str | None, condition: str) -> str:
     """Both have to hold."""
     return condition if where is None else f"({where}) and {condition}"
+
+
+def _lists(ids: Sequence[str], room: int) -> Iterator[str]:
+    """The ids as lists in quotes, each no longer than `room`; ids have no quotes themselves."""
+    some: list[str] = []
+    length = 0
+    for one in ids:
+        if some and length + len(one) + 4 > room:
+            yield ", ".join(some)
+            some, length = [], 0
+        some.append(f"'{one}'")
+        length += len(one) + 4
+    if some:
+        yield ", ".join(some)
 
 
 def _trajectories(pool: Pool, where: str, channel: str | None) -> Iterator[list[Trajectory]]:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from agentworld.curation.datasets.building import Builder
-from agentworld.curation.datasets.chosen import Chosen
+from agentworld.curation.datasets.chosen import LONGEST_WHERE, Chosen
 from agentworld.curation.datasets.digests import manifest_digest
 from agentworld.curation.datasets.dividing import Divided, divide_selection
 from agentworld.curation.datasets.results import fractions_missed
 from agentworld.curation.datasets.splits import check_splits
-from agentworld.errors import InvalidRequestError
+from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.pool.dataset_rules import check_dataset_name
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Page, Pool
@@ -90,6 +90,10 @@ def check_selection(selection: Selection) -> Selection:
         check_id(selection.channel, "channel")
     if selection.where is not None:
         parse(selection.where, "steps" if selection.unit == "step" else "trajectories")
+        if len(selection.where) > LONGEST_WHERE:
+            raise QueryError(
+                f"the expression has {len(selection.where)} characters, at most {LONGEST_WHERE} are taken", path="where"
+            )
     check_splits(selection.splits)
     return selection
 
