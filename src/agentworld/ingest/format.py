@@ -25,7 +25,9 @@ class Head(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Format(Protocol):
-    """One format of files. `name` is what `agentworld import NAME` takes; `title` is for people."""
+    """One format of files. `name` is what `agentworld import NAME` takes; `title` is for people. One with an attribute
+    `general` that is true reads what nobody else does, and is not named beside those that read a file.
+    """
 
     name: str
     title: str

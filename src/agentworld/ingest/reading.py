@@ -108,8 +108,10 @@ def choose(format: str, entry: StreamEntry, told: set[str]) -> Format | None:
         hint = "Save it as UTF-8" if looks == "UTF-16 text" else f"Formats: {', '.join(formats())}" if asked else None
         entry.say("$", f"no format knows it: {looks}", hint=hint, lost=asked)
         return None
-    if len(claiming) > 1:
-        also = ", ".join(other.name for other in claiming[1:])
+    # What reads whatever nobody else does is no other opinion of a file.
+    others = [other.name for other in claiming[1:] if not getattr(other, "general", False)]
+    if others:
+        also = ", ".join(others)
         why = f"read as {claiming[0].name}; {also} would read it too"
         if why not in told:
             told.add(why)

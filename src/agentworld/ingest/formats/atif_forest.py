@@ -117,6 +117,7 @@ class _Building:
         """Adds one document, and returns the key of its last step."""
         prefix = f"{self._count}." if self._count else ""
         self._count += 1
+        self._about.append(_about_document(document, prefix))
         run, tools = self._run, document.tools()
         embedded = self._embedded(document, depth)
         last, begins = parent, True
@@ -148,7 +149,6 @@ class _Building:
         run.trailing += listed
         self._after += [last] * len(listed)
         run.media |= document.media
-        self._about.append(_about_document(document, prefix))
         return last
 
     def _embedded(self, document: Document, depth: int) -> dict[str, list[tuple[str, Document]]]:

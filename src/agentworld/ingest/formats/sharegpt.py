@@ -25,6 +25,7 @@ class ShareGPT:
 
     name = "sharegpt"
     title = "Rows of chat: ShareGPT, Alpaca, preferences, KTO, AgentInstruct, Hermes"
+    general = True
 
     def claims(self, head: Head) -> bool:
         """By the usual columns of such rows, or as the description of data sets."""

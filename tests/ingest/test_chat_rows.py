@@ -1,0 +1,186 @@
+"""Rows of chat: OpenAI's fine-tuning, ShareGPT's family, ADP and ToolBench."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentworld.ingest.files import BytesEntry
+from agentworld.ingest.formats import get_format
+from agentworld.ingest.reading import read_path
+from agentworld.records import MediaPart, TextPart
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def read(name, *rows):
+    notes = []
+    data = "\n".join(map(json.dumps, rows)).encode()
+    return list(get_format(name).runs([BytesEntry(data, "t.jsonl")], notes.append)), notes
+
+
+def said(run):
+    """The last reply with all before it, as roles and texts."""
+    return [
+        (message.role, message.text) for message in [*run.steps[-1].prompt_messages, run.steps[-1].response_message]
+    ]
+
+
+def test_null_and_empty_contents_differ_and_arguments_stay_text():
+    (_, run, *_), notes = read_path("auto", FIXTURES / "openai-fine-tuning" / "chat.jsonl")
+    calls = run.steps[0].response_message.tool_calls
+    assert run.steps[0].response_message.content is None
+    assert [call.function.arguments for call in calls] == ['"{\\"gate\\": \\"north\\"}"', '{"gate": ']
+    assert [message.content for message in run.steps[1].prompt_messages[2:]] == ["open", ""]
+    assert run.steps[0].sampling.parallel_tool_calls is True
+    assert [note.lost for note in notes if "JSON within JSON" in note.why] == [False]
+
+
+def test_functions_and_calls_of_the_older_kind():
+    runs, _ = read_path("auto", FIXTURES / "openai-fine-tuning" / "chat.jsonl")
+    old = runs[4]
+    call = old.steps[0].response_message.tool_calls[0]
+    result = old.steps[1].prompt_messages[-1]
+    assert (call.id, result.role, result.tool_call_id, result.name) == ("call_0", "tool", "call_0", "weather")
+    assert old.steps[0].tools == [
+        {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        (
+            "openai-fine-tuning",
+            {
+                "input": {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+                "preferred_output": [{"role": "assistant", "content": "good"}],
+                "non_preferred_output": [{"role": "assistant", "content": "bad"}],
+            },
+        ),
+        (
+            "sharegpt",
+            {
+                "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}],
+                "chosen": {"from": "gpt", "value": "good"},
+                "rejected": {"from": "gpt", "value": "bad"},
+            },
+        ),
+    ],
+)
+def test_preferences_are_branches_with_a_comparison(name, row):
+    (run,), notes = read(name, row)
+    lines = [(step.step_id, step.parent_step_id, step.fork_reason, step.response_message.text) for step in run.steps]
+    assert lines == [("0", None, None, "b"), ("1", "0", None, "good"), ("2", "0", "parallel", "bad")]
+    assert run.steps[1].prompt_messages == run.steps[2].prompt_messages
+    (compared,) = run.feedback
+    assert (compared.kind, compared.step, compared.other) == ("comparison", "1", "2")
+    assert not notes
+
+
+def test_whole_conversations_part_where_they_differ():
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}, {"role": "user", "content": "r"}]
+    good, bad = ([*talk, {"role": "assistant", "content": text}] for text in ("good", "bad"))
+    (run,), _ = read("sharegpt", {"chosen": good, "rejected": bad})
+    assert [(step.parent_step_id, step.response_message.text) for step in run.steps] == [
+        (None, "x"),
+        ("0", "good"),
+        ("0", "bad"),
+    ]
+
+
+def test_calls_and_results_out_of_tags_and_texts():
+    runs, _ = read_path("auto", FIXTURES / "sharegpt" / "tools.json")
+    listed, tagged, broken = runs[1], runs[3], runs[2]
+    assert [c.function.arguments for c in listed.steps[0].response_message.tool_calls] == [
+        '{"place":"Dale"}',
+        '{"place": "Esk"}',
+    ]
+    assert [m.tool_call_id for m in listed.steps[1].prompt_messages[2:]] == ["call_0", "call_1"]
+    assert tagged.steps[0].response_message.content == "I ask."
+    assert [m.text for m in tagged.steps[1].prompt_messages[3:]] == ["early", "late"]
+    # What cannot be taken apart stays text.
+    assert broken.steps[0].response_message.text == "tide(Bree"
+    half = '<tool_call>{"name": "a"}</tool_call><tool_call>{'
+    (kept,), _ = read("sharegpt", {"conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": half}]})
+    assert kept.steps[0].response_message.text == half
+
+
+def test_images_take_the_place_of_their_marks():
+    (marked, unmarked, parts), _ = read_path("auto", FIXTURES / "sharegpt" / "images.jsonl")
+    kinds = [type(part) for part in marked.steps[0].prompt_messages[0].content]
+    assert kinds == [MediaPart, TextPart, MediaPart, TextPart]
+    assert [type(part) for part in unmarked.steps[0].prompt_messages[0].content] == [MediaPart, TextPart]
+    assert parts.steps[0].response_message.tool_calls[0].function.name == "look"
+    assert parts.media[parts.steps[0].prompt_messages[0].content[0].digest] == (b"dots/2.png", "text/uri-list")
+
+
+def test_flags_weights_and_scores_are_labels_and_rewards():
+    (yes, no), _ = read_path("auto", FIXTURES / "sharegpt" / "kto.jsonl")
+    assert [(f.kind, f.name, f.value, f.step) for f in (*yes.feedback, *no.feedback)] == [
+        ("label", "label", True, "0"), ("label", "label", False, "1"),
+    ]  # fmt: skip
+    assert no.metadata == {"row": {"source": "a shelf"}}
+    (row,), _ = read_path("auto", FIXTURES / "sharegpt" / "agent_instruct.json")
+    assert [(f.name, f.value, f.step) for f in row.feedback] == [
+        ("training_weight", 0, "0"),
+        ("training_weight", 1, "1"),
+    ]
+
+
+def test_a_description_beside_the_file_names_columns_and_roles():
+    (quiz, talk, _), notes = read_path("auto", FIXTURES / "sharegpt" / "described")
+    assert said(quiz) == [("user", "How many legs has a stool?"), ("assistant", "Three.")]
+    assert said(talk) == [("user", "May I?"), ("assistant", ""), ("tool", "yes"), ("assistant", "You may.")]
+    assert not [note for note in notes if note.lost]
+    row = json.loads((FIXTURES / "sharegpt" / "described" / "talks.jsonl").read_text().splitlines()[0])
+    (alone,), _ = read("sharegpt", row)
+    # Without it nobody knows who the host is.
+    assert alone.steps == []
+
+
+def test_alpaca_and_prompts_with_history():
+    (add, again, *_), _ = read_path("auto", FIXTURES / "sharegpt" / "alpaca.jsonl")
+    assert said(add) == [("user", "Add the numbers.\n1 2"), ("assistant", "3")]
+    assert [text for _, text in said(again)] == ["Be exact.", "Add 1 and 2.", "3", "Say it again.", "3"]
+
+
+def test_actions_and_observations():
+    (mill, wheel), _ = read_path("auto", FIXTURES / "adp" / "actions.json")
+    assert [role for role, _ in said(mill)] == [
+        "system", "user", "assistant", "assistant", "tool", "assistant", "tool", "user", "assistant",
+    ]  # fmt: skip
+    code = mill.steps[2].response_message
+    assert (code.content, code.reasoning) == ("Now the corn.", "It must be dry.")
+    assert (code.tool_calls[0].function.name, code.tool_calls[0].function.arguments) == (
+        "bash",
+        '{"code":"grind corn\\n"}',
+    )
+    assert {(r.name, r.value, r.step) for r in mill.rewards} == {("reward", 0.25, "1"), ("score", 1.0, None)}
+    assert [m.tool_call_id for m in wheel.steps[-1].prompt_messages if m.role == "tool"] == ["b", "a"]
+    assert [m.name for m in wheel.steps[-1].prompt_messages[-2:]] == [None, "agent"]
+
+
+def test_a_search_tree_keeps_its_failed_branches():
+    (run,), _ = read_path("auto", FIXTURES / "toolbench" / "search.json")
+    assert [(s.parent_step_id, s.fork_reason, s.response_message.content) for s in run.steps] == [
+        (None, None, "First the ferry."), ("0", None, None), ("0", "retry", "Perhaps a barge."),
+        ("2", None, "I know enough."), (None, "retry", None),
+    ]  # fmt: skip
+    assert run.steps[1].response_message.tool_calls[0].function.arguments == '{"kind": '
+    assert run.steps[1].metadata == {"pruned": True, "observation_code": 11}
+    assert run.metadata["trailing_after"] == ["1", "4"]
+    (given_up,), _ = read_path("auto", FIXTURES / "toolbench" / "chain.json")
+    assert [(s.parent_step_id, s.response_message.content) for s in given_up.steps] == [
+        (None, None), ("0", "None."), (None, "I give up."),
+    ]  # fmt: skip
+
+
+def test_calls_that_a_file_cuts_off_keep_what_is_there():
+    (whole, cut, _), notes = read_path("auto", FIXTURES / "toolbench" / "evaluated.json")
+    assert whole.steps[0].response_message.content == "I look."
+    assert whole.steps[1].prompt_messages[-1].text == 'it\'s there: "two"'
+    assert whole.task == {"task_id": "17", "prompt": "Which boat?"}
+    assert cut.steps[0].response_message.tool_calls[0].function.arguments == '{"kind": "ferry\\n"}'
+    assert cut.steps[1].response_message.tool_calls[0].function.arguments == '{"kind": "a very long na'
+    assert sum("only the beginning" in note.why for note in notes) == 2
