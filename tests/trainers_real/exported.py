@@ -48,6 +48,7 @@ TRAIN = ("answer",)
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sft": ("sft", {}),
     "sft-jsonl": ("sft", {"file_format": "jsonl"}),
+    "sft-completion": ("sft", {"style": "prompt-completion"}),
     "sft-each": ("sft", {"expand": "each-step"}),
     "sft-images": ("sft", {"images": True}),
     "sft-verl": ("sft", {"style": "verl"}),

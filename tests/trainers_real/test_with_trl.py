@@ -73,7 +73,7 @@ def test_every_layout_loads_with_datasets(said):
     assert step["policy"]["model"] == "pocket"
 
 
-@pytest.mark.parametrize("name", ["sft", "sft-jsonl"])
+@pytest.mark.parametrize("name", ["sft", "sft-jsonl", "sft-completion"])
 def test_conversations_train_on_the_replies_as_they_were_sampled(said, steps, name):
     rows = by_steps(said[name]["rows"])
     assert set(rows) == {("good-0", "good-1"), ("poor-0", "poor-1"), ("talk-0", "talk-1")}

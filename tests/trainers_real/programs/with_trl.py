@@ -108,6 +108,7 @@ def main():
         "loaded": loaded(),
         "sft": sft("sft", assistant_only_loss=True),
         "sft-jsonl": sft("sft-jsonl", assistant_only_loss=True),
+        "sft-completion": sft("sft-completion", assistant_only_loss=True),
         "sft-each": sft("sft-each", assistant_only_loss=True),
         "sft-each-whole": sft("sft-each"),
         "sft-tokens": sft("sft-tokens"),
