@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import numbers
 import re
+import sysconfig
 import threading
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +23,9 @@ MAX_VALUES = 64
 MAX_DETAILS_BYTES = 64 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _MESSAGE = 500
+_PACKAGE = str(Path(__file__).parent.parent)
+# Of Python and of what is installed: what is raised there was called by somebody.
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")} | {"<frozen"})
 
 
 def checked(evaluator: Evaluator, subject: Subject) -> dict[str, Verdict]:
@@ -41,7 +47,7 @@ def checked(evaluator: Evaluator, subject: Subject) -> dict[str, Verdict]:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise
         why = f": {_short(str(error))}" if str(error) else ""
-        raise EvaluationError(f"{evaluator.name} raised {type(error).__name__}{why}") from error
+        raise EvaluationError(f"{evaluator.name} raised {type(error).__name__}{why}{_raised_at(error)}") from error
     if isinstance(subject, RolloutGroup):
         return _of_group(evaluator, subject, said)
     if evaluator.scope == "step":
@@ -164,3 +170,10 @@ def _ids(ids: list[str]) -> str:
 
 def _short(text: str, length: int = _MESSAGE) -> str:
     return text if len(text) <= length else f"{text[:length]}..."
+
+
+def _raised_at(error: BaseException) -> str:
+    """The line of the user's own code that raised it, or that called what did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, *_LIBRARIES))]
+    return f" (at {Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
