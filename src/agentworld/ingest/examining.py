@@ -15,8 +15,12 @@ from agentworld.records.ids import framed
 _SIZE = 16
 _PIECE = 2047
 _HASHED_AT_ONCE = 64 * 1024
-_rest = operator.attrgetter(*(name for name in Step.__struct_fields__ if name not in ("prompt_messages", "tools")))
-_rest_of_run = operator.attrgetter(*(name for name in Run.__struct_fields__ if name not in ("steps", "media")))
+# Only what is said is hashed, so that a record with more fields has the same digest.
+_STEP = [name for name in Step.__struct_fields__ if name not in ("prompt_messages", "tools")]
+_RUN = [name for name in Run.__struct_fields__ if name not in ("steps", "media")]
+_of_step, _of_run = operator.attrgetter(*_STEP), operator.attrgetter(*_RUN)
+_UNSAID_STEP = _of_step(Step(step_id="", trajectory_id=""))
+_UNSAID_RUN = _of_run(Run(native_id=None))
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -95,7 +99,14 @@ def examine(run: Run) -> Facts:
             replied = turns.add(node, step.response_message)
         same_tools = parent is not None and step.tools is parent.tools
         tools = None if same_tools else step.tools
-        said = (shared, step.prompt_messages is None, new, same_tools, tools, _rest(step))
+        said = (
+            shared,
+            step.prompt_messages is None,
+            new,
+            same_tools,
+            tools,
+            _said(_STEP, _of_step(step), _UNSAID_STEP),
+        )
         parts.append(exact_json.encode(said))
         size += len(parts[-1])
         waiting += len(parts[-1])
@@ -105,7 +116,7 @@ def examine(run: Run) -> Facts:
         known[step.step_id] = last = (step, _Place(prompt, step.response_message, node, replied))
     for message in run.trailing:
         turns.add(0, message)
-    parts.append(exact_json.encode((_rest_of_run(run), sorted(run.media))))
+    parts.append(exact_json.encode((_said(_RUN, _of_run(run), _UNSAID_RUN), sorted(run.media))))
     size += len(parts[-1])
     _update(hashed, parts)
     return Facts(hashed.hexdigest(), len(run.steps), turns.messages, turns.tool_calls, turns.tool_results, size)
@@ -123,6 +134,12 @@ def _shared(place: _Place, prompt: list[Message]) -> int:
             break
         same += 1
     return same
+
+
+def _said(names: list[str], values: tuple[Any, ...], unsaid: tuple[Any, ...]) -> dict[str, Any]:
+    """The fields that are not as they are by default."""
+    triples = zip(names, values, unsaid, strict=True)
+    return {name: value for name, value, default in triples if value is not default and value != default}
 
 
 def _update(hashed: Any, parts: list[bytes]) -> None:
