@@ -112,9 +112,14 @@ def _too_large(most: int) -> TooLargeError:
 
 def _spans(data: bytes, kind: str) -> tuple[list[Span], list[str]]:
     notes: list[str] = []
+
+    def say(place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
+        if lost and len(notes) < 8:
+            notes.append(f"{place}: {why}")
+
     if kind == PROTOBUF:
         try:
-            return list(protobuf.spans_in(data)), notes
+            return list(protobuf.spans_in(data, say)), notes
         except protobuf.Malformed as error:
             raise InvalidRequestError(f"this is no ExportTraceServiceRequest: {error}") from None
     try:
@@ -125,10 +130,6 @@ def _spans(data: bytes, kind: str) -> tuple[list[Span], list[str]]:
         raise InvalidRequestError(
             "this is no ExportTraceServiceRequest", path="$", hint='Send {"resourceSpans": [...]}'
         )
-
-    def say(place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
-        if lost and len(notes) < 8:
-            notes.append(f"{place}: {why}")
 
     return list(otlp_json.spans_in(document, "$", say)) if document else [], notes
 

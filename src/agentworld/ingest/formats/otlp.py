@@ -66,7 +66,7 @@ def _is_known(document: Any) -> bool:
 def _spans(entry: Entry, say: Say) -> Iterator[Span]:
     if entry.name.lower().endswith(_PROTOBUF):
         try:
-            yield from protobuf.spans_in(entry.read())
+            yield from protobuf.spans_in(entry.read(), say)
         except (protobuf.Malformed, BadDocument) as error:
             say("$", f"this is no OTLP in protobuf: {error}")
         return

@@ -25,6 +25,7 @@ class Collection:
         self._bodies: dict[str, dict[str, Any]] = {}
         self._given: set[str] = set()
         self._nameless = 0
+        self._came = 0  # records, so that the traces are counted over only where they can be too many
 
     def trace(self, trace_id: str, place: str) -> Trace:
         """The trace of that id; one that has none is a trace of its own."""
@@ -40,6 +41,7 @@ class Collection:
         if key not in self._traces:
             self._traces[key] = Trace(trace_id=trace_id)
         self._traces.move_to_end(key)
+        self._came += 1
         return self._traces[key]
 
     def merged(self, trace: Trace, body: dict[str, Any]) -> dict[str, Any]:
@@ -52,10 +54,17 @@ class Collection:
         self._bodies[key] = found
         return found
 
+    def waiting(self) -> list[Trace]:
+        """The traces that may not be complete, the one that was silent longest first."""
+        return list(self._traces.values())
+
     def over(self) -> Iterator[Run]:
         """The runs that have to make room."""
+        if len(self._traces) < 2 or self._came < self._most:
+            return
         while sum(len(trace.nodes) for trace in self._traces.values()) > self._most and len(self._traces) > 1:
             yield from self._leave(next(iter(self._traces)))
+        self._came = sum(len(trace.nodes) for trace in self._traces.values())
 
     def rest(self) -> Iterator[Run]:
         """The runs of what is there, at the end."""

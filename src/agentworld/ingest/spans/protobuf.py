@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from agentworld.ingest.spans.node import Span, SpanEvent
+from agentworld.ingest.spans.node import Say, Span, SpanEvent
 
 _DOUBLE = struct.Struct("<d").unpack
 _MAX_DEPTH = 60
@@ -20,8 +20,10 @@ class Malformed(Exception):
     """The bytes are no message; `str` says why."""
 
 
-def spans_in(data: bytes) -> Iterator[Span]:
-    """The spans of an ExportTraceServiceRequest, or of a TracesData, which is the same on the wire; Malformed."""
+def spans_in(data: bytes, say: Say) -> Iterator[Span]:
+    """The spans of an ExportTraceServiceRequest, or of a TracesData, which is the same on the wire. A broken span is
+    said and left out; Malformed where it cannot be told where spans begin.
+    """
     for number, batch in enumerate(_each(memoryview(data), 1)):
         resource: dict[str, Any] = {}
         for inner in _each(batch, 1):
@@ -30,7 +32,10 @@ def spans_in(data: bytes) -> Iterator[Span]:
             named = "".join(_text(value) for inner in _each(scope, 1) for value in _each(inner, 1))
             for at, span in enumerate(_each(scope, 2)):
                 place = f"resource_spans[{number}].scope_spans[{scope_number}].spans[{at}]"
-                yield _span(span, resource, named, place)
+                try:
+                    yield _span(span, resource, named, place)
+                except Malformed as why:
+                    say(place, f"the span is broken: {why}")
 
 
 def _span(data: memoryview, resource: dict[str, Any], scope: str, place: str) -> Span:

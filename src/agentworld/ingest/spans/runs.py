@@ -22,7 +22,7 @@ def run_of(trace: Trace, say: Say) -> Run | None:
         if node.kind == "llm" and node.call is None:
             if node.error is not None:
                 say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
-            elif not any(_within(other, node, trace) for other in calls):
+            elif not any(_within(other, node, trace) or _within(node, other, trace) for other in calls):
                 say(node.place, "the call of a model has no messages: its content was not recorded")
     calls = without_doubles(calls, trace, say)
     run = Run(native_id=trace.trace_id or None)
