@@ -8,6 +8,7 @@ import pytest
 from agentworld.curation.datasets.comparing import diff_datasets, row_changes
 from agentworld.curation.datasets.reading import read_version, rows_of
 from agentworld.curation.datasets.selecting import create_dataset
+from agentworld.curation.datasets.verifying import verify_dataset
 from agentworld.errors import InvalidRequestError, NotFoundError, QueryError
 from agentworld.pool.keeping import Retention
 from agentworld.records import Decision, Feedback, Reward, Selection, Splits
@@ -161,6 +162,32 @@ def test_what_changes_meanwhile_is_read_as_it_is_in_the_end(memory):
     assert [row.position for row in rows_of(memory, made.version)] == [0, 1]
     assert any("1 trajectories were changed" in line for line in lines)
     assert any("1 trajectories were left out" in line for line in lines)
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_what_is_taken_away_before_it_is_pinned_is_left_out(memory, monkeypatch, times):
+    for number in range(12):
+        run(memory, f"t{number:02}", task={"task_id": number // 2})
+    put, left = memory.put_dataset_rows, iter(range(0, 2 * times, 2))
+
+    def late(building, rows):
+        for number in left:
+            memory.delete_trajectories([f"t{number:02}"])
+            break
+        return put(building, rows)
+
+    monkeypatch.setattr(memory, "put_dataset_rows", late)
+    if times > 5:
+        with pytest.raises(NotFoundError):
+            create_dataset(memory, "d")
+        assert memory.pins() == []
+        return
+    lines = []
+    made = create_dataset(memory, "d", say=lines.append)
+    assert names(memory, made) == [f"t{number:02}" for number in range(1, 12)]
+    assert next(rows_of(memory, "d")).cluster == "t01"
+    assert verify_dataset(memory, "d").is_ok
+    assert "1 trajectories were changed while this was read, and are no longer selected" in lines
 
 
 def test_a_child_keeps_what_its_parents_divided(pool):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from agentworld.curation.datasets.chosen import Chosen
 from agentworld.curation.datasets.digests import StepDigests, VersionDigest, row_digest
 from agentworld.curation.datasets.dividing import Divided
+from agentworld.errors import NotFoundError
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.protocol import Pool
@@ -16,7 +17,18 @@ from agentworld.query.rules import WEIGHT
 from agentworld.records import DatasetRow, Feedback, FrozenStep, Selection, SplitCount, Step, Trajectory
 
 _CHUNK = 100
+_TRIES = 5  # of a portion of which something was taken away meanwhile
 _FEEDBACK = 1_000  # targets in one question
+
+
+class _Portion:
+    """Rows that are put together, with the tokens of their replies. `first`: the clusters that begin with them."""
+
+    def __init__(self) -> None:
+        self.rows: list[DatasetRow] = []
+        self.tokens: list[int] = []
+        self.first: dict[int, str] = {}
+        self.gone = self.without_steps = 0
 
 
 class Builder:
@@ -43,24 +55,61 @@ class Builder:
             self._build(range(begin, min(begin + _CHUNK, len(names))))
             self._progress("freeze", min(begin + _CHUNK, len(names)), len(names))
 
-    def _build(self, places: Iterable[int]) -> None:
+    def _build(self, places: Sequence[int]) -> None:
+        """Put the rows of some trajectories; read anew where one of them was taken away before it was pinned."""
+        for left in reversed(range(_TRIES)):
+            portion = self._read(places)
+            try:
+                if portion.rows:
+                    self._pool.put_dataset_rows(self._building, portion.rows)
+            except NotFoundError as error:
+                if not left or not (error.path or "").startswith("rows"):
+                    raise
+            else:
+                self._count(portion)
+                return
+
+    def _read(self, places: Sequence[int]) -> _Portion:
         names = self._divided.trajectory_ids
         records = self._chosen.records(self._pool, [names[place] for place in places])
-        rows: list[DatasetRow] = []
-        tokens: list[int] = []
+        portion = _Portion()
         for place in places:
             record = records.get(names[place])
             if record is None:
-                self.gone += 1
+                portion.gone += 1
                 continue
             steps, length = self._steps(record.trajectory_id)
             if not steps:
-                self.without_steps += 1
+                portion.without_steps += 1
                 continue
-            rows.append(self._row(record, steps, self._divided.key_of[place], self.rows + len(rows)))
-            tokens.append(length)
-        if rows:
-            self._put(rows, tokens)
+            key = self._divided.key_of[place]
+            cluster = self._divided.division.cluster[key]
+            if cluster not in self._first:
+                portion.first.setdefault(cluster, record.trajectory_id)
+            first = self._first.get(cluster) or portion.first[cluster]
+            portion.rows.append(self._row(record, steps, key, first, self.rows + len(portion.rows)))
+            portion.tokens.append(length)
+        said = _feedback(self._pool, portion.rows)
+        for row in portion.rows:
+            row.feedback = said.get(row.trajectory_id, [])
+            row.digest = row_digest(row)
+        return portion
+
+    def _count(self, portion: _Portion) -> None:
+        """Take in what was put."""
+        self._first |= portion.first
+        self.gone += portion.gone
+        self.without_steps += portion.without_steps
+        self.rows += len(portion.rows)
+        for row, length in zip(portion.rows, portion.tokens, strict=True):
+            self.digest.add(row)
+            counted = self.splits[row.split]
+            self.splits[row.split] = msgspec.structs.replace(
+                counted,
+                rows=counted.rows + 1,
+                steps=counted.steps + len(row.steps),
+                response_tokens=counted.response_tokens + length,
+            )
 
     def _steps(self, trajectory_id: str) -> tuple[list[FrozenStep], int]:
         """The frozen steps of a trajectory, and the tokens of their replies."""
@@ -74,8 +123,7 @@ class Builder:
             length += step.response_length or 0
         return frozen, length
 
-    def _row(self, record: Trajectory, steps: list[FrozenStep], key: int, position: int) -> DatasetRow:
-        cluster = self._divided.division.cluster[key]
+    def _row(self, record: Trajectory, steps: list[FrozenStep], key: int, first: str, position: int) -> DatasetRow:
         labels = dict(record.labels)
         return DatasetRow(
             position=position,
@@ -83,28 +131,12 @@ class Builder:
             split=self._divided.division.split[key],
             steps=steps,
             task_key=self._divided.tasks[key],
-            cluster=self._first.setdefault(cluster, record.trajectory_id),
+            cluster=first,
             rewards=_floats(record.rewards),
             reward=None if record.reward is None else float(record.reward),
             labels=labels,
             weight=_weight(labels),
         )
-
-    def _put(self, rows: list[DatasetRow], tokens: list[int]) -> None:
-        said = _feedback(self._pool, rows)
-        for row, length in zip(rows, tokens, strict=True):
-            row.feedback = said.get(row.trajectory_id, [])
-            row.digest = row_digest(row)
-            self.digest.add(row)
-            counted = self.splits[row.split]
-            self.splits[row.split] = msgspec.structs.replace(
-                counted,
-                rows=counted.rows + 1,
-                steps=counted.steps + len(row.steps),
-                response_tokens=counted.response_tokens + length,
-            )
-        self._pool.put_dataset_rows(self._building, rows)
-        self.rows += len(rows)
 
 
 def arrays_of(pool: Pool, trajectory_id: str) -> dict[str, StepArrays]:
