@@ -61,6 +61,8 @@ said = st.one_of(
         content=contents,
         name=st.sampled_from([None, "n"]),
     ),
+    # Simulated users call tools of their own.
+    st.builds(Message, role=st.just("user"), content=contents, tool_calls=st.lists(calls, max_size=1).map(tuple)),
     st.builds(
         Message, role=st.just("tool"), content=contents, tool_call_id=st.sampled_from([None, "c0", "c1", "other"])
     ),

@@ -139,10 +139,10 @@ class Document:
             reasoning=values.text(step, "reasoning_content", place),
             tool_calls=calls,
         )
-        message = own_message(message, own.get("message"), self.media)
         if message.role != "assistant" and (message.reasoning is not None or message.tool_calls):
             values.said(place, f"only agents think and call tools, and the step's source is {role}", None)
             message = msgspec.structs.replace(message, role="assistant")
+        message = own_message(message, own.get("message"), self.media)
         given = step.get("step_id")
         whole = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53
         turn = Turn(place=place, key=str(given) if whole else f"n{number + 1}", said=[message])
