@@ -15,7 +15,7 @@ from agentworld.rewards.protocol import EvaluatorKind
 from agentworld.rewards.registry import KINDS, kind_class
 from agentworld.rewards.rules.answer import AnswerRule
 from tests.docs.pages import DOCS, REFERENCE, blocks, codes, section, table_of, without_fences
-from tests.rewards.runs import run_of
+from tests.rewards.runs import group_of, run_of
 
 PAGE = REFERENCE / "evaluators.md"
 SHARED = [
@@ -92,6 +92,8 @@ def test_the_examples_in_python_run():
     assert names["calibration"].overall.accuracy == pytest.approx(2 / 3)
     assert names["report"].evaluators["numeric"].evaluated == 0
     assert names["polite"](run_of("yes please")) == 1.0
+    assert names["shortest"](group_of("x", "y")) == {"t0": 1.0, "t1": 1.0}
+    assert set(names["tried"](run_of("x")).values()) == {0.0}
 
 
 def test_where_the_classes_are():
