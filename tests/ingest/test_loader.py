@@ -5,7 +5,9 @@ import json
 import pytest
 
 from agentworld.engines.tokenizer import load_tokenizer
+from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
+from agentworld.ingest import formats as registry
 from agentworld.ingest.deriving import Deriver
 from agentworld.ingest.format import each_alone
 from agentworld.ingest.formats import formats
@@ -266,3 +268,40 @@ def test_text_gets_ids_by_a_named_tokenizer(pool, tmp_path):
     assert [note.why for note in report.notes] == [
         "it gets no ids: the reply's ids would not be read back as the reply"
     ]
+
+
+class Point:
+    """An entry point."""
+
+    name, value = "diary", "diary.formats:FORMAT"
+
+    def __init__(self, loaded):
+        self.loaded = loaded
+
+    def load(self):
+        if self.loaded is None:
+            raise ImportError("no module named diary")
+        return self.loaded
+
+
+def test_formats_of_other_packages_are_asked_first(monkeypatch):
+    class Diary(Chat):
+        name = "diary"
+
+    known = list(formats())
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: [Point(Diary())] if group == "agentworld.formats" else []
+    )
+    registry.formats.cache_clear()
+    try:
+        assert list(registry.formats()) == ["diary", *(name for name in known if name != "chat")]
+        monkeypatch.setattr(registry, "entry_points", lambda group: [Point(None)])
+        registry.formats.cache_clear()
+        with pytest.raises(
+            ConfigError, match="the format diary of the entry point agentworld.formats cannot be loaded"
+        ):
+            registry.formats()
+    finally:
+        monkeypatch.undo()
+        registry.formats.cache_clear()
+        formats()["chat"] = Chat()

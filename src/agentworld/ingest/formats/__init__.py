@@ -1,14 +1,16 @@
-"""The formats that are read, one module for each family."""
+"""The formats that are read, one module for each family, and those of the entry point `agentworld.formats`."""
 
 from __future__ import annotations
 
 import importlib
 from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
-from agentworld.errors import InvalidRequestError
+from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.ingest.format import Format
 
+ENTRY_POINTS = "agentworld.formats"
 # Where several formats claim a file the first of these reads it: the more specific come first. A module has `FORMAT`,
 # or `FORMATS` where it reads several.
 MODULES: tuple[str, ...] = (
@@ -35,12 +37,20 @@ MODULES: tuple[str, ...] = (
 
 @cache
 def formats() -> dict[str, Format]:
-    """All formats by name, in the order in which they are asked."""
+    """All formats by name, in the order in which they are asked: those of other packages first."""
     found: dict[str, Format] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            format = point.load()
+        except Exception as error:
+            raise ConfigError(
+                f"the format {point.name} of the entry point {ENTRY_POINTS} cannot be loaded: {error}", path=point.value
+            ) from error
+        found[format.name] = format
     for name in MODULES:
         module: Any = importlib.import_module(f"{__name__}.{name}")
         for format in getattr(module, "FORMATS", None) or (module.FORMAT,):
-            found[format.name] = format
+            found.setdefault(format.name, format)
     return found
 
 
