@@ -13,7 +13,7 @@ from agentworld.ingest.formats.completion_facts import usage_of
 from agentworld.ingest.formats.groups import group_of
 from agentworld.ingest.formats.noted import Values, as_finite, as_time
 from agentworld.ingest.formats.outcomes import put_metadata, put_value, status_of
-from agentworld.ingest.formats.response_items import ItemReader, Turn
+from agentworld.ingest.formats.response_items import ItemReader, Turn, as_chat
 from agentworld.ingest.run import Run, RunFeedback
 from agentworld.records import Message, Sampling, Step
 from agentworld.records.trajectory import TerminalStatus
@@ -151,7 +151,7 @@ def _before(turns: list[Turn]) -> list[Message]:
 
 
 def _fields(asked: Mapping[str, Any], given: Mapping[str, Any], values: Values, place: str) -> dict[str, Any]:
-    tools = tools_of(asked.get("tools") or given.get("tools"), values, f"{place}.{_ASKED}.tools")
+    tools = tools_of(as_chat(asked.get("tools") or given.get("tools")), values, f"{place}.{_ASKED}.tools")
     parallel = asked.get("parallel_tool_calls")
     sampling = Sampling(
         temperature=as_finite(asked.get("temperature")),
@@ -162,22 +162,7 @@ def _fields(asked: Mapping[str, Any], given: Mapping[str, Any], values: Values, 
     )
     names = [(given, f"{place}.{_GIVEN}"), (asked, f"{place}.{_ASKED}")]
     model = next((name for record, where in names if (name := values.name(record, "model", where))), None)
-    return {"model": model, "tools": _as_chat(tools), "sampling": sampling if sampling != Sampling() else None}
-
-
-def _as_chat(tools: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Tools of Responses, which have their function's fields beside the type, as chat describes them."""
-    if tools is None:
-        return None
-    found = []
-    for tool in tools:
-        function = tool.get("function", tool)
-        if tool.get("type") == "function" and isinstance(function, dict) and "type" in function and "name" in function:
-            tool = {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
-        elif isinstance(function, dict) and function.get("type") == "function" and "name" in function:
-            tool = {"type": "function", "function": {key: value for key, value in function.items() if key != "type"}}
-        found.append(tool)
-    return found
+    return {"model": model, "tools": tools, "sampling": sampling if sampling != Sampling() else None}
 
 
 def _status(row: Mapping[str, Any], given: Mapping[str, Any]) -> TerminalStatus:

@@ -9,9 +9,35 @@ from agentworld.ingest.formats.noted import Values, as_finite
 from agentworld.ingest.run import Run, RunFeedback, RunReward
 from agentworld.records.trajectory import TerminalStatus
 
-_CUT = ("limit", "exceed", "cost", "context", "timeout", "timed_out", "time_out", "max_steps", "max_turns", "truncat",
-        "length", "total_execution_time", "too_many", "max_iteration")  # fmt: skip
-_FAILED = ("error", "fail", "abort", "crash", "exception", "forfeit", "environment", "interrupt", "kill", "traceback")
+_CUT = (
+    "limit",
+    "exceed",
+    "cost",
+    "context",
+    "timeout",
+    "timed_out",
+    "time_out",
+    "execution_time",
+    "max_steps",
+    "max_turns",
+    "max_iteration",
+    "truncat",
+    "length",
+    "too_many",
+)
+_FAILED = (
+    "error",
+    "fail",
+    "abort",
+    "crash",
+    "exception",
+    "environment",
+    "forfeit",
+    "format",
+    "interrupt",
+    "kill",
+    "traceback",
+)
 
 
 def status_of(ended: Any) -> TerminalStatus:

@@ -162,3 +162,15 @@ class ItemReader:
 
 
 _OF_REPLY = ("content", "name", "reasoning_content", "reasoning", "tool_calls")
+
+
+def as_chat(tools: Any) -> Any:
+    """Tools of Responses, which have their function's fields beside the type, as chat describes them."""
+    if not isinstance(tools, list):
+        return tools
+    return [
+        {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+        if isinstance(tool, dict) and tool.get("type") == "function" and "function" not in tool
+        else tool
+        for tool in tools
+    ]

@@ -59,9 +59,10 @@ def _kind(document: Any) -> str | None:
         return "history"
     if isinstance(document.get("info"), dict) and isinstance(trajectory, list):
         if not trajectory and isinstance(document.get("history"), list):
-            return "history"
+            return "history"  # It ended before the first call.
         if _some(trajectory, lambda each: "observation" in each and ("response" in each or "action" in each)):
-            return "history" if document.get("history") else "trajectory"
+            told = _some(document.get("history"), lambda each: "role" in each and "content" in each)
+            return "history" if told else "trajectory"
     if _some(_messages(document), _is_of_history):
         return "messages"
     return None
@@ -116,7 +117,8 @@ def _run(document: dict[str, Any], kind: str, values: Values, place: str) -> Run
     else:
         name = "messages" if kind == "messages" else "history"
         history = _messages(document) if kind == "messages" else document["history"]
-        _read_history(run, history, document.get("trajectory"), fields, values, place, name)
+        processed = _processors(config)
+        _read_history(run, history, document.get("trajectory"), fields, values, place, name, processed)
     ended = info.get("exit_status", document.get("exit_status"))
     if ended is not None or kind != "messages":
         run.status = status_of(ended)
@@ -140,6 +142,15 @@ def _config(document: Mapping[str, Any], values: Values, place: str) -> dict[str
         except (ValueError, RecursionError):
             values.lost(f"{place}.replay_config", "it is no JSON")
     return given if isinstance(given, dict) else {}
+
+
+def _processors(config: Mapping[str, Any]) -> str | None:
+    """The processors that shortened the history for the model, by their names."""
+    agent = config.get("agent")
+    given = agent.get("history_processors", agent.get("history_processor")) if isinstance(agent, dict) else None
+    kinds = [each.get("type") for each in (given if isinstance(given, list) else [given]) if isinstance(each, dict)]
+    named = [kind[:60] for kind in kinds if isinstance(kind, str) and kind not in ("default", "cache_control")]
+    return ", ".join(named) or None
 
 
 def _fields(document: Mapping[str, Any], config: Mapping[str, Any], values: Values, place: str) -> dict[str, Any]:
@@ -170,10 +181,19 @@ def _identify(run: Run, document: Mapping[str, Any], config: Mapping[str, Any]) 
 
 # --- the history, which the model is shown -----------------------------------------------------------------------
 def _read_history(
-    run: Run, history: list[Any], trajectory: Any, fields: dict[str, Any], values: Values, place: str, name: str
+    run: Run,
+    history: list[Any],
+    trajectory: Any,
+    fields: dict[str, Any],
+    values: Values,
+    place: str,
+    name: str,
+    processed: str | None,
 ) -> None:
     """Replies of the history; each is shown what its `query` says, or else what stands before it of its agent."""
     asked = _queries(trajectory)
+    if processed and not any(each.query for each in asked):
+        values.said(place, f"what {processed} left out of prompts is not in the file; they are shown the whole history")
     reader = ChatReader(values, run.media)
     conversations: dict[str, list[Message]] = {}
     lineage = Lineage()

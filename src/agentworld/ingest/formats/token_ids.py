@@ -12,7 +12,7 @@ from agentworld.ingest.formats.completion_facts import LOGPROBS, PROMPT_IDS, REP
 from agentworld.ingest.formats.nemo_gym import asked_of, goes_on, put_steps
 from agentworld.ingest.formats.noted import Values, as_finite
 from agentworld.ingest.formats.outcomes import put_metadata, put_value
-from agentworld.ingest.formats.response_items import ItemReader
+from agentworld.ingest.formats.response_items import ItemReader, as_chat
 from agentworld.ingest.run import Run
 from agentworld.records import Message, Sampling, Step, Usage
 
@@ -148,6 +148,8 @@ def _generated(request: Mapping[str, Any], answer: Mapping[str, Any], values: Va
         given = values.items(meta, "input_token_logprobs", where) or []
         ids = [pair[1] if isinstance(pair, list) and len(pair) >= 2 else None for pair in given]
         prompt = values.ids({"ids": ids}, "ids", f"{where}.input_token_logprobs") if ids else None
+    if facts["response_ids"] is None:
+        prompt = None  # Ids of a prompt alone are of no use, and would keep the text out.
     ended = meta.get("finish_reason")
     sampling = values.object(request, "sampling_params", asked) or {}
     step = Step(
@@ -270,7 +272,7 @@ def _items(response: dict[str, Any], values: Values, place: str) -> Run:
     items = ItemReader(reader)
     items.read(response["output"], f"{place}.output")
     items.close()
-    tools = tools_of(response.get("tools"), values, f"{place}.tools")
+    tools = tools_of(as_chat(response.get("tools")), values, f"{place}.tools")
     put_steps(run, asked, items.turns, {"model": values.name(response, "model", place), "tools": tools})
     _outcomes(run, response, values, place)
     return run
