@@ -60,7 +60,8 @@ class Forest:
 
     def runs(self) -> Iterator[Run]:
         """The runs, in the order of the documents that they begin with."""
-        named = {index for document in self.documents for index in self.named_by(document)}
+        several = self.documents if len(self.documents) > 1 else ()  # One alone names no other.
+        named = {index for document in several for index in self.named_by(document)}
         read: set[int] = set()
         first = [index for index in range(len(self.documents)) if index not in named]
         # Documents that name each other in a circle begin with the first of them.
@@ -157,6 +158,8 @@ class _Building:
         given = document.embedded()
         if given and depth >= _DEEPEST:
             document.values.lost(f"{document.place}.subagent_trajectories", f"they nest more than {_DEEPEST} deep")
+            return found
+        if not given:
             return found
         named = {name for each in document.references() for name in (each.trajectory_id, each.session_id) if name}
         for place, value in given:

@@ -63,9 +63,10 @@ class ChatReader:
             if not isinstance(each, dict):
                 self.values.lost(where, f"a message must be an object, not {kind_of(each)}")
                 continue
-            about = {key: value for key, value in each.items() if key not in _READ and value not in (None, "", [], {})}
-            if about:
-                found.about[len(found.messages)] = about
+            if not each.keys() <= _READ:
+                about = {key: value for key, value in each.items() if key not in _READ}
+                if about := {key: value for key, value in about.items() if value not in (None, "", [], {})}:
+                    found.about[len(found.messages)] = about
             found.messages.append(self.message(each, where))
         return found
 
@@ -73,9 +74,11 @@ class ChatReader:
         """One message."""
         values = self.values
         role = self._role(given.get("role"), place)
-        calls = self.calls(given, place)
+        calls = self.calls(given, place) if "tool_calls" in given or "function_call" in given else ()
         thoughts: list[str] = []
-        content = self.content(given.get("content"), f"{place}.content", thoughts)
+        content = given.get("content")
+        if not isinstance(content, str):
+            content = self.content(content, f"{place}.content", thoughts)
         if content is None and isinstance(given.get("refusal"), str):
             content = given["refusal"]
         for key in ("reasoning_content", "reasoning"):
@@ -87,8 +90,8 @@ class ChatReader:
         if role != "assistant" and calls:
             values.said(place, f"only an assistant calls tools; the message of {role} is read as the assistant's")
             role = "assistant"
-        name = values.text(given, "name", place)
-        tool_call_id = values.text(given, "tool_call_id", place)
+        name = values.text(given, "name", place) if "name" in given else None
+        tool_call_id = values.text(given, "tool_call_id", place) if "tool_call_id" in given else None
         if role == "tool":
             tool_call_id = self.answered(tool_call_id)
         elif content is None and role != "assistant":
