@@ -20,7 +20,7 @@ from agentworld.ingest.spans.live import close_silent, take
 from agentworld.ingest.spans.otlp_json import spans_in
 from agentworld.pool.keys import NewKey
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import NewTrajectory
+from agentworld.records import Message, NewTrajectory, Step
 from tests.api.serving import Serving
 from tests.ingest.shapes import said
 
@@ -219,15 +219,35 @@ def test_a_call_is_placed_by_what_it_was_shown_and_judged_where_it_stands():
 
 
 def test_a_call_that_the_gateway_has_recorded_is_not_recorded_again():
-    pool = MemoryPool()
-    recorded = parsed(FIRST, resource={"agentworld.trajectory_id": "mine"})
+    pool, resource = MemoryPool(), {"agentworld.trajectory_id": "mine"}
     pool.create_trajectory(NewTrajectory(trajectory_id="mine"))
-    take(pool, recorded, "traces")
+    pool.append_steps(
+        [
+            Step(
+                step_id="recorded",
+                trajectory_id="mine",
+                dialect="chat",
+                created_at=1_790_000_001.25,
+                latency_ms=500.0,
+                prompt_messages=[Message(role="user", content="Hi")],
+                response_message=Message(role="assistant", content="Hello"),
+            )
+        ]
+    )
     around = chat("09", ["Hi"], "Hello", at=1)
-    taken = take(pool, parsed(around, resource={"agentworld.trajectory_id": "mine"}), "traces")
+    taken = take(pool, parsed(around, resource=resource), "traces")
+    later = take(pool, parsed(chat("0a", ["Hi"], "Hello", at=5), resource=resource), "traces")
 
-    assert (taken.known, taken.steps) == (1, 0)
+    assert [(each.known, each.steps) for each in (taken, later)] == [(1, 0), (0, 1)]
     assert close_silent(pool, 0.001, 0.001, now=lambda: time.time() + 9) == ([], False)
+
+
+def test_equal_votes_at_one_time_are_as_many_calls():
+    pool = MemoryPool()
+    for own in ("02", "03", "04"):
+        take(pool, parsed(chat(own, ["Good?"], "yes", at=1)), "traces")
+
+    assert [each[2] for each in steps(pool)] == [None, "parallel", "parallel"]
 
 
 def test_keys_and_their_channels():

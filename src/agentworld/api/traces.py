@@ -140,8 +140,8 @@ def _told(taken: Taken, notes: list[str]) -> str:
         said.append(f"{taken.late} calls came after their trajectory had ended; they are on record as late")
     if taken.silent:
         said.append(
-            f"{taken.silent} calls of models have no messages, so nothing of them is kept: let the instrumentation record "
-            "content, often by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
+            f"{taken.silent} calls of models have no messages, so nothing of them is kept: let the instrumentation "
+            "record content, often by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
         )
     return "; ".join(said)[:2000]
 

@@ -14,13 +14,15 @@ from agentworld.records import ForkReason, Message, Tool
 from agentworld.records.ids import digest
 
 _ROOT = digest(b"spans")
+_LOOKED_AT = 4
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a call stands among those before it. `parent`: the step that it continues."""
+    """Where a call stands among those before it. `parent`: the step that it continues. `keys`: of its prompt."""
 
     parent: str | None
     fork_reason: ForkReason | None
+    keys: list[bytes]
 
 
 class Lineage:
@@ -33,22 +35,30 @@ class Lineage:
 
     def place(self, prompt: Sequence[Message], tools: Sequence[Tool], agent: str | None) -> Place:
         """Where a call with this prompt stands."""
-        keys = chain(_ROOT, prompt, match_key)
+        keys = self._keys(prompt)
+        if not keys:
+            return Place(None, None, keys)
         rooted = tools_digest(tools)
-        found = match(self._tips, prompt, keys, rooted, agent) if keys else None
-        reason = fork_reason(self._tips, found, prompt, keys, rooted, None, agent=agent) if keys else None
-        return Place(found.tip.step_id if found is not None else None, reason)
+        found = match(self._tips, prompt, keys, rooted, agent)
+        reason = fork_reason(self._tips, found, prompt, keys, rooted, None, agent=agent)
+        return Place(found.tip.step_id if found is not None else None, reason, keys)
 
     def add(
-        self, step_id: str, prompt: Sequence[Message], reply: Message, tools: Sequence[Tool], agent: str | None
+        self,
+        step_id: str,
+        prompt: Sequence[Message],
+        reply: Message,
+        tools: Sequence[Tool],
+        agent: str | None,
+        keys: Sequence[bytes] | None = None,
     ) -> None:
-        """The call was answered so; later ones may continue it."""
+        """The call was answered so; later ones may continue it. `keys`: of the prompt, where they are known."""
         messages = [*prompt, reply]
         self._ordinal += 1
         self._tips.append(
             Tip(
                 step_id=step_id,
-                keys=chain(_ROOT, messages, match_key),
+                keys=chain(_ROOT, messages, match_key, self._keys(prompt) if keys is None else keys),
                 messages=messages,
                 tools=tools_digest(tools),
                 ids=None,
@@ -60,3 +70,18 @@ class Lineage:
         )
         if len(self._tips) > self._most:
             del self._tips[0]
+
+    def _keys(self, messages: Sequence[Message]) -> list[bytes]:
+        """The keys of all prefixes; what a late call has said is not hashed again."""
+        known: list[bytes] = []
+        for tip in self._tips[: -_LOOKED_AT - 1 : -1]:
+            same = 0
+            for mine, its in zip(messages, tip.messages, strict=False):
+                if mine != its:
+                    break
+                same += 1
+            if same > len(known):
+                known = tip.keys[:same]
+            if same == len(tip.messages):
+                break
+        return chain(_ROOT, messages, match_key, known)

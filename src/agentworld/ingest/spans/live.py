@@ -36,6 +36,8 @@ ROOT = "trace"
 LOOKED_AT = 100
 """So many of a trajectory's latest steps a call is compared with."""
 _PAGE = 100
+_SLACK = 0.05
+"""Seconds by which clocks of one machine and their rounding may differ."""
 _PER_ROUND = 5
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}")
 
@@ -193,7 +195,7 @@ class _Taking:
             message = with_ids([*prompt, reply.message])[-1]
             step_id = f"{self._step_id(node)}.{index}" if index else self._step_id(node)
             fields = fields_of(node, call)
-            fields["metadata"] = {**fields["metadata"], "received_at": round(self._now, 3)}
+            fields["metadata"] = {**fields["metadata"], "received_at": round(self._now, 3), "parent_span": node.parent}
             if self._notes:
                 fields["metadata"]["notes"] = self._notes
             steps.append(
@@ -211,7 +213,7 @@ class _Taking:
                     **fields,
                 )
             )
-            lineage.add(step_id, prompt, message, call.tools, agent)
+            lineage.add(step_id, prompt, message, call.tools, agent, place.keys)
         return steps
 
     def _step_id(self, node: Node) -> str:
@@ -288,15 +290,21 @@ def _word(name: str) -> str:
 
 
 def _same(step: Step, node: Node) -> bool:
-    """Whether a step and a span are one call: they have one reply, and one of them lies within the other."""
-    assert node.call is not None
-    if step.response_message is None or not node.start or not step.created_at or step.latency_ms is None:
+    """Whether a step and a span are one call: another span within or around this one told of it, or the gateway
+    recorded it while this one lasted. They have one reply then.
+    """
+    call = node.call
+    assert call is not None
+    if step.response_message is None or said(step.response_message) != said(call.replies[0].message):
+        return False
+    told_by = step.metadata.get("span_id")
+    if told_by is not None:
+        return node.parent == told_by or step.metadata.get("parent_span") == node.id
+    if not node.start or not step.created_at or step.latency_ms is None:
         return False
     begin, end = step.created_at, step.created_at + step.latency_ms / 1000
-    slack = 0.0005  # as steps have their latency in thousandths
-    around = node.start <= begin + slack and end <= node.end + slack
-    inside = begin <= node.start + slack and node.end <= end + slack
-    return (around or inside) and said(step.response_message) == said(node.call.replies[0].message)
+    shown, asked = (messages[-1].text if messages else "" for messages in (step.prompt_messages, call.prompt))
+    return node.start <= begin + _SLACK and end <= node.end + _SLACK and shown == asked
 
 
 def close_silent(

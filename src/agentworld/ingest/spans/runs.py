@@ -80,7 +80,7 @@ class _Steps:
                     **fields_of(node, call),
                 )
             )
-            self._lineage.add(own, prompt, said, call.tools, agent)
+            self._lineage.add(own, prompt, said, call.tools, agent, place.keys)
         self.run.media |= call.media
 
     def _without_reply(self, node: Node, prompt: list[Message]) -> None:
