@@ -242,6 +242,8 @@ def _way_out(message: str, path: str | None, kind: type[Any]) -> str | None:
         return None
     names = [field.encode_name for field in place.fields]
     near = difflib.get_close_matches(unknown[1], names, n=1)
+    if not names:
+        return "It has no fields: leave it out"
     return f"Did you mean {near[0]}?" if near else f"Known fields: {', '.join(names)}"
 
 

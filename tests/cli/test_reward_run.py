@@ -121,7 +121,7 @@ def test_what_cannot_be_meant_is_refused(refused, pool, tmp_path):
 def test_calibration_against_labels_and_ratings(cli, refused, pool):
     command = ("reward", "calibrate", "correct", "human", "--pool", pool)
     cli("reward", "run", "evaluators.toml", "--pool", pool)
-    assert "no trajectory has both 'correct' and what people say under 'human'" in refused(*command)
+    assert "no trajectory has both 'correct' (4 have it) and a label or rating 'human' (0 have one)" in refused(*command)
     with open_pool(pool) as opened:
         said = [
             Feedback(kind="label", trajectory_id="t0", name="human", value=True),

@@ -112,3 +112,12 @@ def test_a_training_job_names_it(tmp_path):
         with pytest.raises(ConfigError, match=says) as error:
             job(text)
         assert error.value.hint.startswith("Did you mean")
+
+
+def test_names_of_trainers_lead_to_the_credit_that_they_take():
+    with pytest.raises(ConfigError) as caught:
+        credit_by_name("grpo")
+    assert caught.value.hint == "Did you mean group_relative?"
+    with pytest.raises(ConfigError) as caught:
+        credit_by_name("uniform", gamma=2)
+    assert "It has no fields: leave it out" in str(caught.value.hint)

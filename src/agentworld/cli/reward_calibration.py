@@ -36,6 +36,7 @@ def calibrated(
     judged: list[float] = []
     people: list[float] = []
     criteria: dict[str, Pairs] = {}
+    have_ours = have_theirs = 0
     with opened_pool(pool) as opened:
         rated = _ratings(opened, human)
         for record in _trajectories(opened, where, channel):
@@ -44,6 +45,8 @@ def calibrated(
             ours = record.rewards.get(reward)
             if evaluator is not None:
                 ours = evaluation.values.get(reward) if evaluation is not None else None
+            have_ours += ours is not None
+            have_theirs += theirs is not None
             if theirs is not None and ours is not None:
                 judged.append(ours)
                 people.append(theirs)
@@ -54,9 +57,13 @@ def calibrated(
                     pair[0].append(float(met))
                     pair[1].append(float(said >= threshold))
     if not judged:
+        of = f" from evaluator {evaluator!r}" if evaluator is not None else ""
+        label = f"Label some: agentworld feedback add TRAJECTORY label --name {human} --value true"
+        named = "Name the reward as the evaluator does (its `reward`); `trajectories show` lists what a trajectory has"
         raise NotFoundError(
-            f"no trajectory has both {reward!r} and what people say under {human!r}",
-            hint="Label some: agentworld feedback add TRAJECTORY label --name NAME --value true",
+            f"no trajectory has both {reward!r}{of} ({have_ours} have it) and a label or rating {human!r}"
+            f" ({have_theirs} have one)",
+            hint=label if have_ours else named,
         )
     truths = {
         name: ([each > 0.5 for each in ours], [each > 0.5 for each in theirs])

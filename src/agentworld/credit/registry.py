@@ -82,6 +82,11 @@ class CreditRule:
 
 
 _METHODS: dict[str, CreditMethod] = {}
+# What trainers and batches call the methods that take these credits.
+_OF_TRAINERS = {
+    "grpo": "group_relative", "dr_grpo": "group_relative", "rloo": "leave_one_out", "ppo": "gae",
+    "reinforce": "discounted",
+}  # fmt: skip
 
 
 def credit_method(
@@ -133,6 +138,8 @@ def _method(name: str) -> CreditMethod:
     if name in found:
         return _is_method(found[name].load(), name)
     near = difflib.get_close_matches(name, credit_names(), n=1)
+    if name in _OF_TRAINERS:
+        near = [_OF_TRAINERS[name]]
     hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(credit_names())}"
     raise ConfigError(f"no credit method {name!r}", path="method", hint=hint)
 
