@@ -211,6 +211,29 @@ def test_steps_and_keys_of_a_run_are_put_right(pool, tmp_path, monkeypatch):
     assert stored.metadata["import"]["group"] == "g 1"
 
 
+def test_a_run_that_a_pool_does_not_take_is_refused_alone(pool, tmp_path, monkeypatch):
+    def runs(self, bundle, note):
+        said = Message(role="assistant", content="a")
+        for place, name in enumerate((["no", "name"], "good", "x")):
+            step = Step(step_id="0", trajectory_id="", response_message=said, model=name)
+            if place == 2:
+                step.finish_reason, step.created_at = "stop", "yesterday"
+            media = {"0" * 32: (b"", "image/png")} if place == 2 else {}
+            yield Run(native_id=f"{place}", steps=[step], media=media, completed_at=1e99)
+        yield Run(native_id="3", steps=[Step(step_id="0", trajectory_id="", tools=[{"a": object()}])])
+        yield Run(native_id="4", media={"0" * 32: ("text", "image/png")}, metadata={"import": 1})
+
+    monkeypatch.setattr(Chat, "runs", runs)
+    report = import_paths(pool, [written(tmp_path / "a.jsonl", {"chat": []})])
+    counts = report.formats["chat"]
+
+    assert (counts.runs, counts.added, counts.refused) == (5, 1, 4)
+    (stored,) = pool.list_trajectories().items
+    assert stored.metadata["import"]["native_id"] == "1"
+    refused = [note for note in report.notes if "cannot be stored" in note.why]
+    assert [note.place.split(":")[0] for note in refused] == ["0", "2", "3", "4"]
+
+
 def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
     written(tmp_path / "a.jsonl", {"chat": TALK}, {"chat": 5}, {"chat": TALK})
     written(tmp_path / "b.jsonl", {"chat": TALK[:2]})
@@ -289,17 +312,14 @@ def test_formats_of_other_packages_are_asked_first(monkeypatch):
         name = "diary"
 
     known = list(formats())
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [Point(Diary())] if group == "agentworld.formats" else []
-    )
+    points = {"agentworld.formats": [Point(Diary())]}
+    monkeypatch.setattr(registry, "entry_points", lambda group: points.get(group, []))
     registry.formats.cache_clear()
     try:
         assert list(registry.formats()) == ["diary", *(name for name in known if name != "chat")]
-        monkeypatch.setattr(registry, "entry_points", lambda group: [Point(None)])
+        points["agentworld.formats"] = [Point(None)]
         registry.formats.cache_clear()
-        with pytest.raises(
-            ConfigError, match="the format diary of the entry point agentworld.formats cannot be loaded"
-        ):
+        with pytest.raises(ConfigError, match=r"the format diary of the entry point .* cannot be loaded: no module"):
             registry.formats()
     finally:
         monkeypatch.undo()

@@ -12,9 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from agentworld.errors import AgentWorldError
+from agentworld.errors import InvalidRequestError
 from agentworld.ingest.examining import examine
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
@@ -97,7 +95,7 @@ class Importer:
 
     def _show(self, *, ended: bool = False) -> None:
         position = getattr(self._current, "position", 0)
-        self._progress("import", self._total if ended else min(self._total, self._before + position), self._total)
+        self._progress("bytes read", self._total if ended else min(self._total, self._before + position), self._total)
 
     def _take(self, read: Read) -> None:
         run, format = read.run, read.format.name
@@ -107,21 +105,22 @@ class Importer:
         def say(place: str, why: str, lost: bool) -> None:
             self.report.take(Note(file=file, place=f"{name}: {place}", why=why, lost=lost))
 
-        try:
-            facts = examine(run)
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-            self.report.of(format).refused += 1
-            say("$", f"it cannot be stored: {error}", True)
-            return
         counts = self.report.of(format)
         counts.runs += 1
+        try:
+            facts = examine(run)
+            whole = make_whole(format, file, read.number, run, facts, self._placing, say)
+        except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+            # A format put something into a run that records do not take.
+            counts.refused += 1
+            say("$", f"it cannot be stored: {type(error).__name__}: {error}", True)
+            return
         counts.steps += facts.steps
         counts.messages += facts.messages
         counts.tool_calls += facts.tool_calls
         counts.tool_results += facts.tool_results
         counts.rewards += len(run.rewards)
         counts.labels += len(run.feedback)
-        whole = make_whole(format, file, read.number, run, facts, self._placing, say)
         if self._deriver is not None:
             for step in whole.steps:
                 if why := self._deriver.derive(step):
@@ -131,7 +130,7 @@ class Importer:
         try:
             for data, media_type in run.media.values():
                 self._pool.put_media(data, media_type)
-        except AgentWorldError as error:
+        except InvalidRequestError as error:
             counts.refused += 1
             say("$", f"its media cannot be stored: {error.one_line()}", True)
             return
