@@ -10,6 +10,7 @@ from typing import Any
 
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
+from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, json_text, kind_of
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
@@ -36,7 +37,7 @@ class ADP:
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """One run a trajectory."""
         for entry in bundle:
-            values = Values(entry.name, note)
+            values = Values(entry.name, note, beside(entry))
             for place, row in entry.documents():
                 if isinstance(row, BadDocument):
                     values.lost(row.place, row.why)

@@ -14,6 +14,7 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.atif_document import Document, is_document
 from agentworld.ingest.formats.atif_forest import Forest
+from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.noted import Values
 from agentworld.ingest.run import Run
 
@@ -58,7 +59,7 @@ def _first(entry: Entry) -> Any:
 def _runs(values: list[tuple[Entry, str, Any]], note: Notes) -> Iterator[Run]:
     documents: list[Document] = []
     for entry, place, value in values:
-        reading = Values(entry.name, note)
+        reading = Values(entry.name, note, beside(entry))
         if isinstance(value, BadDocument):
             reading.lost(value.place, value.why)
         elif is_document(value):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentworld.ingest.formats.atif_extension import KEY, StepFacts
-from agentworld.ingest.formats.media import Media, put_address, put_url
+from agentworld.ingest.formats.media import Media, put_url
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, call_of, kind_of
 from agentworld.ingest.run import RunReward
 from agentworld.records import MediaPart, Message, TextPart, Tool, ToolCall, Usage
@@ -260,11 +260,7 @@ class Document:
             self.values.said(place, "the part is neither text nor a picture; its JSON is kept as text")
             return TextPart(as_text(part))
         said = self.values.text(source, "media_type", f"{place}.source")
-        path: str = source["path"]
-        if path.startswith("data:"):
-            made, lost = put_url(self.media, path, said)
-        else:
-            made, lost = put_address(self.media, path, said), "what it shows is not in the file; its address is kept"
+        made, lost = put_url(self.media, source["path"], said, beside=self.values.beside)
         if lost:
             self.values.lost(f"{place}.source.path", lost)
         return made

@@ -189,7 +189,7 @@ class ChatReader:
 
     def picture(self, address: str, place: str, detail: str | None = None) -> MediaPart:
         """The part for an image by its address."""
-        part, lost = put_url(self.media, address, detail=detail)
+        part, lost = put_url(self.media, address, detail=detail, beside=self.values.beside)
         if lost:
             self.values.lost(place, lost)
         return part

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import re
+from collections.abc import Callable
 
 from agentworld.dialects.media import sniff
 from agentworld.records import MediaPart
@@ -55,9 +56,17 @@ def put_base64(media: Media, text: str, said: str | None = None, detail: str | N
     return put_bytes(media, data, said, detail) if data else "it is empty"
 
 
-def put_url(media: Media, url: str, said: str | None = None, detail: str | None = None) -> tuple[MediaPart, str | None]:
+def put_url(
+    media: Media,
+    url: str,
+    said: str | None = None,
+    detail: str | None = None,
+    beside: Callable[[str], bytes | None] = lambda address: None,
+) -> tuple[MediaPart, str | None]:
     """The part for a data URL with its bytes, or for any other address as such; and what is lost, if anything."""
     found = _DATA_URL.match(url)
+    if found is None and (data := beside(url)):
+        return put_bytes(media, data, said, detail), None
     if found is None:
         return put_address(media, url, said), "what it shows is not in the file; its address is kept"
     part = put_base64(media, url[found.end() :], found["type"], detail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,10 +23,13 @@ _LATEST = 253402300799.0  # the end of the year 9999
 
 
 class Values:
-    """Reads the values of one file. Each method gives None where the value is absent or null, and notes a wrong one."""
+    """Reads the values of one file. Each method gives None where the value is absent or null, and notes a wrong one.
+    `beside`: reads images that lie beside the file.
+    """
 
-    def __init__(self, file: str, note: Notes) -> None:
+    def __init__(self, file: str, note: Notes, beside: Callable[[str], bytes | None] = lambda address: None) -> None:
         self.file = file
+        self.beside = beside
         self._note = note
 
     def lost(self, place: str, why: str, hint: str | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
+from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.branches import preference
 from agentworld.ingest.formats.chat_messages import ChatReader, Conversation, tools_of
 from agentworld.ingest.formats.noted import Values
@@ -39,7 +40,7 @@ class OpenAIFineTuning:
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """One run a row."""
         for entry in bundle:
-            values = Values(entry.name, note)
+            values = Values(entry.name, note, beside(entry))
             for place, row in entry.documents():
                 if isinstance(row, BadDocument):
                     values.lost(row.place, row.why)

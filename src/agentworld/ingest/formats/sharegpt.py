@@ -11,6 +11,7 @@ from typing import Any
 
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes
+from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.noted import Values, kind_of
 from agentworld.ingest.formats.sharegpt_rows import ANSWERS, PAIRS, PROMPTS, TALKS, Mapped, RowReader
 from agentworld.ingest.formats.sharegpt_texts import dialogue_in
@@ -44,7 +45,7 @@ class ShareGPT:
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """One run a row."""
         entry = bundle[0]
-        values = Values(entry.name, note)
+        values = Values(entry.name, note, beside(entry))
         reader = RowReader(values, _mapped(bundle))
         for place, row in entry.documents():
             if isinstance(row, BadDocument):
