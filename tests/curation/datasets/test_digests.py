@@ -162,7 +162,7 @@ def conversations(draw):
     return steps
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(conversations())
 def test_a_digest_depends_on_nothing_that_was_digested_before_and_on_no_form_of_the_arrays(steps):
     alone = [of(step) for step in steps]
@@ -180,8 +180,12 @@ def test_a_digest_depends_on_nothing_that_was_digested_before_and_on_no_form_of_
     ] == alone
 
 
-@settings(max_examples=60)
-@given(st.recursive(texts | st.integers() | st.booleans() | st.none(), lambda inner: st.dictionaries(texts, inner)))
+@settings(max_examples=40)
+@given(
+    st.recursive(
+        texts | st.integers() | st.booleans() | st.none(), lambda inner: st.dictionaries(texts, inner), max_leaves=8
+    )
+)
 def test_json_is_the_same_after_it_was_stored_as_json(value):
     assert canonical(exact_json.decode(exact_json.encode(value))) == canonical(value)
 
