@@ -127,7 +127,7 @@ def test_many_trajectories_with_long_ids_and_a_long_query_are_taken(memory):
     made = create_dataset(memory, "d", Selection(where=where))
     assert names(memory, made) == ids
     with pytest.raises(QueryError, match="at most 3840"):
-        create_dataset(memory, "d", Selection(where=where + " " * 1800))
+        create_dataset(memory, "d", Selection(where=where + " " * 1700))
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, RuntimeError])
