@@ -157,6 +157,9 @@ def export(
     pool: PoolOption = None,
     where: Annotated[str | None, typer.Option("--where", help="Only trajectories that match.")] = None,
     channel: Annotated[str | None, typer.Option("--channel", help="Only of this channel.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="The trajectories of this dataset version.", metavar="VERSION")
+    ] = None,
     format: Annotated[str, typer.Option("--format", help="What to write: parquet.")] = "parquet",
     as_json: JsonOption = False,
 ) -> None:
@@ -164,7 +167,7 @@ def export(
     if format != "parquet":
         raise CommandLineError(f"--format {format} is not known", hint="Use parquet")
     with _opened(pool) as opened, progress_bar() as progress:
-        manifest = opened.export_parquet(path, where=where, channel=channel, progress=progress)
+        manifest = opened.export_parquet(path, where=where, channel=channel, dataset=dataset, progress=progress)
     if as_json:
         output.emit_json(manifest)
     else:

@@ -92,14 +92,17 @@ class KeepingMethods(Protocol):
         *,
         where: str | None = None,
         channel: str | None = None,
+        dataset: str | None = None,
         progress: Progress = no_progress,
     ) -> Manifest:
-        """Write the trajectories that match, with all that belongs to them, as Parquet files into a new folder.
+        """Write the trajectories that match, or those of a dataset version, with all that belongs to them, as Parquet
+        files into a new folder.
 
-        Each trajectory is as it was at one moment; one that comes meanwhile may be in it or not.
+        Each trajectory is as it was at one moment; one that comes meanwhile may be in it or not. A dataset version is
+        in it where all of its trajectories are that have not been deleted.
         """
 
     def import_parquet(self, folder: Path, *, progress: Progress = no_progress) -> Imported:
         """Read an export. Trajectories that are there already stay as they are, so that it can be done again; a step
-        that cannot be stored becomes a dead letter.
+        that cannot be stored becomes a dead letter. Dataset versions that are not there are restored.
         """

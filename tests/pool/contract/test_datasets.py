@@ -17,6 +17,8 @@ def digest(number):
 
 
 def manifest(name, number, rows, **changes):
+    """Of so many rows, as `row` divides them."""
+    split = {"train": rows - rows // 3, "test": rows // 3}
     values = {
         "version": f"{name}@{digest(number)}",
         "name": name,
@@ -24,7 +26,7 @@ def manifest(name, number, rows, **changes):
         "selection": Selection(where="reward > 0", channel="train"),
         "rows": rows,
         "steps": rows,
-        "splits": {"train": SplitCount(rows=rows, steps=rows)},
+        "splits": {name: SplitCount(rows=count, steps=count) for name, count in split.items() if count},
         "note": "\udc00 of people",
         "manifest_digest": digest(7),
         "created_at": 5.0,

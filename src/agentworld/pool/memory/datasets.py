@@ -9,7 +9,7 @@ from agentworld.pool.dataset_rules import (
     scrubbed_row,
     without_compared,
 )
-from agentworld.pool.keeping.records import Pin
+from agentworld.pool.keeping.records import Pin, Problem
 from agentworld.pool.memory.state import State
 
 
@@ -45,3 +45,19 @@ def scrub(state: State, trajectory_ids: set[str], step_ids: set[str]) -> None:
             scrubbed_row(row) if row.trajectory_id in trajectory_ids else without_compared(row, gone)
             for row in built.rows
         ]
+
+
+def problems(state: State) -> list[Problem]:
+    """Rows that name what is neither there nor deleted on request, and versions with other rows than they count."""
+    hint = "This is a fault of the store: report it"
+    found = []
+    for built in state.datasets.values():
+        if built.version is not None and built.version.rows != len(built.rows):
+            message = f"the manifest counts {built.version.rows} rows, {len(built.rows)} are there"
+            found.append(Problem("count", "datasets", built.version.version, message, hint))
+        for row in built.rows:
+            if row.trajectory_id in state.trajectories or ("trajectory", row.trajectory_id) in state.tombstones:
+                continue
+            message = f"trajectory {row.trajectory_id} is neither there nor deleted on request"
+            found.append(Problem("reference", "dataset_rows", f"{built.name} row {row.position}", message, hint))
+    return found

@@ -164,6 +164,7 @@ class KeepingMethods(StateMethods):
         *,
         where: str | None = None,
         channel: str | None = None,
+        dataset: str | None = None,
         progress: Progress = no_progress,
     ) -> Manifest:
         """See Pool."""
@@ -187,6 +188,7 @@ class KeepingMethods(StateMethods):
                     if step_id not in self._state.steps:
                         message = f"it names the step {step_id}, which is not there"
                         found.append(Problem("reference", "trajectories", trajectory_id, message, hint))
+            found += datasets.problems(self._state)
             for number, event in enumerate(self._state.events, 1):
                 if event.sequence != number:
                     message = f"the event is number {number}"

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import and_, or_, select, tuple_
 
-from agentworld.errors import ConfigError
+from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.pool import schema
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.keeping.records import Progress, no_progress
-from agentworld.pool.parquet.layout import ARRAYS, ROWS, arrow, arrow_schema, list_column, plain_record, plain_row
+from agentworld.pool.parquet.datasets import Exported, any_versions, trajectories_of, write_versions
+from agentworld.pool.parquet.layout import (
+    ARRAYS,
+    DATASETS,
+    ROWS,
+    arrow,
+    arrow_schema,
+    list_column,
+    plain_record,
+    plain_row,
+)
 from agentworld.pool.parquet.manifest import Manifest, write_manifest
 from agentworld.pool.results import Page
 from agentworld.pool.schema import SCHEMA_VERSION
@@ -95,10 +105,13 @@ def write_export(
     *,
     where: str | None = None,
     channel: str | None = None,
+    dataset: str | None = None,
     progress: Progress = no_progress,
 ) -> Manifest:
     """See Pool.export_parquet; `pages`: list_trajectories of the pool."""
     arrow()
+    if dataset is not None and (where is not None or channel is not None):
+        raise InvalidRequestError("a dataset version is exported as it is", path="dataset", hint="Leave where out")
     folder = Path(folder)
     if folder.exists():
         raise ConfigError(f"{folder} is there already", path="path", hint="Name a folder that is not there")
@@ -108,7 +121,16 @@ def write_export(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
-        manifest = _write(database, pages, partial, where, channel, progress)
+        wanted = _listed(pages, where, channel) if dataset is None else trajectories_of(database, dataset)
+        rows = _write(database, wanted, partial, progress)
+        manifest = Manifest(
+            schema_version=SCHEMA_VERSION,
+            created_at=time.time(),
+            where=where,
+            channel=channel,
+            dataset=dataset,
+            rows=rows,
+        )
         write_manifest(partial, manifest)
         partial.rename(folder)
     finally:
@@ -149,30 +171,34 @@ class _File:
         return list_column(values, field.type) if field.name in ARRAYS else self._pa.array(values, type=field.type)
 
 
-def _write(
-    database: Database, pages: Pages, folder: Path, where: str | None, channel: str | None, progress: Progress
-) -> Manifest:
+def _listed(pages: Pages, where: str | None, channel: str | None) -> Iterator[str]:
+    cursor: str | None = None
+    while True:
+        page = pages(where=where, channel=channel, cursor=cursor, limit=TRAJECTORIES_AT_ONCE)
+        yield from (found.trajectory_id for found in page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _write(database: Database, wanted: Iterator[str], folder: Path, progress: Progress) -> dict[str, int]:
+    """Write the files; returns how many rows each has."""
     groups: set[str] = set()
     with ExitStack() as stack:
-        files = {name: _File(folder, name) for name in ("trajectories", "steps", *ROWS)}
+        files = {name: _File(folder, name) for name in ("trajectories", "steps", *ROWS, *DATASETS)}
         for file in files.values():
             stack.callback(file.close)
-        cursor: str | None = None
-        while True:
-            page = pages(where=where, channel=channel, cursor=cursor, limit=TRAJECTORIES_AT_ONCE)
-            for found in page.items:
-                _write_trajectory(database, files, found.trajectory_id, groups)
-                progress("trajectories", files["trajectories"].rows, None)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-    return Manifest(
-        schema_version=SCHEMA_VERSION,
-        created_at=time.time(),
-        where=where,
-        channel=channel,
-        rows={name: file.rows for name, file in files.items()},
-    )
+        exported = Exported(folder) if any_versions(database) else None
+        if exported is not None:
+            stack.callback(exported.close)
+        for trajectory_id in wanted:
+            _write_trajectory(database, files, trajectory_id, groups)
+            if exported is not None:
+                exported.add(trajectory_id)
+            progress("trajectories", files["trajectories"].rows, None)
+        if exported is not None:
+            write_versions(database, files["datasets"], files["dataset_rows"], exported, progress)
+    return {name: file.rows for name, file in files.items()}
 
 
 def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id: str, groups: set[str]) -> None:

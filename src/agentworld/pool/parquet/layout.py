@@ -58,6 +58,12 @@ ROWS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "groups": (schema.groups, ()),
     "decisions": (schema.decisions, ("labels",)),
 }
+# The files of dataset versions, which go with no trajectory; `record` is a DatasetRow. `deleted`, `reason`: of those of
+# its trajectories that were deleted on request.
+DATASETS: dict[str, dict[str, Kind]] = {
+    "datasets": {"version": "text", "manifest": "json"},
+    "dataset_rows": {"version": "text", "record": "json", "deleted": "flag", "reason": "text"},
+}
 # Texts of a file beside the columns of its table: what its rows are of, by id.
 NAMED: dict[str, tuple[str, ...]] = {"decisions": ("step_id",)}
 # Columns that exports of earlier versions have not; null there.
@@ -90,6 +96,8 @@ def arrow_schema(name: str) -> pa.Schema:
         "text": pa.string(), "json": pa.string(), "whole": pa.int64(), "real": pa.float64(), "flag": pa.bool_(),
         "ids": pa.list_(pa.uint32()), "mask": pa.list_(pa.uint8()), "logprobs": pa.list_(pa.float32()),
     }  # fmt: skip
+    if name in DATASETS:
+        return pa.schema([pa.field(field, kinds[kind]) for field, kind in DATASETS[name].items()])
     if name in ("trajectories", "steps"):
         fields = TRAJECTORY if name == "trajectories" else STEP
         found = [pa.field(field, kinds[kind]) for field, kind in fields.items()]

@@ -14,8 +14,10 @@ import msgspec
 
 from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.parquet.datasets import read_versions
 from agentworld.pool.parquet.layout import (
     ARRAYS,
+    DATASETS,
     LATER_COLUMNS,
     OWNER,
     ROWS,
@@ -30,17 +32,20 @@ from agentworld.pool.rejections import rejection
 from agentworld.pool.sql import importing
 from agentworld.pool.sql.append import Appender
 from agentworld.pool.sql.append_intake import Intake, prepare_all
+from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.writer import Writer
 from agentworld.records import Step, Trajectory
 
 T = TypeVar("T")
 STEPS_AT_ONCE = 50
-_NAMES = ("trajectories", "steps", *ROWS)
-LATER = ("decisions",)  # files that exports of the first format have not
+_NAMES = ("trajectories", "steps", *ROWS, *DATASETS)
+LATER = ("decisions", *DATASETS)  # files that exports of earlier formats have not
 
 
-def read_export(writer: Writer, appender: Appender, folder: Path, *, progress: Progress = no_progress) -> Imported:
+def read_export(
+    database: Database, writer: Writer, appender: Appender, folder: Path, *, progress: Progress = no_progress
+) -> Imported:
     """See Pool.import_parquet."""
     folder = Path(folder)
     manifest = read_manifest(folder)
@@ -50,6 +55,8 @@ def read_export(writer: Writer, appender: Appender, folder: Path, *, progress: P
     for number, row in enumerate(files["trajectories"].all()):
         progress("trajectories", number, manifest.rows.get("trajectories"))
         _import_one(writer, appender, row, files, groups, done)
+    if "datasets" in files:
+        read_versions(writer, database, files["datasets"], files["dataset_rows"], done)
     for name, file in files.items():
         if (left := file.peek()) is not None:
             raise ConfigError(
@@ -65,7 +72,7 @@ class _Stream:
     """The rows of one file in order, a row group in memory at a time."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._owner = "trajectory_id" if name in ("trajectories", "steps") else OWNER
+        self._owner = "version" if name in DATASETS else "trajectory_id" if name in ("trajectories", "steps") else OWNER
         path = folder / f"{name}.parquet"
         if not path.is_file():
             raise ConfigError(f"{path} is missing", path="path", hint="Export again")
@@ -124,7 +131,7 @@ def _import_one(
     if state != "new":
         setattr(done, state, getattr(done, state) + 1)
         for name in files:
-            if name not in ("trajectories", "groups"):
+            if name not in ("trajectories", "groups", *DATASETS):
                 for _ in files[name].of(trajectory_id):
                     pass
         return

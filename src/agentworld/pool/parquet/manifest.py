@@ -9,12 +9,12 @@ import msgspec
 from agentworld.errors import ConfigError, NotFoundError
 
 FORMAT = "agentworld.parquet"
-FORMAT_VERSION = 2  # 1 had no decisions
+FORMAT_VERSION = 3  # 1 had no decisions, 2 no datasets
 NAME = "manifest.json"
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """`rows`: of each file. `where`, `channel`: what was asked for. Of media an export has only the digests."""
+    """`rows`: of each file. `where`, `channel`, `dataset`: what was asked for. Of media only digests are there."""
 
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
@@ -22,12 +22,14 @@ class Manifest(msgspec.Struct, kw_only=True):
     created_at: float
     where: str | None = None
     channel: str | None = None
+    dataset: str | None = None
     rows: dict[str, int] = {}
 
 
 class Imported(msgspec.Struct, kw_only=True):
     """What an import did, in records. `known`: trajectories that were there already and stayed as they are; `deleted`:
-    those that have a tombstone; `rejected`: steps that became dead letters.
+    those that have a tombstone; `rejected`: steps that became dead letters. `datasets`: versions that were restored;
+    `datasets_known`: those that were there already.
     """
 
     trajectories: int = 0
@@ -39,6 +41,8 @@ class Imported(msgspec.Struct, kw_only=True):
     known: int = 0
     deleted: int = 0
     rejected: int = 0
+    datasets: int = 0
+    datasets_known: int = 0
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import Table, func, select
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.check_content import content_problems
+from agentworld.pool.sql.check_datasets import dataset_problems
 from agentworld.pool.sql.check_decisions import decision_problems
 from agentworld.pool.sql.check_rows import (
     effective_problems,
@@ -44,6 +45,7 @@ def check(database: Database, progress: Progress, deep: bool) -> list[Problem]:
     found.extend(word_problems(database))
     found.extend(target_problems(database))
     found.extend(decision_problems(database, progress, deep))
+    found.extend(dataset_problems(database, progress, deep))
     if deep:
         found.extend(row_problems(database, progress))
         found.extend(effective_problems(database))

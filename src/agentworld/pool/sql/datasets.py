@@ -82,7 +82,7 @@ _BEGINNING = sql(
     .order_by(_d.c.digest)
     .limit(6)
 )
-_listed = select(_d.c.frozen, _d.c.manifest).where(_d.c.frozen < parameter("before"))
+_listed = select(_d.c.pk, _d.c.frozen, _d.c.manifest).where(_d.c.frozen < parameter("before"))
 _in_order = _d.c.frozen.desc()
 _LIST = sql(_listed.order_by(_in_order).limit(parameter("limit")))
 _LIST_OF_NAME = sql(_listed.where(_d.c.name == parameter("of_name")).order_by(_in_order).limit(parameter("limit")))
@@ -121,6 +121,9 @@ _COMPARED = sql(
 )
 _BURIED = sql(
     select(_tomb.c.target_id).where(_tomb.c.kind.in_(["trajectory", "step"]), among_texts(_tomb.c.target_id, "ids"))
+)
+_BURIED_TRAJECTORIES = sql(
+    select(_tomb.c.target_id, _tomb.c.reason).where(_tomb.c.kind == "trajectory", among_texts(_tomb.c.target_id, "ids"))
 )
 _packer = zstandard.ZstdCompressor(level=3, write_content_size=True, write_checksum=False)
 _unpacker = zstandard.ZstdDecompressor()
@@ -199,9 +202,19 @@ def check_steps(reader: Reader, rows: Sequence[DatasetRow]) -> None:
                     )
 
 
+def there_of(reader: Reader | Transaction, ids: Sequence[str]) -> set[str]:
+    """Those of the trajectories that are there."""
+    return {row[0] for row in reader.execute(_THERE, {"ids": json_list(ids)})} if ids else set()
+
+
+def buried_of(reader: Reader | Transaction, ids: Sequence[str]) -> dict[str, str | None]:
+    """Those of the trajectories that were deleted on request, each with the reason."""
+    return {row[0]: row[1] for row in reader.execute(_BURIED_TRAJECTORIES, {"ids": json_list(ids)})}
+
+
 def check_trajectories(reader: Reader | Transaction, ids: Sequence[str]) -> None:
     """NotFoundError where one of the trajectories is not there."""
-    there = {row[0] for row in reader.execute(_THERE, {"ids": json_list(ids)})}
+    there = there_of(reader, ids)
     for number, trajectory_id in enumerate(ids):
         if trajectory_id not in there:
             raise NotFoundError(f"no trajectory {trajectory_id!r}", path=f"rows[{number}].trajectory_id")
@@ -287,6 +300,11 @@ def find(reader: Reader, wanted: Wanted) -> Row:
     if found is None:
         raise no_version(wanted)
     return found
+
+
+def is_there(reader: Reader, wanted: Wanted) -> bool:
+    """Whether there is such a version."""
+    return _found(reader, wanted) is not None
 
 
 def manifest_of(row: Row) -> DatasetVersion:

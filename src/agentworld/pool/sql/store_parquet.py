@@ -21,16 +21,19 @@ class ParquetMethods(KeepingMethods):
         *,
         where: str | None = None,
         channel: str | None = None,
+        dataset: str | None = None,
         progress: Progress = no_progress,
     ) -> Manifest:
         """See Pool."""
         from agentworld.pool.parquet.export import write_export
 
         pages = self.list_trajectories
-        return write_export(self._database, pages, folder, where=where, channel=channel, progress=progress)
+        return write_export(
+            self._database, pages, folder, where=where, channel=channel, dataset=dataset, progress=progress
+        )
 
     def import_parquet(self, folder: Path, *, progress: Progress = no_progress) -> Imported:
         """See Pool."""
         from agentworld.pool.parquet.load import read_export
 
-        return read_export(self._writer, self._appender, folder, progress=progress)
+        return read_export(self._database, self._writer, self._appender, folder, progress=progress)
