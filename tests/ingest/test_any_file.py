@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import random
 from pathlib import Path
 
@@ -18,7 +19,8 @@ ODD = [
     None, True, 0, -1, 10**30, 1.5, "", "x", "\ud800", "\x00", [], {}, [None], [[]], {"a": None}, ["x"], [{}],
     {"type": "text"}, [{"type": "text", "text": 5}], "[" * 50, "{}", '{"a": 1}', "2024-99-99T00:00:00Z", "data:,",
 ]  # fmt: skip
-ROUNDS = 25
+ROUNDS = int(os.environ.get("AGENTWORLD_FUZZ_ROUNDS", "6"))
+SEED = os.environ.get("AGENTWORLD_FUZZ_SEED", "")
 
 
 def files():
@@ -82,7 +84,7 @@ def raised(format, bundle, error):
 @pytest.mark.parametrize(("name", "paths"), list(files()))
 def test_a_file_that_was_changed_anywhere_is_read_as_far_as_it_goes(name, paths, monkeypatch):
     monkeypatch.setattr(reading, "_stumbled", raised)
-    chosen = random.Random(f"{name}{[path.name for path in paths]}")
+    chosen = random.Random(f"{SEED}{name}{[path.name for path in paths]}")
     originals = {path: parsed(path) for path in paths}
     for _ in range(ROUNDS):
         entries = []
