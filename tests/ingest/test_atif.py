@@ -144,3 +144,14 @@ def test_observations_of_any_shape_lose_no_step(given):
         document({"source": "agent", "message": "x", "observation": given}, {"source": "agent", "message": "y"})
     )
     assert [step.response_message.text for step in run.steps] == ["x", "y"]
+
+
+def test_results_of_trials_are_on_their_trajectories():
+    (done, slow), notes = read_path("auto", FIXTURES / "job")
+    assert {reward.name: reward.value for reward in done.rewards} == {"reward": 1.0, "style": 0.5}
+    assert (done.status, done.task) == ("finished", {"task_id": "sweep"})
+    assert (slow.status, slow.rewards, slow.metadata["trial"]["exception"]) == ("truncated", [], "AgentTimeoutError")
+    # Of a trial that left no trajectory only that is said.
+    assert [(note.file, note.lost) for note in notes if "without a trajectory" in note.why] == [
+        ("job/mop__a/result.json", False)
+    ]

@@ -15,6 +15,8 @@ def count(path: Path) -> Counts:
     documents = []
     for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
         documents += [(file, document) for document in _documents(file.read_text(errors="surrogatepass"))]
+        if file.name == "result.json" and (file.parent / "agent").is_dir() and any((file.parent / "agent").iterdir()):
+            counts.rewards += _rewards(json.loads(file.read_text())["verifier_result"] or {})
     parents = [_parent(document, file, documents) for file, document in documents]
     for number in range(len(documents)):
         root = number

@@ -14,6 +14,7 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.atif_document import Document, is_document
 from agentworld.ingest.formats.atif_forest import Forest
+from agentworld.ingest.formats.atif_trial import is_result, is_trial, tell, with_results
 from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.noted import Values
 from agentworld.ingest.run import Run
@@ -29,22 +30,36 @@ class Atif:
     title = "ATIF trajectories (Harbor and others)"
 
     def claims(self, head: Head) -> bool:
-        """By the schema's version, or by what only its steps have."""
-        return any(is_document(value) or _holds_documents(value) for value in head.documents)
+        """By the schema's version, or by what only its steps have; and results of Harbor's trials."""
+        return any(is_document(value) or _holds_documents(value) or is_trial(value) for value in head.documents)
 
     def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
-        """Files of one folder that name one another, each of the others alone."""
+        """Files of one folder that name one another, each of the others alone; with the result of their trial."""
+        results = [entry for entry in entries if is_result(entry) and is_trial(_first(entry))]
         folders: dict[str, list[Entry]] = {}
         for entry in entries:
-            folders.setdefault(entry.name.rpartition("/")[0], []).append(entry)
+            if not any(entry is result for result in results):
+                folders.setdefault(entry.name.rpartition("/")[0], []).append(entry)
+        bundles: list[list[Entry]] = []
         for folder in folders.values():
             if len(folder) == 1 or not any(map(_refers, folder)):
-                yield from ([entry] for entry in folder)
+                bundles += [[entry] for entry in folder]
             else:
-                yield from _linked(folder)
+                bundles += _linked(folder)
+        yield from with_results(bundles, results) if results else bundles
 
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """One run for each document that no other one names."""
+        trial: Any = None
+        if len(bundle) > 1 and is_result(bundle[-1]) and is_trial(trial := _first(bundle[-1])):
+            *bundle, result = bundle
+            values = Values(result.name, note)
+        for number, run in enumerate(self._runs(bundle, note)):
+            if trial is not None and number == 0:
+                tell(run, trial, values)
+            yield run
+
+    def _runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         if len(bundle) == 1:
             for place, value in bundle[0].documents():
                 yield from _runs([(bundle[0], place, value)], note)
@@ -64,6 +79,8 @@ def _runs(values: list[tuple[Entry, str, Any]], note: Notes) -> Iterator[Run]:
             reading.lost(value.place, value.why)
         elif is_document(value):
             documents.append(Document(value, reading, place, row=bool(_ROW.match(place))))
+        elif is_trial(value):
+            reading.said(place, "the result of a trial without a trajectory beside it")
         elif _holds_documents(value):
             for key, each in value.items():
                 if is_document(each):
