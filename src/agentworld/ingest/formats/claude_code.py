@@ -6,7 +6,7 @@ Files of one session, of sessions that go on from it, and of its sub-agents are 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -158,8 +158,9 @@ class _Runs:
             told = text_of(self._session.agents.get(agent, {}).get("toolUseId"))
             call = self._turns.begun.get(agent) or told or (agent if agent in self._turns.of_call else None)
             if call is None:
-                same = [each for each in self._turns.prompts.get(first_text(turn), ()) if each not in used]
-                call = same[0] if same else None
+                same = self._turns.prompts.get(first_text(turn), deque())
+                while same and call is None:
+                    call = next((each for each in (same.popleft(),) if each not in used), None)
             if call is not None and (reply := self._turns.of_call.get(call)) is not None:
                 used.add(call)
                 if (kind := name_of(self._turns.kinds.get(call))) is not None:

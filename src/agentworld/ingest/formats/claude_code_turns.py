@@ -7,6 +7,7 @@ reply, or a result of it, follows the whole reply with all its results.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,11 +24,12 @@ class Turn:
     the turn before a compaction, the reply that began a sub-agent. `first`, `last`: its lines, its results' too.
     `said`: the last line of the reply itself. `answered`: calls that have a result. `again`: turns that a compaction
     kept, which stand before this one. `replaced`: calls whose results this turn gives anew. `step`: its step's key.
+    `after`: where it is known, what the model sees after it.
     """
 
     __slots__ = (
-        "again", "answered", "before", "compaction", "first", "last", "messages", "notes", "parent", "replaced",
-        "reply", "results", "said", "step",
+        "after", "again", "answered", "before", "compaction", "first", "last", "messages", "notes", "parent",
+        "replaced", "reply", "results", "said", "step",
     )  # fmt: skip
 
     def __init__(self, line: Line, parent: Turn | None) -> None:
@@ -35,6 +37,7 @@ class Turn:
         self.parent = parent
         self.before: Turn | None = None
         self.compaction = False
+        self.after: list[Message] | None = None
         self.again: list[Turn] = []
         self.messages: list[Message] = []
         self.reply: Reply | None = None
@@ -56,19 +59,34 @@ class Turn:
 
     def context(self) -> list[Message]:
         """What stood before it when it was said."""
-        path: list[Turn] = []
-        turn: Turn | None = self
-        while turn is not None:
-            path.extend(reversed(turn.again))
-            turn = turn.parent
-            if turn is not None:
-                path.append(turn)
+        path, base = self._path()
+        replaced = any(each.replaced for each in path)
+        if replaced and base is not None:
+            path, base = self._path(whole=True)
         without: frozenset[str | None] = frozenset()
         parts: list[list[Message]] = []
         for each in path:
             parts.append(each.spoken(without))
             without = without | each.replaced if each.replaced else without
-        return [message for part in reversed(parts) for message in part]
+        messages = list(base or ())
+        for part in reversed(parts):
+            messages += part
+        if self.parent is not None and not self.again and not replaced:
+            self.parent.after = messages
+        return messages
+
+    def _path(self, whole: bool = False) -> tuple[list[Turn], list[Message] | None]:
+        """The turns before it, the last first, up to one of which it is known what stood there after it."""
+        path: list[Turn] = []
+        turn: Turn | None = self
+        while turn is not None:
+            path.extend(reversed(turn.again))
+            turn = turn.parent
+            if turn is not None and turn.after is not None and not whole:
+                return path, turn.after
+            if turn is not None:
+                path.append(turn)
+        return path, None
 
 
 class Turns:
@@ -80,7 +98,7 @@ class Turns:
         self.all: list[Turn] = []
         self.of_call: dict[str, Turn] = {}
         self.begun: dict[str, str] = {}  # sub-agent -> the call that began it
-        self.prompts: dict[str, list[str]] = {}  # prompt of a sub-agent -> calls with it
+        self.prompts: dict[str, deque[str]] = {}  # prompt of a sub-agent -> calls with it
         self.kinds: dict[str, Any] = {}  # such a call -> the type of its sub-agent
         self.errors: list[dict[str, Any]] = []
         self.failed: set[str] = set()  # sessions that end with an error
@@ -193,7 +211,7 @@ class Turns:
             self._pending.setdefault((line.session, line.agent), {})[call.id] = None
             given = _agent_call(call.function.arguments)
             if (prompt := text_of(given.get("prompt"))) is not None:
-                self.prompts.setdefault(prompt, []).append(call.id)
+                self.prompts.setdefault(prompt, deque()).append(call.id)
                 self.kinds[call.id] = given.get("subagent_type")
 
     def _user(self, line: Line, up: Turn | None) -> None:

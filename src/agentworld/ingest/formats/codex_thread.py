@@ -285,9 +285,11 @@ class _Replay:
                     break
         if turns and found:
             self._set_aside(cut)
+            taken = any(step is not None for step in steps[cut:])
             del messages[cut:], steps[cut:]
             self._from = min(self._from, cut)
-            self._last = next((step for step in reversed(steps) if step is not None), self._last)
+            if taken:
+                self._last = next((step for step in reversed(steps) if step is not None), self._last)
             self._rolled = True
             self._pending["rolled_back"] = turns
 

@@ -17,7 +17,7 @@ Say = Callable[..., None]
 """`say(place, why, hint=None, lost=True)`: a note on the file that is read."""
 
 MAX_NAME = 256
-MAX_PROMPTS = 50_000_000
+MAX_PROMPTS = 20_000_000
 """How many messages the prompts of one run hold together, each as often as it is shown, before no more of its replies
 become steps. Prompts of a conversation that no window of a model holds grow with its square.
 """
