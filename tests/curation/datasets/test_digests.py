@@ -1,13 +1,15 @@
 """Digests of steps and rows: the same for the same content however it comes, another for any other."""
 
+import itertools
 import math
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentworld.curation.datasets.building import arrays_of
 from agentworld.curation.datasets.digests import (
     StepDigests,
     VersionDigest,
@@ -15,6 +17,7 @@ from agentworld.curation.datasets.digests import (
     manifest_digest,
     row_digest,
 )
+from agentworld.curation.datasets.reading import steps_of
 from agentworld.pool.arrays import steps_as_arrays
 from agentworld.records import (
     DatasetRow,
@@ -34,6 +37,7 @@ from agentworld.records import (
     exact_json,
 )
 
+_numbers = itertools.count()
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"a": 1, "b": [2]}}}
 BASE = Step(
     step_id="s",
@@ -178,6 +182,25 @@ def test_a_digest_depends_on_nothing_that_was_digested_before_and_on_no_form_of_
         )
         for step in steps
     ] == alone
+
+
+@pytest.mark.parametrize("pool", ["sqlite", "postgres"], indirect=True)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=conversations())
+def test_steps_have_the_same_digests_in_every_store(pool, memory, steps):
+    number = next(_numbers)
+    sent = [
+        msgspec.structs.replace(each, step_id=f"{each.step_id}-{number}", trajectory_id=f"t{number}") for each in steps
+    ]
+    found = []
+    for store in (pool, memory):
+        outcomes = [one.outcome for one in store.append_steps(sent)]
+        digests, arrays = StepDigests(), arrays_of(store, f"t{number}")
+        kept = list(steps_of(store, f"t{number}", include=("messages",)))
+        found.append((outcomes, [digests.of(step, arrays.get(step.step_id)) for step in kept]))
+    assert found[0] == found[1]
+    assert len(found[0][1]) == len(steps)
+    assert [of(step) for step in steps_of(pool, f"t{number}")] == found[0][1]
 
 
 @settings(max_examples=40)
