@@ -83,11 +83,11 @@ def test_lists_of_traces_that_name_their_observations_alone_say_what_to_do():
 
 def test_records_that_wait_for_others_are_bounded():
     notes, left = [], []
-    collection = Collection(lambda place, why, **_: notes.append(why), most=2)
+    collection = Collection(lambda place, why, **_: notes.append(why), most=1200)
     for index, name in enumerate(["a", "b", "b", "a"]):
-        trace = collection.trace(name, "$")
-        trace.add(Node(id=str(index)))
-        left += collection.over()
-        assert sum(len(each.nodes) for each in collection.waiting()) <= 2
+        collection.trace(name, "$").add(Node(id=str(index)))
+        left += [(trace.trace_id, trace.part) for trace in collection.over()]
 
-    assert "the trace 'a' goes on after 2 other records; the rest is a run of its own" in notes
+    assert left == [("a", 1), ("b", 1)]
+    assert [(trace.trace_id, trace.part) for trace in collection.rest()] == [("a", 2)]
+    assert notes == ["more of the trace 'a' comes after 1200 characters of others; it becomes a run of its own"]

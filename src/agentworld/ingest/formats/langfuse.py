@@ -16,6 +16,7 @@ from agentworld.ingest.spans.loose import bounded, items, sampling_of, seconds, 
 from agentworld.ingest.spans.node import Node, NodeKind, Say, Score, ToolRun, Trace
 from agentworld.ingest.spans.observed import read_call
 from agentworld.ingest.spans.places import Reading, within
+from agentworld.ingest.spans.runs import runs_of
 
 _KINDS: dict[str, NodeKind] = {
     "GENERATION": "llm",
@@ -65,8 +66,8 @@ class Langfuse:
                     reading.say(place, document.why)
                 else:
                     _read(document, reading.at(place), collection, reading.say)
-                yield from collection.over()
-        yield from collection.rest()
+                yield from runs_of(collection.over(), reading.say)
+        yield from runs_of(collection.rest(), reading.say)
 
 
 def _is_known(document: Any) -> bool:

@@ -27,6 +27,7 @@ from agentworld.ingest.spans.loose import (
 from agentworld.ingest.spans.node import Node, Say, Score, ToolRun, Trace
 from agentworld.ingest.spans.observed import read_call
 from agentworld.ingest.spans.places import Reading, within
+from agentworld.ingest.spans.runs import runs_of
 from agentworld.ingest.spans.tools import read_tools
 
 _TYPES = ("llm", "chain", "tool", "retriever", "embedding", "prompt", "parser")
@@ -61,10 +62,10 @@ class Langsmith:
                 else:
                     _read(document, reading.at(place), collection, reading.say, of_runs, waiting)
                 if not waiting:
-                    yield from collection.over()
+                    yield from runs_of(collection.over(), reading.say)
         for place, given in waiting:
             _feedback(given, place, collection, reading.say, of_runs)
-        yield from collection.rest()
+        yield from runs_of(collection.rest(), reading.say)
 
 
 def _is_known(document: Any) -> bool:
@@ -143,7 +144,10 @@ def _run(
     trace_id = text(given.get("trace_id")) or order.split(".", 1)[0].partition("Z")[2] or run_id
     trace = collection.trace(trace_id, place)
     of_runs[run_id] = trace_id
-    whole = collection.merged(trace, {**_said(given), "id": run_id})
+    whole = {**_said(given), "id": run_id}
+    if "outputs" not in whole or "inputs" not in whole or "run_type" not in whole:
+        # Its other part comes in another batch, or came.
+        whole = collection.merged(trace, whole)
     parent = text(first(whole, "parent_run_id", "parent_id"))
     if parent is None and order.count("."):
         parent = order.rsplit(".", 2)[-2].partition("Z")[2]

@@ -16,7 +16,7 @@ from agentworld.ingest.spans import jaeger, otlp_json, protobuf
 from agentworld.ingest.spans.assembling import Assembly
 from agentworld.ingest.spans.node import Say, Span
 from agentworld.ingest.spans.places import Reading
-from agentworld.ingest.spans.runs import run_of
+from agentworld.ingest.spans.runs import runs_of
 
 _PROTOBUF = (".binpb", ".otlp", ".pb")
 # Test cases of the conventions: YAML whose document is written as JSON.
@@ -51,12 +51,8 @@ class Otlp:
             reading.file = entry.name
             for span in _spans(entry, reading.say):
                 span.place = reading.at(span.place)
-                for trace in assembly.add(span):
-                    if (run := run_of(trace, reading.say)) is not None:
-                        yield run
-        for trace in assembly.rest():
-            if (run := run_of(trace, reading.say)) is not None:
-                yield run
+                yield from runs_of(assembly.add(span), reading.say)
+        yield from runs_of(assembly.rest(), reading.say)
 
 
 def _is_known(document: Any) -> bool:

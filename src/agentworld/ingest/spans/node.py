@@ -8,6 +8,7 @@ import msgspec
 
 from agentworld.records import Message, Sampling, Tool, Usage
 
+_OF_NODE = 500
 NodeKind = Literal["llm", "tool", "agent", "other"]
 
 
@@ -102,9 +103,13 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 class Trace(msgspec.Struct, kw_only=True):
-    """Nodes that belong together, and what is said of them as a whole."""
+    """Nodes that belong together, and what is said of them as a whole. `part`: where a trace had to be taken before all
+    of it was there, the number of this piece. `size`: about how many characters it holds; what several prompts show is
+    there once.
+    """
 
     trace_id: str
+    part: int = 1
     nodes: dict[str, Node] = {}
     scores: list[Score] = []
     user: str | None = None
@@ -113,7 +118,23 @@ class Trace(msgspec.Struct, kw_only=True):
     group_id: str | None = None
     task: dict[str, Any] | None = None
     metadata: dict[str, Any] = {}
+    size: int = 0
+    shared: dict[Message, Message] = {}
 
     def add(self, node: Node) -> None:
         """Add a node; one that is there is replaced."""
         self.nodes[node.id] = node
+        self.size += _OF_NODE
+        if node.tool is not None:
+            self.size += len(node.tool.result or "")
+        if node.call is not None:
+            node.call.prompt = [self._share(message) for message in node.call.prompt]
+            for reply in node.call.replies:
+                reply.message = self._share(reply.message)
+            self.size += sum(len(data) for data, _ in node.call.media.values())
+
+    def _share(self, message: Message) -> Message:
+        known = self.shared.setdefault(message, message)
+        if known is message:
+            self.size += len(message.text) + len(message.reasoning or "") + _OF_NODE
+        return known

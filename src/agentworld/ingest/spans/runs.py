@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
@@ -14,18 +15,29 @@ from agentworld.records import FunctionCall, Message, Step, ToolCall
 _MAX_ANCESTORS = 200
 
 
+def runs_of(traces: Iterable[Trace], say: Say) -> Iterator[Run]:
+    """The runs of traces, of those that have one."""
+    for trace in traces:
+        if (run := run_of(trace, say)) is not None:
+            yield run
+
+
 def run_of(trace: Trace, say: Say) -> Run | None:
     """The run; None, which is said, where no model and no tool was called in it."""
     nodes = sorted(trace.nodes.values(), key=lambda node: node.start)
     calls = [node for node in nodes if node.kind == "llm" and node.call is not None]
+    told = {node.id for node in calls}
+    around = {above.id for node in calls for above in _above(node, trace)}
     for node in nodes:
         if node.kind == "llm" and node.call is None:
             if node.error is not None:
                 say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
-            elif not any(_within(other, node, trace) or _within(node, other, trace) for other in calls):
+            elif node.id not in around and not any(above.id in told for above in _above(node, trace)):
                 say(node.place, "the call of a model has no messages: its content was not recorded")
     calls = without_doubles(calls, trace, say)
-    run = Run(native_id=trace.trace_id or None)
+    # The rest of a trace that was taken in pieces is no new version of the first.
+    named_so = trace.trace_id if trace.part == 1 else f"{trace.trace_id}.{trace.part}"
+    run = Run(native_id=named_so or None)
     steps = _Steps(run, trace, say)
     for node in calls:
         steps.add(node)
@@ -50,6 +62,7 @@ class _Steps:
         self._say = say
         self._lineage = Lineage()
         self._shared: dict[Message, Message] = {}
+        self._awaiting: str | None = None  # the step after which the run has a call without a reply
 
     def add(self, node: Node) -> None:
         call = node.call
@@ -60,6 +73,8 @@ class _Steps:
             return
         agent = agent_of(node, self.trace)
         place = self._lineage.place(prompt, call.tools, agent)
+        if place.parent is not None and place.parent == self._awaiting:
+            self.run.trailing, self._awaiting = [], None  # This call shows it.
         key = str(len(self.run.steps))
         self.keys[node.id] = key
         for index, reply in enumerate(call.replies):
@@ -88,45 +103,51 @@ class _Steps:
             self.failed += 1
             self._say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
             return
-        self._say(node.place, "the call of a model has no reply on record", lost=False)
-        if self.run.steps:
-            place = self._lineage.place(prompt, (), None)
-            parent = next((step for step in self.run.steps if step.step_id == place.parent), None)
-            if parent is not None:
-                self.run.trailing = prompt[len(parent.prompt_messages or ()) + 1 :]
+        call = node.call
+        assert call is not None
+        place = self._lineage.place(prompt, call.tools, None)
+        if self.run.steps and place.parent is None:
+            self._say(node.place, "the call of a model has no reply on record, and continues no other")
             return
-        assert node.call is not None
-        self.run.steps, self.run.trailing = linear_steps(prompt, tools=node.call.tools or None)
-        self.run.media |= node.call.media
+        self._say(node.place, "the call of a model has no reply on record", lost=False)
+        if place.parent is not None:
+            parent = self.run.steps[int(place.parent)]
+            self.run.trailing = prompt[len(parent.prompt_messages or ()) + 1 :]
+        else:
+            # What earlier replies the prompt shows is all that there is.
+            self.run.steps, self.run.trailing = linear_steps(prompt, tools=call.tools or None)
+            self.run.media |= call.media
+            for step in self.run.steps:
+                assert step.response_message is not None
+                self._lineage.add(step.step_id, step.prompt_messages or [], step.response_message, call.tools, None)
+        self._awaiting = place.parent if place.parent is not None else str(len(self.run.steps) - 1)
 
     def add_tools(self, nodes: list[Node]) -> None:
-        """Put what tools said and no call showed behind the last step."""
-        shown: set[str] = set()
-        named: dict[str, set[str]] = {}
-        replied: dict[str, str] = {}
+        """Put what tools said and no call showed behind the last step. An execution that names no call is that of the
+        next call of its tool; one that names no tool, of the next call at all.
+        """
+        shown = {message.tool_call_id for message in self.run.trailing if message.role == "tool"}
+        called: dict[str, list[str]] = {}
         for step in self.run.steps:
-            for message in step.prompt_messages or ():
-                if message.role == "tool":
-                    shown.add(message.tool_call_id or "")
-                for call in message.tool_calls:
-                    named.setdefault(call.function.name, set()).add(call.id)
+            shown |= {message.tool_call_id for message in step.prompt_messages or () if message.role == "tool"}
             for call in step.response_message.tool_calls if step.response_message is not None else ():
-                named.setdefault(call.function.name, set()).add(call.id)
-                replied[call.id] = call.function.name
-        shown |= {message.tool_call_id or "" for message in self.run.trailing if message.role == "tool"}
+                for name in {call.function.name, ""}:
+                    called.setdefault(name, []).append(call.id)
+        known = set(called.get("", ()))
+        counted: dict[str, int] = {}
         for node in nodes:
             tool = node.tool
             assert tool is not None
-            if tool.call_id in replied or tool.call_id in shown:
-                ids = {tool.call_id}
-            else:
-                # Without a name it is the only one that can be meant.
-                ids = named.get(tool.name, set()) if tool.name else set(replied)
-            if not ids:
+            call_id = tool.call_id
+            if call_id not in known and call_id not in shown:
+                at = counted[tool.name] = counted.get(tool.name, -1) + 1
+                of_tool = called.get(tool.name, [])
+                call_id = of_tool[at] if at < len(of_tool) else None
+            if call_id is None:
                 self._called_by_code(node, tool)
-            elif tool.result is not None and (waiting := sorted(each for each in ids if each not in shown)):
-                shown.add(waiting[0])
-                self.run.trailing.append(Message(role="tool", content=tool.result, tool_call_id=waiting[0]))
+            elif tool.result is not None and call_id not in shown:
+                shown.add(call_id)
+                self.run.trailing.append(Message(role="tool", content=tool.result, tool_call_id=call_id))
 
     def _called_by_code(self, node: Node, tool: ToolRun) -> None:
         if self.run.steps:
@@ -163,33 +184,22 @@ def fields_of(node: Node, call: Call) -> dict[str, Any]:
 
 def agent_of(node: Node, trace: Trace) -> str | None:
     """The agent within whose run a node is: of several, the innermost."""
-    here: Node | None = node
-    for _ in range(_MAX_ANCESTORS):
-        if here is None:
-            break
-        if here.agent:
-            return named(here.agent)
-        here = trace.nodes.get(here.parent) if here.parent else None
-    return named(trace.agent)
+    found = next((each.agent for each in (node, *_above(node, trace)) if each.agent), trace.agent)
+    return named(found)
 
 
 def without_doubles(calls: list[Node], trace: Trace, say: Say) -> list[Node]:
     """The calls, each once: where a framework and the client that it uses both tell of one, one within the other, the
     inner is kept, or the one that has messages.
     """
-    kept: list[Node] = []
-    dropped: set[str] = set()
-    for outer in calls:
-        inner = next(
-            (each for each in calls if each is not outer and each.id not in dropped and _within(each, outer, trace)),
-            None,
-        )
-        if inner is not None and same_call(outer, inner):
-            dropped.add(outer.id)
+    by_id = {node.id: node for node in calls}
+    doubles: set[str] = set()
+    for inner in calls:
+        outer = next((by_id[above.id] for above in _above(inner, trace) if above.id in by_id), None)
+        if outer is not None and outer.id not in doubles and same_call(outer, inner):
+            doubles.add(outer.id)
             say(outer.place, "the call is told twice, one within the other; the inner one is kept", lost=False)
-        else:
-            kept.append(outer)
-    return kept
+    return [node for node in calls if node.id not in doubles]
 
 
 def same_call(one: Node, other: Node) -> bool:
@@ -207,18 +217,14 @@ def said(message: Message) -> tuple[str, list[str]]:
     return message.text.strip(), [call.function.name for call in message.tool_calls]
 
 
-def _within(inner: Node, outer: Node, trace: Trace) -> bool:
-    here = inner
+def _above(node: Node, trace: Trace) -> Iterator[Node]:
+    """What a node is within, the nearest first."""
     for _ in range(_MAX_ANCESTORS):
-        if not here.parent or here.parent == here.id:
-            return False
-        if here.parent == outer.id:
-            return True
-        above = trace.nodes.get(here.parent)
-        if above is None:
-            return False
-        here = above
-    return False
+        above = trace.nodes.get(node.parent) if node.parent else None
+        if above is None or above is node:
+            return
+        yield above
+        node = above
 
 
 def _tell(run: Run, trace: Trace, nodes: list[Node], steps: _Steps) -> None:
