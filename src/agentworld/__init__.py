@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Splits,
         Step,
         Trajectory,
+        WholeTrajectory,
     )
 
 _MODULES = {
@@ -79,6 +80,7 @@ _MODULES = {
         "Splits",
         "Step",
         "Trajectory",
+        "WholeTrajectory",
     ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -108,6 +110,7 @@ __all__ = [
     "Step",
     "Trajectory",
     "TrajectorySession",
+    "WholeTrajectory",
     "connect",
     "create_dataset",
     "diff_datasets",
