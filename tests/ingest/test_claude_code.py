@@ -245,3 +245,64 @@ def test_prompts_of_one_run_do_not_grow_without_end(path, monkeypatch):
     assert sum(len(step.prompt_messages) for step in run.steps[:-1]) <= 10
     left = {said(step.response_message) for step in whole[0].steps[len(run.steps) :]}
     assert left <= {said(message) for message in run.trailing}
+
+
+def written(path, lines):
+    path.write_text("".join(json.dumps({"sessionId": "s", **line}) + "\n" for line in lines))
+    return read_path("auto", path)
+
+
+def spoken(uuid, parent, role, content, **more):
+    return {"uuid": uuid, "parentUuid": parent, "type": role, "message": {"role": role, "content": content}, **more}
+
+
+def test_a_sub_agent_that_only_progress_tells_of(tmp_path):
+    call = {"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": "Look", "subagent_type": "Explore"}}
+
+    def progress(uuid, role, content):
+        inner = {"type": role, "uuid": uuid, "message": {"role": role, "content": content}}
+        data = {"type": "agent_progress", "agentId": "a1", "message": inner}
+        return {"type": "progress", "uuid": f"p{uuid}", "parentUuid": "a", "parentToolUseID": "t", "data": data}
+
+    (run,), notes = written(
+        tmp_path / "s.jsonl",
+        [
+            spoken("u", None, "user", "Explore"),
+            spoken("a", "u", "assistant", [call]),
+            progress("x", "user", "Look"),
+            progress("y", "assistant", "Nothing."),
+            spoken("r", "py", "user", [{"type": "tool_result", "tool_use_id": "t", "content": "Nothing."}]),
+            spoken("b", "r", "assistant", "Nothing is there."),
+        ],
+    )
+
+    assert notes == []
+    assert lineage(run) == [
+        "0 <- -: 1 => assistant(null; Task)",
+        "1 <- 0: 3 => assistant(Nothing is there.)",
+        "2 <- 0 subagent Explore: 1 => assistant(Nothing.)",
+    ]
+
+
+def test_a_rewind_to_the_beginning_and_a_second_reply_to_the_same_prompt(tmp_path):
+    (run,), notes = written(
+        tmp_path / "s.jsonl",
+        [
+            spoken("u", None, "user", "One"),
+            spoken("a", "u", "assistant", "First"),
+            spoken("b", "u", "assistant", "Second"),
+            spoken("v", None, "user", "Two"),
+            spoken("c", "v", "assistant", "Third"),
+            {"type": "system", "subtype": "compact_boundary", "uuid": "k", "parentUuid": None},
+            spoken("w", "k", "user", "Three"),
+            spoken("d", "w", "assistant", "Fourth"),
+        ],
+    )
+
+    assert notes == []
+    assert lineage(run) == [
+        "0 <- -: 1 => assistant(First)",
+        "1 <- - parallel: 1 => assistant(Second)",
+        "2 <- - history_rewritten: 1 => assistant(Third)",
+        "3 <- 2 compaction: 1 => assistant(Fourth)",
+    ]

@@ -1,7 +1,12 @@
 """OpenHands V0 and V1: replies over several events, rejections, delegation, condensation, rows with scores."""
 
+import json
 from pathlib import Path
 
+import pytest
+
+from agentworld.ingest.format import Head
+from agentworld.ingest.formats import openhands
 from agentworld.ingest.reading import read_path
 from tests.ingest.shapes import lineage, said
 
@@ -141,3 +146,36 @@ def test_rows_of_v1():
     assert lineage(run) == ["0 <- -: 1 => assistant(null; finish)"]
     assert run.steps[0].usage.prompt_tokens == 9
     assert run.metadata["errors"] == [{"code": "LLMBadRequestError", "detail": "too long"}]
+
+
+def test_events_of_v0_in_files_of_their_own_are_one_conversation(tmp_path):
+    folder = tmp_path / "conversation" / "events"
+    folder.mkdir(parents=True)
+    for number in range(11):
+        who = {"source": "user"} if number % 2 == 0 else {"source": "agent"}
+        event = {"id": number, **who, "action": "message", "args": {"content": f"text {number}"}}
+        (folder / f"{number}.json").write_text(json.dumps(event))
+    (run,), notes = read_path("auto", tmp_path / "conversation")
+
+    assert notes == []
+    assert lineage(run) == [
+        f"{step} <- {step - 1 if step else '-'}: {2 * step + 1} => assistant(text {2 * step + 1})" for step in range(5)
+    ]
+    assert [said(message) for message in run.trailing] == ["user(text 10)"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"trajectory": [{"action": "ls", "observation": "a", "thought": "Look"}]},  # SWE-agent
+        {"events": [{"action": "begin", "event": "span"}]},
+        {"history": [{"role": "user", "content": "Hi", "agent": "primary"}]},
+        [{"action": "left", "x": 1}],
+        {"kind": "Event", "metadata": {}},
+    ],
+)
+def test_what_other_tools_call_actions_is_not_claimed(document):
+    shape = "array" if isinstance(document, list) else "json"
+    documents = tuple(document) if isinstance(document, list) else (document,)
+
+    assert not openhands.FORMAT.claims(Head(name="a.json", shape=shape, documents=documents))
