@@ -1,7 +1,11 @@
 """Dataset versions over HTTP: with the same words as on a pool, and what keys that are bound see."""
 
+import asyncio
+import threading
+
 import pytest
 
+from agentworld.api.long_work import LongWork
 from agentworld.client.aio import AsyncFactory
 from agentworld.errors import ForbiddenError, InvalidRequestError, NotFoundError
 from agentworld.factory import connect, open_pool
@@ -140,6 +144,78 @@ def test_the_end_of_the_server_breaks_a_version_off():
         assert (status, reply["error"]["code"]) == (503, "shutting_down")
         assert server.pool.list_datasets().items == []
         assert server.pool.pins() == []
+
+
+def test_only_so_much_is_done_at_once(monkeypatch):
+    with Serving() as server:
+        run(server.pool, "t1")
+        begun, go, begin = threading.Semaphore(0), threading.Event(), server.pool.begin_dataset
+
+        def slow(name):
+            begun.release()
+            assert go.wait(30)
+            return begin(name)
+
+        monkeypatch.setattr(server.pool, "begin_dataset", slow)
+        found = []
+        threads = [
+            threading.Thread(target=lambda name=name: found.append(server.post("/api/v1/datasets", {"name": name})))
+            for name in "abcd"
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert begun.acquire(timeout=30)
+        status, reply = server.post("/api/v1/datasets", {"name": "e"})
+        assert (status, reply["error"]["code"]) == (409, "conflict")
+        go.set()
+        for thread in threads:
+            thread.join()
+        assert [status for status, _ in found] == [201] * 4
+        assert server.post("/api/v1/datasets", {"name": "e"})[0] == 201
+
+
+class Key:
+    """One of equal keys; `compared` is set once it was found equal to another."""
+
+    def __init__(self):
+        self.compared = threading.Event()
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        self.compared.set()
+        other.compared.set()
+        return True
+
+
+@pytest.mark.parametrize("fault", [None, ValueError("broken")])
+def test_who_asks_the_same_again_waits_for_it(fault):
+    work, first, second, begun, found = LongWork(asyncio.Event()), Key(), Key(), threading.Event(), []
+
+    def slow(progress):
+        begun.set()
+        assert second.compared.wait(30)
+        if fault is not None:
+            raise fault
+        return "made"
+
+    def ask(key, done):
+        try:
+            found.append(work.run(key, done))
+        except ValueError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=ask, args=(first, slow))]
+    threads[0].start()
+    assert begun.wait(30)
+    threads.append(threading.Thread(target=ask, args=(second, lambda progress: "made again")))
+    threads[1].start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert found == [fault or "made"] * 2
+    assert work.run(first, lambda progress: "made anew") == "made anew"
 
 
 def test_a_bound_key_has_the_versions_of_its_channel_alone():

@@ -34,6 +34,7 @@ from agentworld.api import (
 from agentworld.api.access import CALLER
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
+from agentworld.api.long_work import LongWork
 from agentworld.api.metrics import counted
 from agentworld.api.origins import OriginGuard
 from agentworld.api.parameters import check_parameters
@@ -101,6 +102,7 @@ def create_control(
                 "pool": pool,
                 "closing": closing,
                 "sweeps": Sweeps(closing),
+                "long_work": LongWork(closing),
                 "routes": ROUTES,
                 "probe": PoolProbe(pool),
                 "key_made": key_made,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import msgspec
@@ -21,10 +20,9 @@ from agentworld.curation.datasets.results import DatasetDiff, RowOrigin, Verific
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.curation.datasets.tracing import trace_row
 from agentworld.curation.datasets.verifying import verify_dataset
-from agentworld.errors import EndingError
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.protocol import Page, Pool
-from agentworld.records import DatasetRow, DatasetVersion, Selection
+from agentworld.records import DatasetRow, DatasetVersion, Selection, exact_json
 
 Version = FromPath[str]
 After = Annotated[int, QueryParameter(ge=-1, description="Rows with a position over this")]
@@ -43,15 +41,21 @@ def make_dataset(state: State, body: RawBody) -> DatasetVersion:
     if isinstance(pool, BoundDatasets):
         selection = pool.own_selection(selection)
     parents = [pool.get_dataset(parent).version for parent in sent.parents]
-    return create_dataset(
-        state.pool,
-        sent.name,
-        selection,
-        parents=parents,
-        note=sent.note,
-        created_by=sent.created_by,
-        progress=_until_the_end(state),
-    )
+    asked = msgspec.structs.replace(sent, parents=parents)
+
+    def work(progress: Progress) -> DatasetVersion:
+        return create_dataset(
+            state.pool,
+            sent.name,
+            selection,
+            parents=parents,
+            note=sent.note,
+            created_by=sent.created_by,
+            progress=progress,
+        )
+
+    done: DatasetVersion = state.long_work.run(("create", selection.channel, exact_json.encode(asked)), work)
+    return done
 
 
 @get(f"{API}/datasets", sync_to_thread=True)
@@ -83,7 +87,12 @@ def dataset_rows(
 def diff(state: State, version: Version, other: Other, samples: Samples = 20) -> DatasetDiff:
     """What `other` has that this version has not, the reverse, and what both have otherwise."""
     first, second = _seen(state, version), _seen(state, other)
-    return diff_datasets(state.pool, first, second, samples=samples, progress=_until_the_end(state))
+
+    def work(progress: Progress) -> DatasetDiff:
+        return diff_datasets(state.pool, first, second, samples=samples, progress=progress)
+
+    done: DatasetDiff = state.long_work.run(("diff", first, second, samples), work)
+    return done
 
 
 @post(f"{API}/datasets/{{version:str}}/verify", status_code=200, sync_to_thread=True, opt={"body": VerifyRequest})
@@ -91,7 +100,12 @@ def verify(state: State, version: Version, body: RawBody) -> Verification:
     """Compute every digest of a version again from what the pool holds. Changes nothing."""
     sent = decode(body, VerifyRequest)
     found = _seen(state, version)
-    return verify_dataset(state.pool, found, problems=sent.problems, progress=_until_the_end(state))
+
+    def work(progress: Progress) -> Verification:
+        return verify_dataset(state.pool, found, problems=sent.problems, progress=progress)
+
+    done: Verification = state.long_work.run(("verify", found, sent.problems), work)
+    return done
 
 
 @get(f"{API}/datasets/{{version:str}}/trace", sync_to_thread=True)
@@ -118,17 +132,6 @@ def delete_dataset(state: State, version: Version) -> DatasetVersion:
 def _seen(state: State, version: str) -> str:
     """The whole name of a version that the caller may see."""
     return str(reach(state).get_dataset(version).version)
-
-
-def _until_the_end(state: State) -> Progress:
-    """Breaks the work off when the server ends; of what was begun nothing stays."""
-    closing: asyncio.Event = state.closing
-
-    def look(stage: str, done: int, total: int | None) -> None:
-        if closing.is_set():
-            raise EndingError("the server ends, so this was broken off", hint="Send it again")
-
-    return look
 
 
 ROUTES = [

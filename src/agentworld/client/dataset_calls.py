@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from agentworld.client.calls import Call
 from agentworld.client.wire import API
-from agentworld.curation.datasets.results import DatasetDiff, RowOrigin, Verification
+from agentworld.curation.datasets.results import PROBLEMS, DatasetDiff, RowOrigin, Verification
 from agentworld.pool.bounds import wrong_type
 from agentworld.pool.dataset_rules import wanted_version
 from agentworld.pool.results import Page
@@ -44,7 +44,7 @@ class DatasetRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_f
 class VerifyRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """`problems`: how many rows that are not ok are named."""
 
-    problems: int = 100
+    problems: Annotated[int, msgspec.Meta(ge=0, le=1000)] = PROBLEMS
 
 
 def create_dataset(
