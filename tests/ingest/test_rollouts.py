@@ -174,3 +174,20 @@ def test_flat_rows_and_conversations_with_ids():
     assert [step.prompt_ids for step in conversations[0].steps] == [[1, 2], [1, 2, 3, 4, 5]]
     assert conversations[0].steps[1].fork_reason is None
     assert [len(run.steps) for run in conversations] == [2, 1, 1]
+
+
+def test_rollouts_of_trainers():
+    [solver, judge, verified, dumped, served], lost = read("token-ids/trainers.jsonl")
+
+    assert lineage(solver) == ["0 <- -: 1 => assistant(b; f)", "1 <- 0: 3 => assistant(e)"]
+    assert [(step.prompt_ids, step.response_ids) for step in solver.steps] == [([1, 2], [3]), ([1, 2, 3, 4], [5, 6])]
+    assert [(reward.value, reward.step) for reward in solver.rewards] == [(0.25, "0"), (0.5, "1"), (1.0, None)]
+    assert (solver.agent, judge.agent, judge.feedback[0].name) == ("solver", "judge", "is_correct")
+    assert solver.steps[0].metadata == {"model_response": "raw", "done": False}
+    assert [step.fork_reason for step in verified.steps] == [None, "template"]
+    assert [len(step.prompt_messages) for step in verified.steps] == [1, 3]
+    assert verified.steps[0].response_mask == [1, 1]
+    step = dumped.steps[0]
+    assert (step.prompt_ids, step.response_ids, step.response_mask) == ([1, 2], [3, 4, 5], [1, 0, 1])
+    assert (served.steps[0].prompt_ids, served.steps[0].response_ids) == ([5, 6], [8, 9])
+    assert lost == ["line 1.trajectories[2]: it has no calls with ids"]

@@ -32,6 +32,12 @@ def _said(content, counts):
 
 
 def _value(value, counts):
+    if "trajectories" in value or "trajectory" in value:
+        for each in value.get("trajectories", [value]):
+            if isinstance(each, dict):
+                _rollout(each, counts)
+                counts.labels += "is_correct" in value
+        return
     request, answer = value.get("request", {}), value.get("response", value)
     if isinstance(answer, dict) and "meta_info" in answer:
         counts.runs += 1
@@ -52,14 +58,45 @@ def _value(value, counts):
         for choice in answer["choices"]:
             counts.steps += 1
             _said(choice["message"]["content"], counts)
+            if "meta_info" in choice:
+                counts.sampled_ids += len(choice["meta_info"]["output_token_logprobs"])
+                counts.logprobs += len(choice["meta_info"]["output_token_logprobs"])
+                continue
             counts.sampled_ids += _ids(choice["token_ids"])
             counts.logprobs += len((choice["logprobs"] or {}).get("content", []))
+    elif "response_length" in value:
+        counts.runs += 1
+        counts.steps += 1
+        _said(value["prompt"], counts)
+        _said(value["response"], counts)
+        counts.sampled_ids += value["response_length"]
+        counts.logprobs += len(value["rollout_log_probs"])
+        counts.rewards.append(float(value["reward"]))
     elif "prompt_ids" in value or "prompt_token_ids" in value or "input_ids" in value:
         _flat(value, counts)
     else:
         for each in value.values():
             if isinstance(each, dict):
                 _conversation(each, counts)
+
+
+def _rollout(rollout, counts):
+    counts.runs += 1
+    calls = rollout.get("steps") or rollout["trajectory"]
+    counts.steps += len(calls)
+    for row in (rollout, *calls):
+        counts.rewards += [row["reward"]] if isinstance(row.get("reward"), float) else []
+    # The last call shows all that was said before it.
+    last = calls[-1]
+    said = last.get("chat_completions") or [*last["prompt"], *last["completion"]] if "response" not in last else None
+    for message in said or [{"content": last["prompt"]}, {"content": last["response"]}]:
+        _said(message["content"], counts)
+        counts.tool_calls += len(message.get("tool_calls") or [])
+        counts.tool_results += message.get("role") == "tool"
+    for row in calls:
+        tokens = row.get("tokens", row)
+        counts.sampled_ids += len(tokens.get("response_ids") or tokens["completion_ids"])
+        counts.logprobs += len(tokens.get("logprobs") or tokens.get("completion_logprobs", []))
 
 
 def _flat(row, counts):

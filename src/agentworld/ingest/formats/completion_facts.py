@@ -51,8 +51,43 @@ def facts_of_completion(completion: Any, values: Values, place: str, choice: int
             facts.update(found)
             break
     else:
-        _vllm(completion, chosen, facts, values, place, where)
+        meta = chosen.get("meta_info")
+        if isinstance(meta, dict) and (found := ids_of_pairs(meta, values, f"{where}.meta_info")):
+            facts.update(found)
+        else:
+            _vllm(completion, chosen, facts, values, place, where)
     return facts
+
+
+def ids_of_pairs(meta: Mapping[str, Any], values: Values, place: str) -> dict[str, Any]:
+    """Fields of a step out of SGLang's `output_token_logprobs`: elements `[log-probability, id, text]`, or objects."""
+    pairs = values.items(meta, "output_token_logprobs", place)
+    if pairs is None:
+        return {}
+    where = f"{place}.output_token_logprobs"
+    good = [pair for each in pairs if (pair := _pair(each)) is not None]
+    if len(good) < len(pairs):
+        values.lost(where, "an element must be [log-probability, id]; none is kept")
+        return {}
+    record = {"ids": [pair[1] for pair in good], "logprobs": [pair[0] for pair in good]}
+    ids = values.ids(record, "ids", where)
+    if ids is None:
+        return {}
+    logprobs = values.logprobs(record, "logprobs", where)
+    return {
+        "response_ids": ids,
+        "response_length": len(ids),
+        "response_logprobs": logprobs,
+        "token_source": "submitted",
+    }
+
+
+def _pair(given: Any) -> tuple[Any, Any] | None:
+    if isinstance(given, list) and len(given) >= 2:
+        return given[0], given[1]
+    if isinstance(given, dict) and "logprob" in given and ("token_id" in given or "id" in given):
+        return given["logprob"], given.get("token_id", given.get("id"))
+    return None
 
 
 def ids_of(record: Mapping[str, Any], values: Values, place: str) -> dict[str, Any]:

@@ -95,3 +95,11 @@ class Lineage:
 
     def _next(self, node: int, number: int) -> int:
         return self._nodes.setdefault((node, number), len(self._nodes) + 1)
+
+
+def goes_on(before: Step, step: Step) -> bool:
+    """Whether a step's prompt begins with the ids before it; so it is where one of them has none."""
+    if before.prompt_ids is None or before.response_ids is None or step.prompt_ids is None:
+        return True
+    known = [*before.prompt_ids, *before.response_ids]
+    return step.prompt_ids[: len(known)] == known

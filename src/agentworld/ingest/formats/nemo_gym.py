@@ -11,6 +11,7 @@ from agentworld.ingest.formats import tau2
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import usage_of
 from agentworld.ingest.formats.groups import group_of
+from agentworld.ingest.formats.lineage import goes_on
 from agentworld.ingest.formats.noted import Values, as_finite, as_time
 from agentworld.ingest.formats.outcomes import put_metadata, put_value, status_of
 from agentworld.ingest.formats.response_items import ItemReader, Turn, as_chat
@@ -130,14 +131,6 @@ def put_steps(run: Run, asked: list[Turn], given: list[Turn], fields: dict[str, 
         last = step
     shown = len(last.prompt_messages or ()) + 1 if last is not None else 0
     run.trailing = [each.message for each in turns[shown:]]
-
-
-def goes_on(before: Step, step: Step) -> bool:
-    """Whether a step's prompt begins with the ids before it; so it is where one of them has none."""
-    if before.prompt_ids is None or before.response_ids is None or step.prompt_ids is None:
-        return True
-    known = [*before.prompt_ids, *before.response_ids]
-    return step.prompt_ids[: len(known)] == known
 
 
 def _before(turns: list[Turn]) -> list[Message]:

@@ -82,10 +82,11 @@ def _results(results: dict[str, Any], values: Values, place: str) -> Iterator[Ru
     }
     domain = values.text(environment, "domain_name", f"{place}.info.environment_info")
     where = f"{place}.info"
+    user = values.object(info, "user_info", where) or {}
     about: dict[str, Any] = {
         "domain": domain,
         "git_commit": info.get("git_commit"),
-        "user": values.bounded(info.get("user_info"), f"{where}.user_info"),
+        "user": {key: user[key] for key in ("implementation", "llm", "llm_args") if user.get(key)},
         "policy": values.bounded(environment.get("policy"), f"{where}.environment_info.policy"),
     }
     for number, each in enumerate(results["simulations"]):

@@ -8,20 +8,26 @@ from typing import Any
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
-from agentworld.ingest.formats.completion_facts import LOGPROBS, PROMPT_IDS, REPLY_IDS, facts_of_completion, ids_of
-from agentworld.ingest.formats.nemo_gym import asked_of, goes_on, put_steps
+from agentworld.ingest.formats.completion_facts import REPLY_IDS, facts_of_completion, ids_of, ids_of_pairs
+from agentworld.ingest.formats.lineage import goes_on
+from agentworld.ingest.formats.nemo_gym import asked_of, put_steps
 from agentworld.ingest.formats.noted import Values, as_finite
 from agentworld.ingest.formats.outcomes import put_metadata, put_value
 from agentworld.ingest.formats.response_items import ItemReader, as_chat
+from agentworld.ingest.formats.token_rows import (
+    LABELS,
+    OUTCOMES,
+    ids_at,
+    is_row,
+    list_of_rows,
+    put_labels,
+    row_run,
+    rows_run,
+)
 from agentworld.ingest.run import Run
 from agentworld.records import Message, Sampling, Step, Usage
 
 _PAIR = frozenset(("request", "response"))
-_MORE_REPLY_IDS = (*REPLY_IDS, "output_ids", "token_ids", "tokens")
-_MORE_PROMPT_IDS = (*PROMPT_IDS, "input_ids", "prompt_tokens_ids")
-_MASKS = ("response_mask", "loss_mask", "completion_mask")
-_FLAT_TEXT = ("response", "completion", "output", "text", "response_text", "generated_text")
-_OUTCOMES = ("reward", "score")
 _META = ("weight_version", "cached_tokens", "routed_experts")
 
 
@@ -59,8 +65,12 @@ def _kind(value: Any) -> str | None:
         return "messages"
     if value.get("object") == "response" and _has_ids(value.get("output")):
         return "items"
-    if _ids_at(value, _MORE_REPLY_IDS) is not None and _ids_at(value, _MORE_PROMPT_IDS) is not None:
-        return "flat"
+    if is_row(value):
+        return "row"
+    if list_of_rows(value) is not None:
+        return "rows"
+    if isinstance(value.get("trajectories"), list) and any(list_of_rows(each) for each in value["trajectories"][:8]):
+        return "episode"
     if len(value) <= 16 and any(_kind(each) in ("messages", "items") for each in value.values()):
         return "several"
     return None
@@ -69,29 +79,26 @@ def _kind(value: Any) -> str | None:
 def _answer(value: Mapping[str, Any]) -> str | None:
     """`chat` for a chat completion with ids, `generate` for an answer of SGLang."""
     meta, choices = value.get("meta_info"), value.get("choices")
-    if isinstance(meta, dict) and ("output_token_logprobs" in meta or isinstance(value.get("output_ids"), list)):
+    if isinstance(choices, list) and any(isinstance(each, dict) and _is_generated(each) for each in choices[:8]):
+        return "chat"
+    if isinstance(meta, dict) and (_is_generated(value) or isinstance(value.get("output_ids"), list)):
         return "generate"
     if isinstance(choices, list) and any(
         isinstance(each, dict)
-        and (isinstance(each.get("token_ids"), list) or _ids_at(each.get("message"), REPLY_IDS) is not None)
+        and (isinstance(each.get("token_ids"), list) or ids_at(each.get("message"), REPLY_IDS) is not None)
         for each in choices[:8]
     ):
         return "chat"
     return None
 
 
+def _is_generated(value: Mapping[str, Any]) -> bool:
+    meta = value.get("meta_info")
+    return isinstance(meta, dict) and isinstance(meta.get("output_token_logprobs"), list)
+
+
 def _has_ids(values: Any) -> bool:
-    return isinstance(values, list) and any(_ids_at(each, REPLY_IDS) is not None for each in values)
-
-
-def _ids_at(record: Any, names: tuple[str, ...]) -> str | None:
-    if not isinstance(record, dict):
-        return None
-    return next((name for name in names if _are_ids(record.get(name))), None)
-
-
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(type(each) is int for each in value[:4])
+    return isinstance(values, list) and any(ids_at(each, REPLY_IDS) is not None for each in values)
 
 
 def _runs(value: Any, values: Values, place: str) -> Iterator[Run]:
@@ -111,8 +118,12 @@ def _runs(value: Any, values: Values, place: str) -> Iterator[Run]:
         yield _conversation(value, values, place)
     elif kind == "items":
         yield _items(value, values, place)
-    elif kind == "flat":
-        yield _flat(value, values, place)
+    elif kind == "row":
+        yield row_run(value, values, place)
+    elif kind == "rows":
+        yield rows_run(value, list_of_rows(value) or "", values, place)
+    elif kind == "episode":
+        yield from _episode(value, values, place)
     elif kind == "several":
         for name, each in value.items():
             if isinstance(each, dict) and isinstance(each.get("messages"), list):
@@ -131,16 +142,7 @@ def _generated(request: Mapping[str, Any], answer: Mapping[str, Any], values: Va
     run = Run(native_id=None)
     meta = values.object(answer, "meta_info", place) or {}
     where = f"{place}.meta_info"
-    pairs = values.items(meta, "output_token_logprobs", where)
-    facts: dict[str, Any] = {}
-    if pairs is not None:
-        good = [pair for pair in pairs if isinstance(pair, list) and len(pair) >= 2]
-        if len(good) < len(pairs):
-            values.lost(f"{where}.output_token_logprobs", "an element must be [log-probability, id]; none is kept")
-        else:
-            record = {"ids": [pair[1] for pair in good], "logprobs": [pair[0] for pair in good]}
-            facts["response_ids"] = values.ids(record, "ids", f"{where}.output_token_logprobs")
-            facts["response_logprobs"] = values.logprobs(record, "logprobs", f"{where}.output_token_logprobs")
+    facts = ids_of_pairs(meta, values, where)
     if facts.get("response_ids") is None:
         facts = {"response_ids": values.ids(answer, "output_ids", place)}
     prompt = values.ids(request, "input_ids", asked)
@@ -210,6 +212,8 @@ def _chat(request: Mapping[str, Any], answer: Mapping[str, Any], values: Values,
             continue
         reply = ChatReader(values, run.media).message({"role": "assistant", **message}, f"{where}.message")
         facts = facts_of_completion(answer, values, place, number)
+        if facts.get("response_ids") is not None and facts.get("prompt_ids") is None:
+            facts["prompt_ids"] = values.ids(request, "input_ids", asked)
         run.steps.append(
             Step(
                 step_id=str(len(run.steps)),
@@ -225,6 +229,20 @@ def _chat(request: Mapping[str, Any], answer: Mapping[str, Any], values: Values,
         )
     run.created_at = next((step.created_at for step in run.steps), 0.0)
     return run
+
+
+def _episode(episode: dict[str, Any], values: Values, place: str) -> Iterator[Run]:
+    """The rollouts of several agents at one task, each by itself."""
+    for number, each in enumerate(episode["trajectories"]):
+        where = f"{place}.trajectories[{number}]"
+        name = list_of_rows(each)
+        if name is None:
+            values.lost(where, "it has no calls with ids")
+            continue
+        run = rows_run(each, name, values, where)
+        put_labels(run, episode)
+        put_metadata(run, episode, frozenset(("trajectories", *LABELS)), values, place)
+        yield run
 
 
 # --- conversations -----------------------------------------------------------------------------------------------
@@ -260,7 +278,7 @@ def _conversation(record: dict[str, Any], values: Values, place: str) -> Run:
     last = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=-1)
     run.trailing = messages[last + 1 :]
     _outcomes(run, record, values, place)
-    put_metadata(run, record, frozenset(("messages", "tools", "model", *_OUTCOMES)), values, place)
+    put_metadata(run, record, frozenset(("messages", "tools", "model", *OUTCOMES)), values, place)
     return run
 
 
@@ -278,52 +296,8 @@ def _items(response: dict[str, Any], values: Values, place: str) -> Run:
     return run
 
 
-def _flat(row: dict[str, Any], values: Values, place: str) -> Run:
-    """One prompt and one reply as lists of ids, under the names of many trainers."""
-    run = Run(native_id=None)
-    reply, prompt = _ids_at(row, _MORE_REPLY_IDS), _ids_at(row, _MORE_PROMPT_IDS)
-    logprobs = next((name for name in LOGPROBS if isinstance(row.get(name), list)), None)
-    names = {"response_ids": row[reply or ""], "prompt_ids": row[prompt or ""]}
-    if logprobs is not None:
-        names["logprobs"] = row[logprobs]
-    facts = ids_of(names, values, place)
-    text = next((row[name] for name in _FLAT_TEXT if isinstance(row.get(name), str)), None)
-    mask = next((name for name in _MASKS if isinstance(row.get(name), list)), None)
-    asked: list[Message] | None = None
-    if isinstance(row.get("messages"), list):
-        asked = ChatReader(values, run.media).conversation(row["messages"], f"{place}.messages").messages
-    elif isinstance(row.get("prompt"), list):
-        asked = ChatReader(values, run.media).conversation(row["prompt"], f"{place}.prompt").messages
-    elif isinstance(row.get("prompt"), str):
-        asked = [Message(role="user", content=row["prompt"])]
-    step = Step(
-        step_id="0",
-        trajectory_id="",
-        prompt_messages=asked,
-        response_message=None if text is None else Message(role="assistant", content=text),
-        model=values.name(row, "model", place) if isinstance(row.get("model"), str) else None,
-        finish_reason=row["finish_reason"][:256] if isinstance(row.get("finish_reason"), str) else None,
-        **facts,
-    )
-    if mask is not None:
-        step.response_mask = _mask(row[mask], len(names["response_ids"]), values, f"{place}.{mask}")
-    run.steps = [step]
-    _outcomes(run, row, values, place)
-    read = {reply, prompt, logprobs, mask, "prompt", "messages", "model", "finish_reason", *_FLAT_TEXT, *_OUTCOMES}
-    put_metadata(run, row, frozenset(name for name in read if name is not None), values, place)
-    return run
-
-
-def _mask(given: list[Any], length: int, values: Values, place: str) -> list[int] | None:
-    """A mask of the reply; one over prompt and reply is cut to the reply."""
-    if not all(each in (0, 1) and isinstance(each, (int, bool)) for each in given):
-        values.lost(place, "a mask holds 0 and 1")
-        return None
-    return [int(each) for each in given[max(0, len(given) - length) :]]
-
-
 def _outcomes(run: Run, record: Mapping[str, Any], values: Values, place: str) -> None:
-    for key in _OUTCOMES:
+    for key in OUTCOMES:
         if record.get(key) is not None:
             put_value(run, key, record[key], values, f"{place}.{key}")
 
