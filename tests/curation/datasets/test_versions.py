@@ -286,6 +286,8 @@ def test_versions_are_compared_row_by_row(pool):
     assert diff_datasets(pool, "d", "d").is_empty
     swapped = diff_datasets(pool, "e", "d")
     assert (swapped.added, swapped.removed) == (1, 5)
+    pool.delete_trajectories(["t4"])  # Of which nothing is left that the change could be told by.
+    assert {one.trajectory_id: one.what for one in row_changes(pool, "d", "e")}["t4"] == ["unknown"]
 
 
 def test_what_is_frozen_is_kept_from_retention(pool):

@@ -18,8 +18,8 @@ RowState = Literal["ok", "changed", "missing", "deleted", "reduced"]
 
 class RowChange(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A trajectory that one of two versions has, or that both have otherwise. `what`: of steps, content (of steps that
-    both have), rewards, labels, feedback, weight, split, task and cluster, those that differ. `split` and `new_split`:
-    in the first and in the second version.
+    both have), rewards, labels, feedback, weight, split, task and cluster, those that differ; unknown where a deletion
+    on request left nothing to tell it by. `split` and `new_split`: in the first and in the second version.
     """
 
     trajectory_id: str

@@ -7,6 +7,7 @@ what is no longer selected then is left out.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -18,7 +19,7 @@ from agentworld.curation.datasets.digests import manifest_digest
 from agentworld.curation.datasets.dividing import Divided, divide_selection
 from agentworld.curation.datasets.results import fractions_missed
 from agentworld.curation.datasets.splits import check_splits
-from agentworld.errors import InvalidRequestError, QueryError
+from agentworld.errors import AgentWorldError, InvalidRequestError, QueryError
 from agentworld.pool.dataset_rules import check_dataset_name
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Page, Pool
@@ -73,7 +74,8 @@ def create_dataset(
             say(line)
         return pool.freeze_dataset(building, version)
     except BaseException:
-        pool.drop_building(building)
+        with contextlib.suppress(AgentWorldError):  # Then a collection takes it, a day later.
+            pool.drop_building(building)
         raise
 
 
