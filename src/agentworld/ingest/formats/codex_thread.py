@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Notes
 from agentworld.ingest.formats import values
 from agentworld.ingest.formats.codex_items import KINDS, Items, Reply
+from agentworld.ingest.formats.codex_records import Record, texts_of
 from agentworld.ingest.formats.values import (
     TOO_MANY,
     Media,
@@ -48,15 +49,6 @@ _ENDS: dict[str, TerminalStatus] = {
     "turn_started": "finished",
     "user_message": "finished",
 }
-
-
-class Record(NamedTuple):
-    """One line: what kind it is, and its payload."""
-
-    place: str
-    at: float
-    kind: str
-    payload: dict[str, Any]
 
 
 class Thread:
@@ -160,7 +152,7 @@ class _Replay:
         self._items = Items(thread.say, thread.media, self._step)
         base = object_of(thread.meta.get("base_instructions")).get("text")
         self._system = [Message(role="system", content=base)] if isinstance(base, str) and base else []
-        self._texts = _texts(thread.records)
+        self._texts = texts_of(thread.records)
 
     def run(self) -> None:
         thread = self._thread
@@ -374,48 +366,3 @@ class _Replay:
             self._echo(named, {"message": "".join(texts)}, record)
         else:
             self._skipped[f"event/item_completed/{bounded(kind, 60)}"] += 1
-
-
-class _Texts:
-    """The texts that items have, by which events are known as repeating them."""
-
-    def __init__(self) -> None:
-        self.user: set[str] = set()
-        self.assistant: set[str] = set()
-        self.reasoning: set[str] = set()
-        self._longer: list[str] = []
-        self._asked = 0
-
-    def users(self, text: str) -> bool:
-        """Whether an item of the user has the text, maybe with more around it."""
-        if text in self.user:
-            return True
-        self._asked += 1
-        text = text.strip()
-        # Every one of them looks through all texts.
-        return self._asked <= 200 and bool(text) and any(text in longer for longer in self._longer)
-
-    def add(self, item: dict[str, Any]) -> None:
-        """Take note of an item."""
-        content = item.get("content")
-        texts = [t for part in list_of(content) if (t := text_of(object_of(part).get("text"))) is not None]
-        texts += [content] if isinstance(content, str) else []
-        if item.get("role") == "assistant":
-            self.assistant |= {*texts, "".join(texts)}
-        elif item.get("role") == "user":
-            self.user |= {*texts, "".join(texts)}
-            self._longer += texts
-        elif item.get("type") == "reasoning":
-            told = [t for part in list_of(item.get("summary")) if (t := text_of(object_of(part).get("text")))]
-            self.reasoning |= {*texts, *told, "".join(texts)}
-
-
-def _texts(records: list[Record]) -> _Texts:
-    found = _Texts()
-    for record in records:
-        if record.kind == "response_item":
-            found.add(record.payload)
-        elif record.kind == "compacted":
-            for item in list_of(record.payload.get("replacement_history")):
-                found.add(object_of(item))
-    return found
