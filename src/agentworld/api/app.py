@@ -54,6 +54,7 @@ from agentworld.gateway.access import GRANT, Access, check_scopes
 from agentworld.gateway.http import broken_off, too_slow
 from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.routes import METHODS, find_route
+from agentworld.ingest.spans.recent import Recent
 from agentworld.pool.protocol import Pool
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def create_control(
                 "key_made": key_made,
                 "rewards": rewards,
                 "traces_came": False,
+                "traces_recent": Recent(),
             }
         ),
         exception_handlers={Exception: respond},

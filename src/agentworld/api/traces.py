@@ -69,7 +69,7 @@ def export_traces(request: Request[Any, Any, Any], state: State, body: RawBody) 
             )
         grant = CALLER.get()
         channel = grant.channel or settings.channel
-        taken = take(reach(state), spans, channel, trajectory_id=grant.trajectory_id)
+        taken = take(reach(state), spans, channel, trajectory_id=grant.trajectory_id, recent=state.traces_recent)
         state.traces_came = True
     finally:
         _working.release()

@@ -1,7 +1,7 @@
 """Spans as they come, into a pool: a call of a model becomes a step at once, and the trajectory ends once the trace is
 silent.
 
-Nothing is kept in memory between two requests, so that any server on the pool can take any part of a trace, in any
+Nothing depends on what a server remembers, so that any server on the pool can take any part of a trace, in any
 order and as often as an exporter repeats it: a step is known by its span's id, and what stands in the pool says what a
 call continues. What is not a call of a model is not kept; it says the agent's name, and how the trace ended.
 """
@@ -24,6 +24,7 @@ from agentworld.ingest.spans.joining import tell
 from agentworld.ingest.spans.lineage import Lineage
 from agentworld.ingest.spans.loose import bounded, named, number, text
 from agentworld.ingest.spans.node import Node, Score, Span, Trace
+from agentworld.ingest.spans.recent import Known, Recent
 from agentworld.ingest.spans.runs import agent_of, fields_of, said, without_doubles
 from agentworld.pool.protocol import Pool
 from agentworld.records import Feedback, NewTrajectory, Reward, Step, TerminalStatus, Trajectory
@@ -67,10 +68,12 @@ def take(
     channel: str,
     *,
     trajectory_id: str | None = None,
+    recent: Recent | None = None,
     now: Callable[[], float] = time.time,
 ) -> Taken:
-    """Put the calls of models among the spans into the pool; `trajectory_id`: all into this one. PoolError where it
-    cannot be written now: what was stored by then is known when the spans come again.
+    """Put the calls of models among the spans into the pool; `trajectory_id`: all into this one; `recent`: what
+    this process knows of what it wrote last. PoolError where the pool cannot be written now: what was stored by then is
+    known when the spans come again.
     """
     taken = Taken()
     traces: dict[str, list[Span]] = {}
@@ -81,7 +84,7 @@ def take(
         traces.setdefault(trajectory_id or _trajectory_id(span), []).append(span)
     for own, each in traces.items():
         try:
-            _Taking(pool, own, each, channel, taken, now()).run()
+            _Taking(pool, own, each, channel, taken, recent or Recent(), now()).run()
         except PoolError:
             raise
         except AgentWorldError as error:
@@ -99,9 +102,17 @@ class _Taking:
     """The spans of one trajectory in one request."""
 
     def __init__(
-        self, pool: Pool, trajectory_id: str, spans: list[Span], channel: str, taken: Taken, now: float
+        self,
+        pool: Pool,
+        trajectory_id: str,
+        spans: list[Span],
+        channel: str,
+        taken: Taken,
+        recent: Recent,
+        now: float,
     ) -> None:
         self._pool = pool
+        self._recent = recent
         self._id = trajectory_id
         self._channel = channel
         self._taken = taken
@@ -126,7 +137,7 @@ class _Taking:
         if there is None:
             return
         if calls:
-            self._append(calls)
+            self._append(calls, there.step_count)
         self._tell_signals(nodes)
 
     def _there(self, *, create: bool) -> Trajectory | None:
@@ -151,48 +162,57 @@ class _Taking:
             # Another server has just created it from spans that said something else.
             return self._pool.get_trajectory(self._id)
 
-    def _append(self, calls: list[Node]) -> None:
-        page = self._pool.list_steps(trajectory_id=self._id, order="newest", limit=LOOKED_AT, include=("messages",))
-        before = page.items[::-1]
-        lineage = Lineage()
-        for step in before:
-            if step.response_message is not None:
-                lineage.add(
-                    step.step_id, step.prompt_messages or [], step.response_message, step.tools or [], step.agent
-                )
+    def _append(self, calls: list[Node], count: int) -> None:
+        """Put calls into the trajectory, which has `count` steps."""
+        known = self._recent.take(self._id, count) or self._read(count)
         steps: list[Step] = []
         of_steps: dict[str, str] = {}
         for node in calls:
-            if self._is_known(node, before, whole=page.next_cursor is None):
+            if self._is_known(node, known):
                 self._taken.known += 1
                 continue
-            for step in self._steps(node, lineage):
+            for step in self._steps(node, known):
                 steps.append(step)
                 of_steps[step.step_id] = node.id
         refused: dict[str, str] = {}
+        stored = 0
         for result in self._pool.append_steps(steps) if steps else []:
             if result.outcome == "rejected":
                 refused.setdefault(of_steps[result.step_id], result.reason or "it cannot be stored")
-            elif result.outcome == "late":
-                self._taken.late += 1
-            elif result.outcome == "stored":
-                self._taken.steps += 1
+            elif result.outcome in ("late", "stored"):
+                stored += 1
+                self._taken.late += result.outcome == "late"
+                self._taken.steps += result.outcome == "stored"
             else:  # Another server took the same span at this moment.
                 self._taken.known += 1
         for why in refused.values():
             self._taken.refuse(1, why[:300])
+        if stored == len(steps):
+            known.count += stored
+            known.whole = known.whole and len(known.steps) + stored <= LOOKED_AT
+            known.steps = [*known.steps, *steps][-LOOKED_AT:]
+            self._recent.put(self._id, known)
 
-    def _steps(self, node: Node, lineage: Lineage) -> list[Step]:
+    def _read(self, count: int) -> Known:
+        page = self._pool.list_steps(trajectory_id=self._id, order="newest", limit=LOOKED_AT, include=("messages",))
+        known = Known(lineage=Lineage(LOOKED_AT), steps=page.items[::-1], whole=page.next_cursor is None, count=count)
+        for step in known.steps:
+            step.prompt_messages = known.share(step.prompt_messages or [])
+            if (reply := step.response_message) is not None:
+                known.lineage.add(step.step_id, step.prompt_messages, reply, step.tools or [], step.agent)
+        return known
+
+    def _steps(self, node: Node, known: Known) -> list[Step]:
         call = node.call
         assert call is not None
-        prompt = with_ids(call.prompt)
+        prompt = known.share(with_ids(call.prompt))
         agent = agent_of(node, self._trace)
-        place = lineage.place(prompt, call.tools, agent)
+        place = known.lineage.place(prompt, call.tools, agent)
         for data, kind in call.media.values():
             self._pool.put_media(data, kind)
         steps = []
         for index, reply in enumerate(call.replies):
-            message = with_ids([*prompt, reply.message])[-1]
+            (message,) = known.share(with_ids([*prompt, reply.message])[-1:])
             step_id = f"{self._step_id(node)}.{index}" if index else self._step_id(node)
             fields = fields_of(node, call)
             fields["metadata"] = {**fields["metadata"], "received_at": round(self._now, 3), "parent_span": node.parent}
@@ -213,18 +233,18 @@ class _Taking:
                     **fields,
                 )
             )
-            lineage.add(step_id, prompt, message, call.tools, agent, place.keys)
+            known.lineage.add(step_id, prompt, message, call.tools, agent, place.keys)
         return steps
 
     def _step_id(self, node: Node) -> str:
         return f"{self._trace.trace_id}.{node.id}"
 
-    def _is_known(self, node: Node, before: list[Step], *, whole: bool) -> bool:
+    def _is_known(self, node: Node, known: Known) -> bool:
         """Whether the call is on record: under its span's id, or told by another span within or around this one."""
         step_id = self._step_id(node)
-        if any(step.step_id == step_id or _same(step, node) for step in before):
+        if any(step.step_id == step_id or _same(step, node) for step in known.steps):
             return True
-        if whole:
+        if known.whole:
             return False
         try:
             return self._pool.get_step(step_id, include=()).trajectory_id == self._id
