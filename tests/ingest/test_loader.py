@@ -140,7 +140,9 @@ def test_nothing_is_written_by_a_dry_run(pool, tmp_path):
 def test_the_limit_and_the_placing(pool, tmp_path):
     path = written(tmp_path / "a.jsonl", *({"id": f"{n}", "chat": TALK, "rewards": {"a": n, "b": 1}} for n in range(9)))
     placing = Placing(channel="old", group_id="g", agent="coder", user="u", reward_name="b")
-    Importer(pool, "chat", placing=placing, limit=2).run([path])
+    assert Importer(pool, "chat", placing=placing, limit=2).run([path]).notes == []
+    (note,) = Importer(None, "chat").run([path]).notes
+    assert (note.why, note.hint) == ("none of the rewards a, b is the primary one", "Choose it with --reward-name")
 
     stored = pool.list_trajectories(channel="old").items
     assert [(t.group_id, t.agent, t.user, t.reward, t.rewards["a"]) for t in stored] == [

@@ -22,7 +22,7 @@ from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
-from agentworld.ingest.wholes import SOURCE, Placing, make_whole, renamed
+from agentworld.ingest.wholes import PRIMARY, SOURCE, Placing, make_whole, renamed
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import AddedTrajectory, Decision, WholeTrajectory
@@ -60,6 +60,7 @@ class Importer:
         self._progress = progress
         self._waiting: list[tuple[str, str, WholeTrajectory]] = []
         self._waiting_steps = self._waiting_bytes = 0
+        self._named: set[tuple[str, ...]] = set()
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
         """Import what is at the paths; NotFoundError where one is not there, before anything is read."""
@@ -121,6 +122,7 @@ class Importer:
         counts.tool_results += facts.tool_results
         counts.rewards += len(run.rewards)
         counts.labels += len(run.feedback)
+        self._tell_rewards(file, name, whole)
         if self._deriver is not None:
             for step in whole.steps:
                 if why := self._deriver.derive(step):
@@ -139,6 +141,15 @@ class Importer:
         self._waiting_bytes += facts.size
         if self._waiting_steps >= _STEPS or len(self._waiting) >= _TRAJECTORIES or self._waiting_bytes >= _BYTES:
             self._store()
+
+    def _tell_rewards(self, file: str, name: str, whole: WholeTrajectory) -> None:
+        """Say once for each set of names that no reward became the primary one."""
+        names = sorted({reward.name for reward in whole.rewards if reward.step_id is None})
+        if names and PRIMARY not in names and (key := tuple(names)) not in self._named and len(self._named) < 100:
+            self._named.add(key)
+            why = f"none of the rewards {', '.join(names)} is the primary one"
+            hint = "Choose it with --reward-name"
+            self.report.take(Note(file=file, place=name, why=why, hint=hint, lost=False))
 
     def _store(self) -> None:
         waiting, self._waiting = self._waiting, []
