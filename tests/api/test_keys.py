@@ -117,6 +117,8 @@ def test_each_route_needs_its_scope(server, secrets, scope):
         if method == "GET" and wanted != "lease":
             wanted = "admin" if subject == "keys" else "read"
         allowed = {wanted, "admin"} | ({"read"} if method == "GET" and wanted == "lease" else set())
+        if (method, path) == ("POST", "/api/v1/feedback"):
+            allowed.add("feedback")
         if method == "GET" and path.endswith("/exchanges"):
             allowed.add("write")  # Where it is that of the trajectory alone, see below.
             assert server.send(method, path, None, with_key(secrets["write"]))[0] == 403
@@ -127,7 +129,8 @@ def test_each_route_needs_its_scope(server, secrets, scope):
     for path in LLM:
         status = server.send("POST", path, b"{}", with_key(secrets[scope]))[0]
         assert (status == 403) == (scope not in ("write", "admin")), path
-    assert server.send("GET", "/v1/models", None, with_key(secrets[scope]))[0] == 200
+    models = server.send("GET", "/v1/models", None, with_key(secrets[scope]))[0]
+    assert models == (403 if scope == "feedback" else 200)
 
 
 def test_an_agent_reads_the_calls_of_its_own_trajectory_and_no_other(server, secrets):

@@ -89,7 +89,7 @@ def talked(serve):
         secret = server.pool.create_key(NewKey(name="app", scopes=("write",))).secret
         with connect(server.url, api_key=secret) as factory, factory.trajectory() as talk:
             reply = talk.chat([{"role": "user", "content": "hi"}], model="policy").body
-            told = {"trajectory": talk.trajectory_id, "key": talk.api_key, "replyId": reply["id"], "text": "four ü"}
+            told = {"trajectory": talk.trajectory_id, "key": talk.page_key, "replyId": reply["id"], "text": "four ü"}
             yield server, told
 
 
@@ -139,6 +139,29 @@ def test_pages_of_other_sites_cannot_send_it(talked, page):
     answered = server.send("OPTIONS", path, headers=asked)[1]
     assert [name for name in answered if name.lower().startswith("access-control")] == []
     assert server.pool.list_feedback().items == []
+
+
+def test_a_pages_key_gives_feedback_and_does_nothing_else(talked):
+    server, told = talked
+    path, body, headers = sent_by(told)
+    headers = {**headers, **OWN_PAGE}
+    trajectory = told["trajectory"]
+    for changed in ({"kind": "label", "name": "checked"}, {"source": "anna"}, {"source": "pages"},
+                    {"kind": "comparison", "other_id": "x", "value": None}):  # fmt: skip
+        assert server.send("POST", path, {**body, **changed}, headers)[0] == 403
+    for changed in ({"source": "page:user-7"}, {"kind": "comment", "comment": "good", "value": None, "name": None}):
+        assert server.send("POST", path, {**body, **changed}, headers)[0] == 200
+    for other, sent in (
+        ("/api/v1/rewards", {"trajectory_id": trajectory, "value": 1}),
+        (f"/api/v1/trajectories/{trajectory}/complete", {"status": "finished"}),
+        ("/api/v1/decisions", {"decisions": []}),
+        ("/v1/chat/completions", {"model": "policy", **CALLS["/v1/chat/completions"]}),
+        (f"/t/{trajectory}/v1/chat/completions", {"model": "policy", **CALLS["/v1/chat/completions"]}),
+    ):
+        assert server.send("POST", other, sent, headers)[0] == 403
+    # What one key is made of makes no other.
+    swapped = {**headers, "Authorization": headers["Authorization"].replace("aw-p-", "aw-t-")}
+    assert server.send("POST", path, body, swapped)[0] == 401
 
 
 def test_a_pages_key_is_for_its_trajectory_and_for_writing_alone(talked):

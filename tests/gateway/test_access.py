@@ -19,7 +19,7 @@ from agentworld.gateway.access import (
     grant_of,
     presented_key,
 )
-from agentworld.gateway.keys import read_session_key, session_key, signed_session_key, trajectory_of
+from agentworld.gateway.keys import read_session_key, session_key, signed_page_key, signed_session_key, trajectory_of
 from agentworld.pool.keys import NewKey, secret_digest
 from agentworld.pool.memory import MemoryPool
 
@@ -252,12 +252,16 @@ async def test_no_session_key_can_be_made_up(pool, clock):
 @pytest.mark.parametrize("trajectory", ["t1", "a.b", "a.b.c.d", "key_x.1.2.3", "a:b@c~d-e_f"])
 def test_session_keys_name_their_trajectory(trajectory):
     plain = session_key(trajectory)
-    assert (read_session_key(plain), trajectory_of(plain)) == ((trajectory, None, 0, b""), trajectory)
+    assert (read_session_key(plain), trajectory_of(plain)) == ((trajectory, None, 0, b"", False), trajectory)
     full = signed_session_key(trajectory, "key_" + "0" * 26, b"x" * 32, 255)
     found = read_session_key(full)
     assert found[:3] == (trajectory, "key_" + "0" * 26, 255)
     assert found.is_signed_with(b"x" * 32)
     assert not found.is_signed_with(b"y" * 32)
+    page = read_session_key(signed_page_key(trajectory, "key_" + "0" * 26, b"x" * 32, 255))
+    assert page[:3] == found[:3]
+    assert page.is_signed_with(b"x" * 32)
+    assert not page._replace(page=False).is_signed_with(b"x" * 32)
 
 
 @pytest.mark.parametrize("other", ["", "sk-1", "aw-t-", "aw-t-/", "aw-t-" + "x" * 200, "AW-T-x"])

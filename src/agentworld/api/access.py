@@ -14,7 +14,7 @@ from litestar.datastructures import State
 from agentworld.api.bound_pool import BoundPool
 from agentworld.config import ServeSettings
 from agentworld.gateway.access import NOTHING, Grant, check_granted, check_scopes
-from agentworld.gateway.keys import session_key, signed_session_key
+from agentworld.gateway.keys import session_key, signed_page_key, signed_session_key
 from agentworld.pool.protocol import Pool
 
 CALLER: ContextVar[Grant] = ContextVar("agentworld_caller", default=NOTHING)
@@ -65,6 +65,15 @@ def agent_key(trajectory_id: str, settings: ServeSettings) -> str:
         return session_key(trajectory_id)
     until = int(time.time() + settings.session_key_seconds)
     return signed_session_key(trajectory_id, grant.key_id, grant.secret, until)
+
+
+def page_key(trajectory_id: str, settings: ServeSettings) -> str | None:
+    """The key for a page that shows the trajectory; None where the caller has no key of its own to sign it with."""
+    grant = CALLER.get()
+    if grant.key_id is None or grant.secret is None:
+        return None
+    until = int(time.time() + settings.session_key_seconds)
+    return signed_page_key(trajectory_id, grant.key_id, grant.secret, until)
 
 
 def _origin(request: Request[Any, Any, Any], settings: ServeSettings) -> str:

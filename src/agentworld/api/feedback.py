@@ -9,9 +9,10 @@ from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import FromQuery, QueryParameter, RawBody
 
-from agentworld.api.access import reach
+from agentworld.api.access import CALLER, reach
 from agentworld.api.bodies import AnnotationRequest, decode, decode_signals
 from agentworld.api.bodies import FeedbackRequest as OneFeedback
+from agentworld.api.page_feedback import check_of_page
 from agentworld.api.trajectories import Cursor
 from agentworld.api.trajectories import Limit as PageLimit
 from agentworld.client.wire import API, AnnotationsRequest, FeedbackRequest
@@ -26,7 +27,10 @@ Names = Annotated[str | None, QueryParameter(description="A JSON list of names; 
 @post(f"{API}/feedback", status_code=200, sync_to_thread=True, opt={"body": OneFeedback | FeedbackRequest})
 def add_feedback(state: State, body: RawBody) -> SignalsResult:
     """Store one piece of feedback, a list of them, or `{"feedback": [...]}`: all or none, each once by its id."""
-    result: SignalsResult = reach(state).add_signals(decode_signals(body, "feedback"))
+    sent = decode_signals(body, "feedback")
+    if not CALLER.get().allows(("write",)):
+        check_of_page(sent)
+    result: SignalsResult = reach(state).add_signals(sent)
     return result
 
 

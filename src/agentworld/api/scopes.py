@@ -15,6 +15,7 @@ _NONE: Scopes = ()
 _READ: Scopes = ("read",)
 _LEASE: Scopes = ("lease",)
 _WRITE: Scopes = ("write",)
+_SAY: Scopes = ("write", "feedback")
 _TRAINER: Scopes = ("read", "lease")
 _AGENT: Scopes = ("write", "read")
 _ANY: Scopes = ("write", "read", "lease")
@@ -24,7 +25,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "steps": (_READ, _WRITE),
     "explain": (_READ, _NONE),
     "rewards": (_READ, _WRITE),
-    "feedback": (_READ, _WRITE),
+    "feedback": (_READ, _SAY),
     "annotations": (_READ, _WRITE),
     "media": (_READ, _WRITE),
     "groups": (_READ, _NONE),

@@ -9,7 +9,7 @@ from litestar import Request, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
 
-from agentworld.api.access import agent_base_url, agent_key, check_own, reach
+from agentworld.api.access import agent_base_url, agent_key, check_own, page_key, reach
 from agentworld.api.bodies import decode, decode_steps
 from agentworld.client.wire import API, Completion, StartedTrajectory, StepsReply, StepsRequest
 from agentworld.errors import InvalidRequestError
@@ -57,6 +57,7 @@ def create_trajectory(request: Request[Any, Any, Any], state: State, body: RawBo
         trajectory,
         agent_base_url(request, state.settings, trajectory.trajectory_id),
         agent_key(trajectory.trajectory_id, state.settings),
+        page_key(trajectory.trajectory_id, state.settings),
     )
 
 

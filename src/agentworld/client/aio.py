@@ -239,6 +239,7 @@ class AsyncTrajectory:
         self.trajectory_id = started.trajectory_id
         self.base_url = started.base_url
         self.api_key = started.api_key
+        self.page_key = started.page_key
         self._completed = False
 
     async def chat(

@@ -51,7 +51,8 @@ class TrajectoryStore(Protocol):
 class TrajectorySession:
     """A trajectory that is completed when its `with` block ends: finished, or failed where the block raised.
 
-    `base_url` and `api_key` are for an agent on the gateway; both are None on a pool in this process.
+    `base_url` and `api_key` are for an agent on the gateway, `page_key` for a page that lets people rate it; all are
+    None on a pool in this process.
     """
 
     def __init__(self, store: TrajectoryStore, new: NewTrajectory, *, chat_timeout: float = 600.0) -> None:
@@ -63,6 +64,7 @@ class TrajectorySession:
         self.trajectory_id = started.trajectory_id
         self.base_url = started.base_url
         self.api_key = started.api_key
+        self.page_key = started.page_key
         self._new = new
 
     def step(self, **fields: Any) -> AppendResult:

@@ -61,13 +61,15 @@ def key_headers(api_key: str | None) -> dict[str, str]:
 class StartedTrajectory(msgspec.Struct, frozen=True):
     """A trajectory and how its agent reaches the gateway: `base_url` ends in /v1, as OpenAI clients take it.
 
-    Where no gateway is known (a pool in this process, a server without models) `base_url` is null.
+    Where no gateway is known (a pool in this process, a server without models) `base_url` is null. `page_key` may give
+    feedback on this trajectory and nothing else, so a browser may have it; null where keys are not required.
     """
 
     trajectory_id: str
     trajectory: Trajectory
     base_url: str | None = None
     api_key: str | None = None
+    page_key: str | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ import structlog
 
 from agentworld.errors import AgentWorldError, ForbiddenError, NotFoundError, UnauthorizedError
 from agentworld.gateway import metrics
-from agentworld.gateway.keys import PREFIX, SessionKey, read_session_key
+from agentworld.gateway.keys import PAGE_PREFIX, PREFIX, SessionKey, read_session_key
 from agentworld.pool.keys import SECRET_PREFIX, Scope, StoredKey, secret_digest
 from agentworld.pool.protocol import Pool
 from agentworld.records import Step, Trajectory
@@ -34,7 +34,7 @@ LOOKS = 4
 MAX_SECRET = 1024
 GRANT = "agentworld.grant"
 """Where a request's grant stands in its ASGI scope."""
-_OWN_PREFIXES = (SECRET_PREFIX, PREFIX)
+_OWN_PREFIXES = (SECRET_PREFIX, PREFIX, PAGE_PREFIX)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -168,7 +168,8 @@ class Access:
         # It can do no more than the key that made it.
         if stored.key.trajectory_id not in (None, session.trajectory_id) or not _can(stored, "write"):
             raise _refused("unknown", stored.key.key_id)
-        return Grant(frozenset(("write",)), stored.key.channel, session.trajectory_id, stored.key.key_id)
+        scopes: tuple[Scope, ...] = ("feedback",) if session.page else ("write",)
+        return Grant(frozenset(scopes), stored.key.channel, session.trajectory_id, stored.key.key_id)
 
     def _check_alive(self, stored: StoredKey) -> None:
         if not stored.key.lives(self._clock()):

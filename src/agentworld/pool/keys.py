@@ -18,15 +18,16 @@ from agentworld.pool.bounds import check_name, wrong_type
 from agentworld.pool.plain_values import as_number
 from agentworld.records import check_id, new_id
 
-Scope = Literal["write", "read", "lease", "admin"]
+Scope = Literal["write", "feedback", "read", "lease", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 SECRET_PREFIX = "aw-k-"
 MAX_LIFETIME = 100 * 366 * 86_400.0  # seconds
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without its secret. `scopes`: write (call models, append steps, rewards, feedback), read (pages, events,
-    counters), lease (batches, publishing a policy), admin (all of these, keys, pauses, deletion).
+    """A key without its secret. `scopes`: write (call models, append steps, rewards, feedback), feedback (what people
+    say on a page: ratings, comments, corrections), read (pages, events, counters), lease (batches, publishing a
+    policy), admin (all of these, keys, pauses, deletion).
 
     `channel` and `trajectory_id`: the only one that it sees and writes. Times are seconds since the epoch.
     """

@@ -87,7 +87,7 @@ def test_what_is_no_key_is_refused(pool, wrong, path):
 
 
 def test_every_scope_can_be_given(pool):
-    assert made(pool, scopes=SCOPES).key.scopes == SCOPES == ("write", "read", "lease", "admin")
+    assert made(pool, scopes=SCOPES).key.scopes == SCOPES == ("write", "feedback", "read", "lease", "admin")
 
 
 def test_it_is_tried_whether_a_pool_can_be_written(pool):
