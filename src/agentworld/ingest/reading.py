@@ -109,9 +109,8 @@ def choose(format: str, entry: StreamEntry, told: set[str]) -> Format | None:
         entry.say("$", f"no format knows it: {looks}", hint=hint, lost=asked)
         return None
     # What reads whatever nobody else does is no other opinion of a file.
-    others = [other.name for other in claiming[1:] if not getattr(other, "general", False)]
-    if others:
-        also = ", ".join(others)
+    also = ", ".join(other.name for other in claiming[1:] if not getattr(other, "general", False))
+    if also:
         why = f"read as {claiming[0].name}; {also} would read it too"
         if why not in told:
             told.add(why)

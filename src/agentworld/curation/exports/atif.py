@@ -7,27 +7,20 @@ took over as copied context. What ATIF has no field for stands under `agentworld
 
 from __future__ import annotations
 
-import base64
-import mimetypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from agentworld.errors import NotFoundError
+from agentworld.curation.exports.atif_chain import Chain, Media
 from agentworld.ingest.formats.atif_extension import KEY, BranchFacts, RunFacts, StepFacts
-from agentworld.ingest.formats.media import ADDRESS
-from agentworld.ingest.formats.noted import as_finite, as_time, json_text
-from agentworld.records import Feedback, MediaPart, Message, Step, TextPart, ToolCall, Trajectory, exact_json
+from agentworld.ingest.formats.noted import as_finite, as_time
+from agentworld.records import Feedback, Message, Step, Trajectory
 
 SCHEMA = "ATIF-v1.7"
 SCHEMA_WITH_AUDIO = "ATIF-v1.8"
 _OWN_METADATA = frozenset(("trailing", "trailing_after", "documents", "import"))
-_SOURCES = {"system": "system", "developer": "system", "user": "user", "tool": "user", "assistant": "agent"}
-_IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-
-Media = Callable[[str], bytes]
 
 
 def to_atif(
@@ -39,30 +32,14 @@ def to_atif(
     return _Export(trajectory, list(steps), feedback, media).document()
 
 
-class _Chain:
-    """Steps each of whose prompts goes on from the reply before, and the document that they become."""
-
-    def __init__(self, name: str | None, first: Step, parent: tuple[_Chain, int] | None) -> None:
-        self.name = name  # None: the whole
-        self.steps = [first]
-        self.parent = parent
-        self.agent = first.agent
-        self.model = first.model
-        self.tools = first.tools
-        self.said: list[Message] = []
-        self.out: list[dict[str, Any]] = []
-        self.results_of: dict[str, Any] | None = None  # the agent's step that results can still be put to
-        self.has_audio = False
-
-
 class _Export:
     def __init__(
         self, trajectory: Trajectory, steps: list[Step], feedback: Sequence[Feedback], media: Media | None
     ) -> None:
         self._trajectory, self._steps, self._feedback, self._media = trajectory, steps, feedback, media
-        self._chains: list[_Chain] = []
-        self._at: dict[str, tuple[_Chain, int]] = {}  # chain and number of its step, from 1, by step id
-        self._in_chain: dict[str, _Chain] = {}
+        self._chains: list[Chain] = []
+        self._at: dict[str, tuple[Chain, int]] = {}  # chain and number of its step, from 1, by step id
+        self._in_chain: dict[str, Chain] = {}
 
     def document(self) -> dict[str, Any]:
         trajectory = self._trajectory
@@ -101,21 +78,21 @@ class _Export:
             self._in_chain[step.step_id] = before
             return
         name = step.step_id if self._chains else None
-        chain = _Chain(name, step, None)
+        chain = Chain(name, step, self._media)
         self._chains.append(chain)
         self._in_chain[step.step_id] = chain
 
-    def _add_step(self, chain: _Chain, step: Step) -> None:
+    def _add_step(self, chain: Chain, step: Step) -> None:
         prompt = step.prompt_messages
         if prompt is not None:
             for message in prompt[len(chain.said) :]:
-                self._add_message(chain, message, copied=True)
+                chain.add(message)
             chain.said = list(prompt)
         if step is chain.steps[0] and step.parent_step_id is not None:
             chain.parent = self._at.get(step.parent_step_id)
             self._refer(chain, step)
         reply = step.response_message
-        out = self._message(chain, reply if reply is not None else Message(role="assistant", content=None))
+        out = chain.message(reply if reply is not None else Message(role="assistant", content=None))
         if step.created_at:
             out["timestamp"] = _timestamp(step.created_at)
         if step.model is not None:
@@ -137,14 +114,14 @@ class _Export:
         if reply is not None:
             chain.said.append(reply)
 
-    def _refer(self, chain: _Chain, step: Step) -> None:
+    def _refer(self, chain: Chain, step: Step) -> None:
         """A sub-agent is named by the step that began it, where both are in the same place for every reader."""
         if step.fork_reason == "subagent" and chain.parent is not None and chain.parent[0].name is None:
             began = chain.parent[0].out[chain.parent[1] - 1]
             results = began.setdefault("observation", {}).setdefault("results", [])
             results.append({"subagent_trajectory_ref": [{"trajectory_id": chain.name}]})
 
-    def _step_facts(self, chain: _Chain, step: Step, out: dict[str, Any]) -> dict[str, Any]:
+    def _step_facts(self, chain: Chain, step: Step, out: dict[str, Any]) -> dict[str, Any]:
         facts = StepFacts.of(step)
         facts.agent = None if step.agent == _agent_name(chain) else step.agent
         facts.model = None
@@ -163,84 +140,8 @@ class _Export:
         found: dict[str, Any] = msgspec.to_builtins(facts)
         return found
 
-    # --- messages -------------------------------------------------------------------------------------------------
-    def _add_message(self, chain: _Chain, message: Message, *, copied: bool) -> None:
-        if message.role == "tool" and chain.results_of is not None:
-            self._add_result(chain, chain.results_of, message)
-            return
-        out = self._message(chain, message)
-        if message.role == "assistant" and copied:
-            out["is_copied_context"] = True
-        chain.out.append(out)
-        chain.results_of = out if message.role == "assistant" else None
-
-    def _add_result(self, chain: _Chain, of: dict[str, Any], message: Message) -> None:
-        calls = [call["tool_call_id"] for call in of.get("tool_calls", ())]
-        result: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        if message.tool_call_id in calls:
-            result["source_call_id"] = message.tool_call_id
-        else:
-            own |= {"role": "tool", "tool_call_id": message.tool_call_id}
-            own |= {"content": None} if message.content is None else {}
-        result["content"] = self._content(chain, message, own, empty=None)
-        if message.name is not None:
-            own["name"] = message.name
-        if own:
-            result["extra"] = {KEY: {"message": own}}
-        of.setdefault("observation", {}).setdefault("results", []).append(result)
-
-    def _message(self, chain: _Chain, message: Message) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        out: dict[str, Any] = {"step_id": len(chain.out) + 1, "source": _SOURCES[message.role]}
-        out["message"] = self._content(chain, message, own, empty="")
-        if message.role in ("developer", "tool"):
-            own["role"] = message.role
-        for name in ("tool_call_id", "name"):
-            if getattr(message, name) is not None:
-                own[name] = getattr(message, name)
-        if message.role == "assistant":
-            if message.reasoning is not None:
-                out["reasoning_content"] = message.reasoning
-            if message.tool_calls:
-                out["tool_calls"] = [_call(call) for call in message.tool_calls]
-        else:
-            if message.reasoning is not None:
-                own |= {"reasoning": message.reasoning}
-            if message.tool_calls:
-                own["tool_calls"] = msgspec.to_builtins(message.tool_calls)
-        if own:
-            out["extra"] = {KEY: {"message": own}}
-        return out
-
-    def _content(self, chain: _Chain, message: Message, own: dict[str, Any], *, empty: str | None) -> Any:
-        """The content as the format has it; what it would be read as otherwise goes to `own`."""
-        content = message.content
-        if content is None:
-            if empty is not None:
-                own["content"] = None
-            return empty
-        if isinstance(content, str):
-            return content
-        if not content or any(isinstance(part, MediaPart) for part in content):
-            own["content"] = msgspec.to_builtins(content)
-        return [self._part(chain, part) for part in content]
-
-    def _part(self, chain: _Chain, part: TextPart | MediaPart) -> dict[str, Any]:
-        if isinstance(part, TextPart):
-            return {"type": "text", "text": part.text}
-        if self._media is None:
-            raise NotFoundError(f"the medium {part.digest} cannot be read", path="media", hint="Say how to read media")
-        data = self._media(part.digest)
-        if part.media_type == ADDRESS:
-            address = data.decode("utf-8", "surrogatepass")
-            guessed = part.detail or mimetypes.guess_type(address)[0]
-            return _shown(guessed if guessed in _IMAGES else "image/png", address)
-        chain.has_audio = chain.has_audio or part.media_type.startswith("audio/")
-        return _shown(part.media_type, f"data:{part.media_type};base64,{base64.b64encode(data).decode()}")
-
     # --- around the steps -----------------------------------------------------------------------------------------
-    def _agent(self, chain: _Chain | None) -> dict[str, Any]:
+    def _agent(self, chain: Chain | None) -> dict[str, Any]:
         about = self._trajectory.metadata.get("atif")
         version = about.get("agent_version") if isinstance(about, dict) else None
         name = _agent_name(chain) if chain is not None else self._trajectory.agent
@@ -251,7 +152,7 @@ class _Export:
             agent["tool_definitions"] = chain.tools
         return agent
 
-    def _branch(self, chain: _Chain) -> dict[str, Any]:
+    def _branch(self, chain: Chain) -> dict[str, Any]:
         parent = chain.parent
         facts = BranchFacts(
             document=parent[0].name if parent is not None else None,
@@ -269,9 +170,9 @@ class _Export:
 
     def _only_said(self) -> list[dict[str, Any]]:
         """The steps of a trajectory without replies: what is kept of it."""
-        chain = _Chain(None, Step(step_id="", trajectory_id=""), None)
+        chain = Chain(None, Step(step_id="", trajectory_id=""), self._media)
         for message, _ in self._trailing():
-            self._add_message(chain, message, copied=True)
+            chain.add(message)
         return chain.out
 
     def _add_trailing(self) -> None:
@@ -280,7 +181,7 @@ class _Export:
         tips = {chain.steps[-1].step_id: chain for chain in self._chains}
         for message, after in self._trailing():
             chain = tips.get(f"{self._trajectory.trajectory_id}.{after}") or self._chains[0]
-            self._add_message(chain, message, copied=True)
+            chain.add(message)
 
     def _trailing(self) -> Iterator[tuple[Message, Any]]:
         """Messages after the last replies, with the key of the reply that each comes after where it is said."""
@@ -354,26 +255,12 @@ def _goes_on(before: Step, step: Step) -> bool:
     return len(prompt) > said and prompt[:said] == before.prompt_messages and prompt[said] == before.response_message
 
 
-def _agent_name(chain: _Chain) -> str:
+def _agent_name(chain: Chain) -> str:
     return chain.agent or "agent"
 
 
 def _token_source(step: Step) -> str:
     return "none" if step.response_ids is None else "submitted"
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    """A call; the text of its arguments beside them where it is not what their JSON would be."""
-    raw = call.function.arguments
-    try:
-        arguments = exact_json.decode(raw.encode("utf-8", "surrogatepass"))
-    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError):
-        arguments = None
-    found = arguments if isinstance(arguments, dict) else {}
-    out: dict[str, Any] = {"tool_call_id": call.id, "function_name": call.function.name, "arguments": found}
-    if not isinstance(arguments, dict) or json_text(arguments) != raw:
-        out["extra"] = {KEY: {"arguments": raw}}
-    return out
 
 
 def _step_metrics(step: Step) -> dict[str, Any]:
@@ -396,8 +283,3 @@ def _step_metrics(step: Step) -> dict[str, Any]:
 
 def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _shown(media_type: str, path: str) -> dict[str, Any]:
-    kind = "audio" if media_type.startswith("audio/") else "image"
-    return {"type": kind, "source": {"media_type": media_type, "path": path}}
