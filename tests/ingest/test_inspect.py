@@ -159,3 +159,13 @@ def test_a_log_that_was_scored_again_replaces_the_older_scores(tmp_path):
         report = import_paths(pool, [second, tmp_path / "c.json"]).formats["inspect"]
 
     assert (report.replaced, report.known) == (1, 1)
+
+
+def test_ranges_of_a_pool_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentworld.ingest.formats.inspect_sample.MOST_SHOWN", 5)
+    (tmp_path / "log.json").write_bytes((FIXTURES / "log.json").read_bytes())
+
+    runs, lost, _ = read(tmp_path / "log.json")
+
+    assert [len(step.prompt_messages) for step in runs[1].steps] == [2, 0]
+    assert any("are shown more than 5 messages together" in why for why in lost)

@@ -9,6 +9,7 @@ from agentworld.ingest.formats.noted import Values, as_time
 from agentworld.records import Usage
 
 _USAGE = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"))
+_MORE = ("routed_experts", "sampling_mask")
 PROMPT_IDS = ("prompt_token_ids", "prompt_ids")
 REPLY_IDS = ("generation_token_ids", "completion_token_ids", "output_token_ids", "response_token_ids", "response_ids")
 LOGPROBS = ("generation_log_probs", "completion_logprobs", "output_log_probs", "response_logprobs", "logprobs")
@@ -102,6 +103,9 @@ def ids_of(record: Mapping[str, Any], values: Values, place: str) -> dict[str, A
     ids = values.ids(record, reply, place)
     if ids is None:
         return {}
+    for name in _MORE:
+        if record.get(name) is not None:
+            values.lost(f"{place}.{name}", "it is left out: of tokens the ids, a mask and log-probabilities are kept")
     found: dict[str, Any] = {"response_ids": ids, "response_length": len(ids), "token_source": "submitted"}
     asked = values.ids(record, prompt, place) if prompt is not None else None
     if asked is not None:

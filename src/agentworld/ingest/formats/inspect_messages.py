@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentworld.ingest.formats.chat_messages import ChatReader
+from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.media import Media
 from agentworld.ingest.formats.noted import Values, json_text, kind_of
-from agentworld.records import Message
+from agentworld.records import Message, Tool
 
 _ATTACHMENTS = ("attachment://", "tc://")
 _DEEPEST = 100
@@ -22,11 +22,19 @@ class Texts:
         self._values = values
         self._place = place
         self._texts: dict[str, str] = {}
+        self._given: Any = None
+        self._tools: list[Tool] | None = None
         for each in given:
             if isinstance(each, dict):
                 self._texts.update({key: text for key, text in each.items() if isinstance(text, str)})
             elif isinstance(each, list):
                 self._texts.update({str(at): text for at, text in enumerate(each) if isinstance(text, str)})
+
+    def tools(self, given: Any, place: str) -> list[Tool] | None:
+        """Tools as chat describes them; those that are the same as for the call before are not read again."""
+        if given != self._given:
+            self._given, self._tools = given, tools_of(self.put_in(given), self._values, place)
+        return self._tools
 
     def put_in(self, value: Any, depth: int = 0) -> Any:
         """The value with its texts where only their names stand; one that is not there stays a name, which is said."""
@@ -48,13 +56,14 @@ class Texts:
 
 
 class InspectMessages:
-    """Reads messages of one sample. `faults`: of results whose tool failed, by the id of their call, and of calls whose
+    """Reads messages of one sample. `shown`: how many its calls were shown together. `faults`: of results whose tool failed, by the id of their call, and of calls whose
     arguments could not be read.
     """
 
     def __init__(self, values: Values, texts: Texts, media: Media) -> None:
         self.values = values
         self.faults: dict[str, Any] = {}
+        self.shown = 0
         self._texts = texts
         self._media = media
         self._known: dict[int, tuple[Any, Message]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentworld.ingest.formats.chat_messages import tools_of
 from agentworld.ingest.formats.groups import group_of
 from agentworld.ingest.formats.inspect_messages import InspectMessages, Texts
 from agentworld.ingest.formats.inspect_scores import put_score, put_scores
@@ -26,6 +25,8 @@ _READ = frozenset(
 _GRADING = ("scorer", "scorers")
 _AGENTS = ("agent", "subagent")
 _DEEPEST = 64
+MOST_SHOWN = 50_000_000
+"""Ranges of a pool name many messages with few bytes: so many are shown by the calls of one sample."""
 
 
 class _Calls:
@@ -162,7 +163,15 @@ def _call(
         why = event.get("error") or output.get("error") or "it has no choices"
         values.said(place, f"a call of the model has no reply: {str(why)[:200]}")
         return False
-    prompt = messages.conversation(_input(event, pool, values, place), f"{place}.input")
+    shown = _input(event, pool, values, place)
+    if messages.shown + len(shown or ()) > MOST_SHOWN:
+        values.lost(
+            place, f"the calls of one sample are shown more than {MOST_SHOWN} messages together; it is left out"
+        )
+        return False
+    prompt = messages.conversation(shown, f"{place}.input")
+    messages.shown += len(prompt)
+    tools = texts.tools(event.get("tools"), f"{place}.tools")
     usage = _usage(output.get("usage"))
     config = values.object(event, "config", place) or {}
     seconds = as_finite(output.get("time"))
@@ -183,7 +192,7 @@ def _call(
             agent=agent,
             model=values.name(output, "model", f"{place}.output") or values.name(event, "model", place),
             requested_model=values.name(event, "model", place),
-            tools=tools_of(texts.put_in(event.get("tools")), values, f"{place}.tools"),
+            tools=tools,
             sampling=_sampling(config, event, values, place),
             finish_reason=values.name(choice, "stop_reason", at),
             usage=usage,
@@ -209,10 +218,10 @@ def _input(event: Mapping[str, Any], pool: list[Any], values: Values, place: str
         ):
             values.lost(f"{place}.input_refs", "a range of messages is not in the sample's pool")
             continue
-        found += pool[ref[0] : ref[1]]
-        if len(found) > len(pool) + 1_000_000:
-            values.lost(f"{place}.input_refs", "it names more than a million messages twice")
+        if len(found) + ref[1] - ref[0] > MOST_SHOWN:
+            values.lost(f"{place}.input_refs", f"it names more than {MOST_SHOWN} messages")
             break
+        found += pool[ref[0] : ref[1]]
     return found
 
 

@@ -23,6 +23,7 @@ class Lineage:
         self._said: dict[int, int] = {}  # the step whose reply ends at a node
         self._asked: dict[int, int] = {}  # the last step that was shown what ends at a node
         self._gone_on: set[int] = set()
+        self._last: dict[str | None, int] = {}  # the last step of each agent
 
     def add(
         self, prompt: Iterable[Message], reply: Message, *, otherwise: ForkReason = "history_rewritten", **fields: Any
@@ -45,7 +46,9 @@ class Lineage:
             self._gone_on.add(parent)
         elif self.steps:
             reason = otherwise
-            parent = self._before(fields.get("agent")) if otherwise != "subagent" else len(self.steps) - 1
+            parent = len(self.steps) - 1
+            if otherwise != "subagent":
+                parent = self._last.get(fields.get("agent"), parent)
         key = len(self.steps)
         step = Step(
             step_id=str(key),
@@ -57,6 +60,7 @@ class Lineage:
             **fields,
         )
         self.steps.append(step)
+        self._last[step.agent] = key
         self._asked[node] = key
         self._said[self._next(node, self._number(reply))] = key
         return step
@@ -75,12 +79,6 @@ class Lineage:
     def holds(self, message: Message) -> bool:
         """Whether some step has this message."""
         return message in self._messages
-
-    def _before(self, agent: str | None) -> int:
-        """The last step of an agent, else the last of all."""
-        return next(
-            (key for key in range(len(self.steps) - 1, -1, -1) if self.steps[key].agent == agent), len(self.steps) - 1
-        )
 
     def _is_choice(self, other: int, fields: dict[str, Any]) -> bool:
         exchange = fields.get("exchange_id")

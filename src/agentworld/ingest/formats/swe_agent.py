@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from agentworld.ingest.entry import BadDocument, Entry
@@ -20,6 +22,7 @@ _NOT_CHAT = ("message_type", "is_demo", "thought", "action", "agent")
 _OUTCOMES = ("target", "resolved", "reward", "score")
 _READ = frozenset(("trajectory", "history", "info", "messages", "replay_config", "attempts", "exit_status", *_OUTCOMES))
 _OF_INFO = frozenset(("exit_status", "score", "reward", "resolved"))
+_MOST_DISCARDED = 64  # answers in a row that the agent threw away
 _STEP = ("execution_time", "state", "extra_info")
 
 
@@ -206,14 +209,13 @@ def _read_history(
         message = _message(reader, item, values, where)
         before = conversations.setdefault(agent, [])
         if message.role == "assistant" and not item.get("is_demo"):
-            step = _step_of(item, message, asked)
-            for other in asked[: step or 0]:
-                _put(lineage, other, None, fields, values, place)
-            if step is not None:
-                found, asked = asked[step], asked[step + 1 :]
-                _put(lineage, found, message, fields, values, place, before)
-            else:
+            found = _call_of(item, message, asked)
+            if found is None:
                 lineage.add(before, message, otherwise="subagent", **fields)
+            else:
+                while (other := asked.popleft()) is not found:
+                    _put(lineage, other, None, fields, values, place)
+                _put(lineage, found, message, fields, values, place, before)
         before.append(message)
     for other in asked:
         _put(lineage, other, None, fields, values, place)
@@ -233,11 +235,9 @@ def _untold(lineage: Lineage, conversations: Mapping[str, list[Message]]) -> lis
 
 
 def _name_agents(lineage: Lineage, conversations: Mapping[str, list[Message]]) -> None:
+    agents = {id(message): agent for agent, messages in conversations.items() for message in messages}
     for step in lineage.steps:
-        for agent, messages in conversations.items():
-            if step.response_message is not None and any(step.response_message is each for each in messages):
-                step.agent = agent
-                break
+        step.agent = agents.get(id(step.response_message))
 
 
 def _message(reader: ChatReader, item: Mapping[str, Any], values: Values, place: str) -> Message:
@@ -268,21 +268,20 @@ class _Asked:
         self.said = record.get("response", record.get("output"))
 
 
-def _queries(trajectory: Any) -> list[_Asked]:
-    if not isinstance(trajectory, list):
-        return []
-    return [_Asked(each, number) for number, each in enumerate(trajectory) if isinstance(each, dict)]
+def _queries(trajectory: Any) -> deque[_Asked]:
+    given = trajectory if isinstance(trajectory, list) else []
+    return deque(_Asked(each, number) for number, each in enumerate(given) if isinstance(each, dict))
 
 
-def _step_of(item: Mapping[str, Any], message: Message, asked: list[_Asked]) -> int | None:
-    """Which of the calls said this reply: the first whose answer, action or thought it is."""
-    for number, each in enumerate(asked):
-        said = each.said
-        if isinstance(said, str) and said == message.text:
-            return number
-        for key in ("action", "thought"):
-            if item.get(key) and item.get(key) == each.record.get(key):
-                return number
+def _call_of(item: Mapping[str, Any], message: Message, asked: deque[_Asked]) -> _Asked | None:
+    """Which of the next calls said this reply: the first whose answer and action it has, or one of them."""
+    for each in islice(asked, _MOST_DISCARDED):
+        does = item.get("action") or ""
+        is_same = does.strip() == str(each.record.get("action") or "").strip() if isinstance(does, str) else False
+        if isinstance(each.said, str) and each.said == message.text and (each.said or is_same):
+            return each
+        if does and is_same:
+            return each
     return None
 
 
