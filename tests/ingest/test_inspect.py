@@ -168,4 +168,4 @@ def test_ranges_of_a_pool_are_bounded(tmp_path, monkeypatch):
     runs, lost, _ = read(tmp_path / "log.json")
 
     assert [len(step.prompt_messages) for step in runs[1].steps] == [2, 0]
-    assert any("are shown more than 5 messages together" in why for why in lost)
+    assert any("shown more than 5 messages together" in why for why in lost)
