@@ -56,8 +56,8 @@ class Texts:
 
 
 class InspectMessages:
-    """Reads messages of one sample. `shown`: how many its calls were shown together. `faults`: of results whose tool failed, by the id of their call, and of calls whose
-    arguments could not be read.
+    """Reads messages of one sample. `shown`: how many its calls were shown together. `faults`: of results whose tool
+    failed, by the id of their call, and of calls whose arguments could not be read.
     """
 
     def __init__(self, values: Values, texts: Texts, media: Media) -> None:

@@ -164,10 +164,8 @@ def _call(
         values.said(place, f"a call of the model has no reply: {str(why)[:200]}")
         return False
     shown = _input(event, pool, values, place)
-    if messages.shown + len(shown or ()) > MOST_SHOWN:
-        values.lost(
-            place, f"the calls of one sample are shown more than {MOST_SHOWN} messages together; it is left out"
-        )
+    if isinstance(shown, list) and messages.shown + len(shown) > MOST_SHOWN:
+        values.lost(place, f"calls of one sample are shown more than {MOST_SHOWN} messages together; it is left out")
         return False
     prompt = messages.conversation(shown, f"{place}.input")
     messages.shown += len(prompt)
