@@ -236,3 +236,10 @@ def test_a_policy_is_read_from_a_file_in_python(tmp_path, file):
     assert (found.name, found.channel, found.default, len(found.rules)) == ("strict", "train", "ready", 4)
     with pytest.raises(ConfigError, match="does not exist"):
         read_policy(tmp_path / "none.toml")
+
+
+def test_a_channel_that_nothing_is_in_is_told(cli, place, tmp_path):
+    path = tmp_path / "misspelt.toml"
+    path.write_text('name = "strict"\nchannel = "trian"\nrules = ["when reward < 0.2 then exclude \'low\'"]\n')
+    code, _, err = cli("curate", "policy", "set", path, "--dry-run", *place)
+    assert (code, err) == (0, "agentworld: no trajectory is in channel 'trian'; the latest are in other, train\n")

@@ -15,6 +15,8 @@ from agentworld.cli.usage import CommandLineError
 from agentworld.cli.who import ByOption, name_of
 
 if TYPE_CHECKING:
+    from agentworld.client.factory import Factory
+    from agentworld.factory import EmbeddedPool
     from agentworld.records import ActivePolicy, CurationPolicy, CurationPreview
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="The rules that decide what is served.")
@@ -54,6 +56,7 @@ def set_(
                 output.emit_json(preview)
             else:
                 _show_preview(policy, preview)
+                _warn_of_channel(opened, policy.channel)
         if dry_run:
             return
         if not yes:
@@ -65,6 +68,15 @@ def set_(
         output.emit_json(active)
     else:
         typer.echo(output.plain(f"{active.policy.name} ({active.version}) is in force for {active.policy.channel}"))
+
+
+def _warn_of_channel(opened: EmbeddedPool | Factory, channel: str) -> None:
+    """Say so where nothing is in the channel, as of a name that was misspelt."""
+    if opened.list_trajectories(channel=channel, limit=1).items:
+        return
+    there = sorted({each.channel for each in opened.list_trajectories(limit=100, order="newest").items})
+    others = f"; the latest are in {', '.join(there)}" if there else ""
+    typer.echo(output.plain(f"agentworld: no trajectory is in channel {channel!r}{others}"), err=True)
 
 
 @app.command()
