@@ -69,8 +69,8 @@ class Document:
     def links(cls, value: Mapping[str, Any], file: str) -> Document:
         """A document only for what it names; what is wrong with it is said when it is read."""
         kept = {key: value.get(key) for key in ("session_id", "trajectory_id", "continued_trajectory_ref")}
-        steps = [{"observation": each.get("observation")} for each in _steps(value) if each.get("observation")]
-        return cls({**kept, "steps": steps}, Values(file, _unheard), "$")
+        named = [{"subagent_trajectory_ref": each} for step in _steps(value) for each in _named(step) if each]
+        return cls({**kept, "steps": [{"observation": {"results": named}}]}, Values(file, _unheard), "$")
 
     @property
     def own(self) -> dict[str, Any]:
@@ -219,11 +219,8 @@ class Document:
 
     def _references(self, step: Mapping[str, Any], place: str, *, heard: bool = True) -> list[Reference]:
         values = self.values if heard else Values(self.file, _unheard)
-        observation = step.get("observation")
-        results = observation.get("results") if isinstance(observation, dict) else None
         found: list[Reference] = []
-        for number, result in enumerate(results if isinstance(results, list) else ()):
-            given = result.get("subagent_trajectory_ref") if isinstance(result, dict) else None
+        for number, given in enumerate(_named(step)):
             where = f"{place}.observation.results[{number}].subagent_trajectory_ref"
             for each in given if isinstance(given, list) else [given] if given else ():
                 if isinstance(each, str):
@@ -361,6 +358,15 @@ def _is_step(step: Any) -> bool:
 def _steps(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     steps = value.get("steps")
     return [each for each in steps if isinstance(each, dict)] if isinstance(steps, list) else []
+
+
+def _named(step: Mapping[str, Any]) -> list[Any]:
+    """What each result of a step names as a sub-agent."""
+    observation = step.get("observation")
+    results = observation.get("results") if isinstance(observation, dict) else None
+    if not isinstance(results, list):
+        return []
+    return [result.get("subagent_trajectory_ref") if isinstance(result, dict) else None for result in results]
 
 
 def _unheard(note: object) -> None:
