@@ -306,3 +306,36 @@ def test_a_rewind_to_the_beginning_and_a_second_reply_to_the_same_prompt(tmp_pat
         "2 <- - history_rewritten: 1 => assistant(Third)",
         "3 <- 2 compaction: 1 => assistant(Fourth)",
     ]
+
+
+def test_lines_of_other_files_with_the_same_uuids_are_other_lines(tmp_path):
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "s" / "subagents").mkdir(parents=True)
+        call = {"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": f"Look at {name}"}}
+        written(folder / "s.jsonl", [spoken("u", None, "user", name), spoken("a", "u", "assistant", [call])])
+        prompt = spoken("x", None, "user", f"Look at {name}", agentId="a1", isSidechain=True)
+        reply = spoken("y", "x", "assistant", f"Seen {name}", agentId="a1", isSidechain=True)
+        written(folder / "s" / "subagents" / "agent-a1.jsonl", [prompt, reply])
+    runs, notes = read_path("auto", tmp_path)
+
+    assert notes == []
+    assert [lineage(run) for run in runs] == [
+        ["0 <- -: 1 => assistant(null; Task)", f"1 <- 0 subagent a1: 1 => assistant(Seen {name})"]
+        for name in ("one", "two")
+    ]
+    assert [run.native_id for run in runs] == [None, None]  # another session may have such a name, too
+
+
+def test_a_uuid_that_two_lines_have_means_the_later_one(tmp_path):
+    lines = [spoken("u", None, "user", "One"), spoken("a", "u", "assistant", "First")]
+    lines += [spoken("u", "a", "user", "Two"), spoken("b", "u", "assistant", "Second")]
+    (run,), notes = written(tmp_path / "s.jsonl", lines)
+
+    assert [(note.place, note.lost) for note in notes] == [("line 3", False)]
+    assert [said(message) for step in run.steps for message in step.prompt_messages] == [
+        "user(One)",
+        "user(One)",
+        "assistant(First)",
+        "user(Two)",
+    ]

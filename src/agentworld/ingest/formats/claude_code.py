@@ -14,9 +14,20 @@ from typing import Any
 from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats import claude_code_parts, values
+from agentworld.ingest.formats.claude_code_bundles import bundles
 from agentworld.ingest.formats.claude_code_lines import META, Line, Session
 from agentworld.ingest.formats.claude_code_turns import Turn, Turns, first_text, lineage
-from agentworld.ingest.formats.values import TOO_MANY, bounded, count_of, name_of, object_of, picked, text_of, usage_of
+from agentworld.ingest.formats.values import (
+    TOO_MANY,
+    bounded,
+    count_of,
+    is_unique,
+    name_of,
+    object_of,
+    picked,
+    text_of,
+    usage_of,
+)
 from agentworld.ingest.run import Run
 from agentworld.records import Step, Usage
 from agentworld.records.step import ForkReason
@@ -38,7 +49,6 @@ _BESIDE = frozenset(
         "permission-mode", "pr-link", "progress", "queue-operation", "tag", "worktree-state",
     }
 )  # fmt: skip
-_LOOKED_AT = 32
 
 
 class ClaudeCode:
@@ -55,25 +65,8 @@ class ClaudeCode:
         return head.shape in ("jsonl", "json") and any(_is_line(document) for document in documents)
 
     def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
-        """Entries that share a session, a line, or the folder of sub-agents."""
-        owner: dict[tuple[str, str], int] = {}
-        group = list(range(len(entries)))
-
-        def root(index: int) -> int:
-            while group[index] != index:
-                group[index] = group[group[index]]
-                index = group[index]
-            return index
-
-        for index, entry in enumerate(entries):
-            for key in _keys(entry):
-                first = root(owner.setdefault(key, index))
-                mine = root(index)
-                group[max(first, mine)] = min(first, mine)
-        bundles: dict[int, list[Entry]] = {}
-        for index, entry in enumerate(entries):
-            bundles.setdefault(root(index), []).append(entry)
-        return bundles.values()
+        """A session, those that were resumed from it, and its sub-agents."""
+        return bundles(entries)
 
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """See Format."""
@@ -97,27 +90,6 @@ def _is_line(line: dict[str, Any]) -> bool:
     if kind == "system":
         return session and isinstance(line.get("subtype"), str)
     return kind in _BESIDE and (session or "messageId" in line)
-
-
-def _keys(entry: Entry) -> Iterator[tuple[str, str]]:
-    folder, _, name = entry.name.rpartition("/")
-    if name.endswith(META):
-        yield "path", entry.name.removesuffix(META)
-    else:
-        yield "path", entry.name.removesuffix(".jsonl")
-    if folder.endswith("/subagents") or "/subagents/" in folder:
-        yield "session", folder.partition("/subagents")[0].rpartition("/")[2]
-        yield "folder", folder
-    if name.endswith(META):
-        return
-    for _, document in islice(entry.documents(), _LOOKED_AT):
-        if not isinstance(document, dict):
-            continue
-        for field in ("sessionId", "session_id"):
-            if isinstance(document.get(field), str) and document[field]:
-                yield "session", document[field]
-        if isinstance(document.get("uuid"), str):
-            yield "line", document["uuid"]
 
 
 class _Runs:
@@ -208,7 +180,7 @@ class _Runs:
             used = {part.digest for message in said for part in message.media}
             media = {digest: medium for digest, medium in media.items() if digest in used}
         return Run(
-            native_id=(f"{session}/{agent}" if agent else session) or None,
+            native_id=(f"{session}/{agent}" if agent else session) if is_unique(session) else None,
             steps=steps,
             status=self._status(session),
             media=media,

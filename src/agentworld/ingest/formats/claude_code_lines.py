@@ -76,6 +76,7 @@ class Session:
         self.results: dict[str, dict[str, Any]] = {}
         self.copies: Counter[str] = Counter()
         self._known: dict[str, Line] = {}
+        self._of_file: dict[tuple[str, str], Line] = {}  # where a file means another line by a uuid
 
     def say(self, line: Line, why: str, *, lost: bool = True) -> None:
         """A note on a line."""
@@ -128,10 +129,17 @@ class Session:
         first = self._known.setdefault(line.uuid, line)
         if first is line:
             return False
-        if first.kind != "other" and first.data.get("message") != line.data.get("message"):
-            self.say(line, f"another line has its uuid {bounded(line.uuid, 60)}, and says something else")
-        self.copies[first.session] += 1
-        return True
+        if all(first.data.get(name) == line.data.get(name) for name in ("type", "message", "attachment")):
+            self.copies[first.session] += 1
+            return True
+        self.say(line, f"another line has its uuid {bounded(line.uuid, 60)}; both are read", lost=False)
+        return False
+
+    def named(self, line: Line, uuid: Any) -> Line | None:
+        """The line that a line means by a uuid."""
+        if not isinstance(uuid, str):
+            return None
+        return self._of_file.get((line.file, uuid)) or self._known.get(uuid)
 
     def _progress(self) -> None:
         """Turns of sub-agents that only lines of progress tell."""
@@ -158,7 +166,7 @@ class Session:
             before = last.get(stream)
             parent = data.get("parentUuid")
             if isinstance(parent, str):
-                line.parent = self._known.get(parent)
+                line.parent = self.named(line, parent)
                 if line.parent is None:
                     line.parent = before
                     after = f"it is read as following {before.place}" if before else "it is read as the beginning"
@@ -167,9 +175,11 @@ class Session:
                 line.parent = before
             if line.kind == "compaction" or data.get("isCompactSummary") is True:
                 logical = data.get("logicalParentUuid")
-                line.logical = (self._known.get(logical) if isinstance(logical, str) else None) or line.parent or before
+                line.logical = self.named(line, logical) or line.parent or before
             if line.uuid is not None or line.kind != "other":
                 last[stream] = line
+            if line.uuid is not None and self._known.get(line.uuid) is not line:
+                self._of_file[line.file, line.uuid] = line
 
     def _parents_first(self) -> Iterator[Line]:
         done: set[int] = set()
@@ -199,10 +209,6 @@ class Session:
         if line.parent is not None and line.parent.agent is not None:
             return line.parent.agent
         return f"sidechain {name_of(line.uuid) or line.place}"
-
-    def line(self, uuid: Any) -> Line | None:
-        """The line with a uuid."""
-        return self._known.get(uuid) if isinstance(uuid, str) else None
 
     def skip(self, line: Line) -> None:
         """Take note of a line that says nothing to the model."""

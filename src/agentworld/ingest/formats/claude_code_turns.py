@@ -292,18 +292,18 @@ class Turns:
         self._of[id(line)] = turn
         kept = object_of(told.get("preservedMessages")).get("uuids")
         segment = object_of(told.get("preservedSegment"))
-        again = self._named(kept) if isinstance(kept, list) else self._between(segment)
+        again = self._named(line, kept) if isinstance(kept, list) else self._between(line, segment)
         if again:
             self._kept[id(turn)] = again
         return turn
 
-    def _named(self, uuids: list[Any]) -> list[Turn]:
-        found = [self._of.get(id(self.session.line(uuid))) for uuid in uuids if isinstance(uuid, str)]
+    def _named(self, line: Line, uuids: list[Any]) -> list[Turn]:
+        found = [self._of.get(id(self.session.named(line, uuid))) for uuid in uuids]
         return list(dict.fromkeys(turn for turn in found if turn is not None and not turn.compaction))
 
-    def _between(self, segment: dict[str, Any]) -> list[Turn]:
-        head = self._of.get(id(self.session.line(segment.get("headUuid"))))
-        turn = self._of.get(id(self.session.line(segment.get("tailUuid"))))
+    def _between(self, line: Line, segment: dict[str, Any]) -> list[Turn]:
+        head = self._of.get(id(self.session.named(line, segment.get("headUuid"))))
+        turn = self._of.get(id(self.session.named(line, segment.get("tailUuid"))))
         found: list[Turn] = []
         while head is not None and turn is not None:
             found.append(turn)

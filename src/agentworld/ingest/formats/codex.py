@@ -13,7 +13,7 @@ from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.codex_exec import Stream
 from agentworld.ingest.formats.codex_items import KINDS
 from agentworld.ingest.formats.codex_thread import Thread
-from agentworld.ingest.formats.values import name_of, object_of, picked, text_of
+from agentworld.ingest.formats.values import is_unique, name_of, object_of, picked, text_of
 from agentworld.ingest.run import Run
 
 AGENT = "codex"
@@ -154,7 +154,7 @@ class _Family:
         if root.forked is not None:
             metadata["forked_from"] = name_of(root.forked)
         return Run(
-            native_id=root.thread_id,
+            native_id=root.thread_id if is_unique(root.thread_id) else None,
             steps=[step for thread in threads for step in thread.steps],
             status=root.status,
             media={digest: medium for thread in threads for digest, medium in thread.media.found.items()},

@@ -23,6 +23,7 @@ become steps. Prompts of a conversation that no window of a model holds grow wit
 """
 TOO_MANY = "the prompts of this run grow too large together; from here on, replies are kept as messages alone"
 _MAX_COUNT = 2**31 - 1
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UNNAMED = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -36,6 +37,11 @@ def name_of(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     return _UNNAMED.sub("", value)[:MAX_NAME] or None
+
+
+def is_unique(value: str | None) -> bool:
+    """Whether an id is a UUID, so that nothing else has it; those that people wrote by hand are not."""
+    return value is not None and _UUID.fullmatch(value) is not None
 
 
 def object_of(value: Any) -> dict[str, Any]:
