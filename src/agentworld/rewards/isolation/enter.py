@@ -223,7 +223,12 @@ def _run(plan: dict[str, Any]) -> dict[str, Any]:
         try:
             _become_harmless(plan)
             environment = os.environ if plan["environment"] is None else plan["environment"]
-            os.execvpe(plan["command"][0], plan["command"], environment)
+            try:
+                os.execvpe(plan["command"][0], plan["command"], environment)
+            except OSError as error:
+                why = f"the program {plan['command'][0]!r} cannot be run: {error.strerror}"
+                os.write(writing, why.encode()[:1000])
+                os._exit(125)
         except BaseException as error:
             os.write(writing, f"{plan['command'][0]!r} cannot be run: {error}".encode()[:1000])
         os._exit(125)

@@ -253,5 +253,7 @@ def _how_it_ended(status: bytes, ending: Ending, mechanism: str, stderr: str) ->
         raise IsolationError(f"the isolation by {mechanism} ended before the command did: {stderr.strip()[-300:]}")
     said = json.loads(status)
     if "error" in said:
+        if str(said["error"]).startswith("the program "):
+            raise IsolationError(str(said["error"]))
         raise IsolationError(f"the isolation by {mechanism} failed: {said['error']}")
     return said.get("code"), said.get("signal")
