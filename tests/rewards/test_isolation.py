@@ -75,7 +75,7 @@ def test_files_stdin_and_the_way_it_ended(mechanism):
     assert (done.ending, done.code, done.signal) == ("ended", 7, None)
     assert (done.stdout, done.stderr, done.mechanism) == ("input\nfile\n/work\n", "fault\n", mechanism)
     assert run_isolated(["sh", "-c", "kill -9 $$"], mechanism=mechanism).signal == 9
-    with pytest.raises(IsolationError, match="^the program 'nothing-like-it' cannot be run: No such file"):
+    with pytest.raises(IsolationError, match=r"^the program 'nothing-like-it' cannot be run: No such file"):
         run_isolated(["nothing-like-it"], mechanism=mechanism)
 
 
