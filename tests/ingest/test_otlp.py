@@ -12,7 +12,8 @@ from agentworld.ingest.files import BytesEntry
 from agentworld.ingest.formats import get_format
 from agentworld.ingest.reading import read_path
 from agentworld.ingest.spans.assembling import Assembly
-from agentworld.ingest.spans.conversation import Conversation, with_ids
+from agentworld.ingest.spans.call_ids import with_ids
+from agentworld.ingest.spans.conversation import Conversation
 from agentworld.ingest.spans.node import Span
 from agentworld.ingest.spans.observed import read_call
 from agentworld.ingest.spans.otlp_json import spans_in

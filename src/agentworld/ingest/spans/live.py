@@ -18,8 +18,8 @@ import msgspec
 
 from agentworld.errors import AgentWorldError, ConflictError, GoneError, NotFoundError, PoolError
 from agentworld.ingest.spans.attributes import first
+from agentworld.ingest.spans.call_ids import with_ids
 from agentworld.ingest.spans.conventions import node_of, scores_of
-from agentworld.ingest.spans.conversation import with_ids
 from agentworld.ingest.spans.joining import tell
 from agentworld.ingest.spans.lineage import Lineage
 from agentworld.ingest.spans.loose import bounded, named, number, text

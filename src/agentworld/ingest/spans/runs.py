@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
-from agentworld.ingest.spans.conversation import with_ids
+from agentworld.ingest.spans.call_ids import with_ids
 from agentworld.ingest.spans.lineage import Lineage
 from agentworld.ingest.spans.loose import bounded, named, number
 from agentworld.ingest.spans.node import Call, Node, Say, Score, ToolRun, Trace
