@@ -154,3 +154,11 @@ def test_a_correction_is_the_text_that_was_typed(cli, url):
         for line in cli("feedback", "list", "--kind", "correction", "--json", "--pool", url)[1].splitlines()
     ]
     assert [row["value"] for row in rows if row["source"] == "eve"] == ["4"]
+
+
+def test_the_list_is_of_a_source_and_a_name(cli, url):
+    listed = ("feedback", "list", "--json", "--pool", url)
+    rows = [json.loads(line) for line in cli(*listed, "--source", "anna", "--name", "good")[1].splitlines()]
+    assert [(row["step_id"], row["value"]) for row in rows] == [("t-0", 1), ("t-1", 3)]
+    out = cli("feedback", "list", "--source", "anna", "--limit", "1", "--pool", url)[1]
+    assert out.splitlines()[-1] == "The first 1; see --limit"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentworld.cli.source import PoolOption, UrlOption, source
 from agentworld.cli.usage import CommandLineError
+
+if TYPE_CHECKING:
+    from agentworld.client.factory import Factory
+    from agentworld.factory import EmbeddedPool
+    from agentworld.records import Feedback
 
 app = typer.Typer(
     add_completion=False,
@@ -119,6 +124,8 @@ def list_(
     trajectory: Annotated[str | None, typer.Option(help="Only on this trajectory itself.")] = None,
     step: Annotated[str | None, typer.Option(help="Only on this step.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
+    of_source: Annotated[str | None, typer.Option("--source", help="Only of this source.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only labels or ratings of this name.")] = None,
     limit: Annotated[int, typer.Option(help="How many, at most.", min=1, max=1000)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON record a line.")] = False,
     pool: PoolOption = None,
@@ -130,12 +137,11 @@ def list_(
     from agentworld.records import exact_json
 
     with source(pool, url) as opened:
-        page = opened.list_feedback(
-            trajectory_id=trajectory, step_id=step, kind=kind.value if kind is not None else None, limit=limit
-        )
-        seen = ["" if as_json or one.content is None else seen_of(opened, one) for one in page.items]
+        chosen = {"trajectory_id": trajectory, "step_id": step, "kind": kind.value if kind is not None else None}
+        found, more = _found(opened, chosen, of_source, name, limit)
+        seen = ["" if as_json or one.content is None else seen_of(opened, one) for one in found]
     if as_json:
-        for one in page.items:
+        for one in found:
             typer.echo(exact_json.encode(one).decode())
         return
     rows = [
@@ -150,11 +156,25 @@ def list_(
             plain(one.source),
             standing,
         ]
-        for one, standing in zip(page.items, seen, strict=True)
+        for one, standing in zip(found, seen, strict=True)
     ]
     table(["when", "kind", "on", "name", "value", "preferred to", "comment", "source", "seen"], rows, whole=["on"])
-    if page.next_cursor is not None:
+    if more:
         typer.echo(f"The first {limit}; see --limit")
+
+
+def _found(
+    opened: EmbeddedPool | Factory, chosen: dict[str, Any], of_source: str | None, name: str | None, limit: int
+) -> tuple[list[Feedback], bool]:
+    """The first ones that match, and whether there are more."""
+    found: list[Feedback] = []
+    cursor: str | None = None
+    while True:
+        page = opened.list_feedback(**chosen, cursor=cursor, limit=1000)
+        found += [one for one in page.items if of_source in (None, one.source) and name in (None, one.name)]
+        cursor = page.next_cursor
+        if len(found) > limit or cursor is None:
+            return found[:limit], len(found) > limit
 
 
 @app.command()
