@@ -6,8 +6,10 @@ there, as `ID.2`, `ID.3` and so on, and the older ones are excluded by a manual 
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +35,18 @@ if TYPE_CHECKING:
 # What waits is stored once it has so much: several transactions of the pool, which take one while the next is made.
 _STEPS, _TRAJECTORIES, _BYTES = 1024, 256, 16 * 1024 * 1024
 _VERSIONS = 10_000
+_COLLECTING = (20_000, 20, 20)  # objects, and times that the younger ones were gone through
+
+
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """The collector of cycles comes seldom: what is read holds none, and it would go through all of it each time."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECTING)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class Importer:
@@ -71,10 +85,11 @@ class Importer:
         self._before = 0
         self._current: StreamEntry | None = None
         reads = read_entries(self._format, self._followed(paths), self.report.take, self._seen)
-        for read in islice(reads, self._limit):
-            self._take(read)
-            self._show()
-        self._store()
+        with _seldom_collecting():
+            for read in islice(reads, self._limit):
+                self._take(read)
+                self._show()
+            self._store()
         self._show(ended=True)
         self.report.bytes_read = self._total
         self.report.seconds = time.monotonic() - began
