@@ -13,8 +13,9 @@ from agentworld.ingest.formats import get_format
 from agentworld.ingest.reading import read_path
 from agentworld.ingest.spans.assembling import Assembly
 from agentworld.ingest.spans.call_ids import with_ids
+from agentworld.ingest.spans.conventions import node_of
 from agentworld.ingest.spans.conversation import Conversation
-from agentworld.ingest.spans.node import Span
+from agentworld.ingest.spans.node import Span, SpanEvent
 from agentworld.ingest.spans.observed import read_call
 from agentworld.ingest.spans.otlp_json import spans_in
 from agentworld.ingest.spans.protobuf import message
@@ -223,6 +224,16 @@ LANGCHAIN = {"lc": 1, "type": "constructor", "id": ["x", "AIMessage"]}
             ],
             ['tool c({"n": 4})'],
         ),
+        (
+            [
+                {
+                    "role": "assistant",
+                    "content": [{"text": "So"}, {"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}],
+                },
+                {"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": [{"text": "4"}]}}]},
+            ],
+            ["assistant(So; f)", "tool c(4)"],
+        ),
         ([{"role": "robot", "content": "beep"}, 7, None], ["user(beep)"]),
     ],
 )
@@ -259,6 +270,32 @@ def test_a_call_told_twice_is_the_one_that_has_messages():
     run = run_of(trace, lambda place, why, **_: notes.append(why))
 
     assert (lineage(run), notes) == (["0 <- -: 1 => assistant(Yo)"], [])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            ("user", {"content": "Hi"}),
+            ("choice", {"finish_reason": "stop", "message": '{"role": "assistant", "content": "Yo"}'}),
+        ],
+        [
+            ("user", {"content": '[{"text": "Hi"}]'}),
+            ("choice", {"finish_reason": "stop", "message": '[{"text": "Yo"}]'}),
+        ],
+        [
+            ("user", {"gen_ai.event.content": '{"content": "Hi"}'}),
+            ("choice", {"gen_ai.event.content": '{"finish_reason": "stop", "message": {"content": "Yo"}}'}),
+        ],
+    ],
+)
+def test_messages_as_events(events):
+    names = {"user": "gen_ai.user.message", "choice": "gen_ai.choice"}
+    told = [SpanEvent(name=names[kind], attributes=values) for kind, values in events]
+    call = node_of(Span(span_id="1", events=told), lambda *_, **__: None).call
+
+    assert [said(message) for message in call.prompt] == ["user(Hi)"]
+    assert [(said(reply.message), reply.finish_reason) for reply in call.replies] == [("assistant(Yo)", "stop")]
 
 
 def test_a_reply_of_whatever_shape():

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from agentworld.ingest.spans.blobs import blob
-from agentworld.ingest.spans.loose import items, text, unpacked, written
+from agentworld.ingest.spans.loose import items, table, text, unpacked, written
 from agentworld.ingest.spans.node import Say
 from agentworld.records import FunctionCall, Message, Part, Role, TextPart, ToolCall
 
@@ -35,8 +35,8 @@ _ROLES: dict[str, Role] = {
     "tool-result": "tool",
 }
 _TEXT = ("text", "input_text", "output_text", "summary_text")
-_THINKING = ("reasoning", "thinking", "reasoning_text")
-_CALLS = ("tool_call", "tool_use", "tool-call", "function_call", "custom_tool_call", "server_tool_call")
+_THINKING = ("reasoning", "thinking", "reasoning_text", "reasoningContent")
+_CALLS = ("tool_call", "tool_use", "tool-call", "function_call", "custom_tool_call", "server_tool_call", "toolUse")
 _RESULTS = (
     "tool_call_response",
     "tool_result",
@@ -45,6 +45,7 @@ _RESULTS = (
     "custom_tool_call_output",
     "function_response",
     "server_tool_call_response",
+    "toolResult",
 )
 _BLOBS = (
     "image",
@@ -244,7 +245,7 @@ class Conversation:
         if not isinstance(call, dict):
             self._say(place, f"a tool call is an object, not {_kind(call)}")
             return
-        around = ("function", "function_call", "functionCall", "tool_call")
+        around = ("function", "function_call", "functionCall", "tool_call", "toolUse")
         inner = next((call[name] for name in around if isinstance(call.get(name), dict)), call)
         if isinstance(inner.get("function"), dict):
             inner = {**inner["function"], "id": inner.get("id")}
@@ -253,14 +254,21 @@ class Conversation:
             self._say(place, "the tool call names no tool")
             return
         given: Any = next((inner[key] for key in ("arguments", "args", "input") if inner.get(key) is not None), {})
-        ids = (call.get("call_id"), call.get("id"), call.get("toolCallId"), inner.get("id"), inner.get("call_id"))
+        ids = (
+            call.get("call_id"),
+            call.get("id"),
+            call.get("toolCallId"),
+            inner.get("id"),
+            inner.get("call_id"),
+            inner.get("toolUseId"),
+        )
         call_id = next((each for each in ids if isinstance(each, str)), "")
         reading.calls.append(ToolCall(id=call_id, function=FunctionCall(name, written(given))))
 
     def _result(self, part: dict[str, Any], place: str, reading: _Reading) -> None:
-        inner = part.get("function_response") or part.get("functionResponse") or part
+        inner = part.get("function_response") or part.get("functionResponse") or part.get("toolResult") or part
         inner = inner if isinstance(inner, dict) else part
-        ids = ("tool_use_id", "toolCallId", "call_id", "tool_call_id", "id")
+        ids = ("tool_use_id", "toolUseId", "toolCallId", "call_id", "tool_call_id", "id")
         call_id = next((inner[name] for name in ids if text(inner.get(name))), "")
         names = ("response", "result", "output", "content")
         value = next((inner[name] for name in names if inner.get(name) is not None), "")
@@ -278,6 +286,12 @@ class Conversation:
                 inner = _Reading()
                 self._content(value, place, inner)
                 return inner.content(value) or ""
+        if (
+            isinstance(value, list)
+            and value
+            and all(isinstance(each, dict) and set(each) == {"text"} for each in value)
+        ):
+            return "".join(written(each["text"]) for each in value)
         return written(value)
 
 
@@ -330,6 +344,7 @@ def _unwrapped(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _thought(part: dict[str, Any]) -> str:
+    part = table(table(part.get("reasoningContent")).get("reasoningText")) or part
     for name in ("thinking", "content", "text", "reasoning"):
         if isinstance(part.get(name), str):
             found: str = part[name]

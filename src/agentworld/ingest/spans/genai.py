@@ -89,6 +89,8 @@ def from_events(span: Span, say: Say) -> Call | None:
     told: list[tuple[str, Any]] = []
     for event in span.events:
         body = event.body if event.body is not None else event.attributes
+        if isinstance(event.attributes.get("gen_ai.event.content"), str):
+            body = unpacked(event.attributes["gen_ai.event.content"])
         if event.name in _EVENT_ROLES or event.name == "gen_ai.choice":
             told.append((event.name, body))
         elif event.name == "gen_ai.content.prompt":
@@ -197,20 +199,26 @@ def _numbered_tools(attributes: Mapping[str, Any], say: Say) -> list[Tool]:
     return []
 
 
+_BLOCKS = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image"))
+
+
 def _blocks(item: Any) -> Any:
-    """A numbered message whose content is the JSON of its blocks, with the blocks."""
+    """A message whose content is the JSON of its blocks, with the blocks."""
     if isinstance(item, dict) and isinstance(content := item.get("content"), str) and content.startswith('[{"'):
         blocks = unpacked(content)
-        if isinstance(blocks, list) and all(
-            isinstance(each, dict) and isinstance(each.get("type"), str) for each in blocks
-        ):
+        if isinstance(blocks, list) and all(_is_block(each) for each in blocks):
             return {**item, "content": blocks}
     return item
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, dict) and (isinstance(block.get("type"), str) or bool(block.keys() & _BLOCKS))
 
 
 def _event_message(body: Any, role: Role) -> Any:
     if isinstance(body, dict):
         body = {str(key).removeprefix("gen_ai.message."): value for key, value in body.items() if key != "event.name"}
+        body = _blocks(body)
         body.setdefault("role", role)
         if role == "tool" and text(body.get("id")):
             body.setdefault("tool_call_id", body["id"])
@@ -225,6 +233,8 @@ def _choice(body: Any, conversation: Conversation) -> tuple[Message | None, str 
         return conversation.reply(body, "gen_ai.choice"), None
     message = unpacked(body.get("message"))
     shown = message if message is not None else body
+    if isinstance(shown, list) and not any(isinstance(each, dict) and "role" in each for each in shown):
+        shown = {"content": shown}
     if isinstance(shown, dict):
         shown = {"role": "assistant", **shown}
         if body.get("tool_calls") and not shown.get("tool_calls"):

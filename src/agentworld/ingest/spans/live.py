@@ -133,7 +133,8 @@ class _Taking:
         calls = [node for node in nodes if node.call is not None and node.call.replies]
         calls = without_doubles(calls, self._trace, self._say)
         self._taken.silent += sum(node.kind == "llm" and node.call is None and node.error is None for node in nodes)
-        there = self._there(create=bool(calls))
+        told = any(not node.parent for node in nodes) or any(scores_of(span) for span in self._spans)
+        there = self._there(create=bool(calls)) if calls or told else None
         if there is None:
             return
         if calls:

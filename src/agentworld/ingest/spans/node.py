@@ -120,6 +120,7 @@ class Trace(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] = {}
     size: int = 0
     shared: dict[Message, Message] = {}
+    tools: list[Tool] = []
 
     def add(self, node: Node) -> None:
         """Add a node; one that is there is replaced."""
@@ -128,6 +129,8 @@ class Trace(msgspec.Struct, kw_only=True):
         if node.tool is not None:
             self.size += len(node.tool.result or "")
         if node.call is not None:
+            # Most calls of a trace have the same tools as the one before.
+            self.tools = node.call.tools = self.tools if node.call.tools == self.tools else node.call.tools
             node.call.prompt = [self._share(message) for message in node.call.prompt]
             for reply in node.call.replies:
                 reply.message = self._share(reply.message)
