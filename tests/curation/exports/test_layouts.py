@@ -287,3 +287,16 @@ def test_media_are_left_out_where_nobody_asked_for_images(memory, export):
     assert left_out == {"media": 1}
     with pytest.raises(ConfigError, match="hold no images"):
         export("sft", images=True)
+
+
+def test_replies_to_nothing_are_no_completions(memory, export):
+    """A greeting that nobody asked for: a conversation may begin with it, a prompt cannot be empty."""
+    put_weather(memory)
+    put(memory, "t2", [step("t2", 0, [], says("Hello!"))])
+    assert len(export("sft")[0]) == 2
+    for layout, options in (
+        ("sft", {"style": "prompt-completion"}), ("kto", {}), ("rl-prompts", {}), ("sft", {"expand": "each-step"}),
+    ):  # fmt: skip
+        rows, left_out = export(layout, **options)
+        assert {row["agentworld"]["trajectory_id"] for row in rows} == {"t1"}
+        assert left_out == {"without_prompt": 1}

@@ -94,6 +94,12 @@ def arguments_value(arguments: str) -> dict[str, Any]:
     return value
 
 
+def check_prompt(prompt: Sequence[Message] | None) -> None:
+    """NotPlain where nothing was asked: trainers look at the first message of a prompt."""
+    if not prompt:
+        raise NotPlain("without_prompt")
+
+
 def plain_text(messages: Sequence[Message], renderer: Renderer, *, last: bool = True) -> str:
     """Texts of messages, a blank line between two; reasoning before its answer, tool calls as `name(arguments)`.
 

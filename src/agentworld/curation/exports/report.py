@@ -32,6 +32,7 @@ REASONS = {
     "without_first_step": "the trajectory's first step is not in the version",
     "without_ids": "steps without token ids",
     "without_messages": "steps without messages",
+    "without_prompt": "the reply has nothing before it, and trainers take no empty prompts",
     "without_value": "nothing says how good it is under the name that was asked for",
 }
 """Why things are left out: each reason with what it means."""

@@ -11,7 +11,7 @@ from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.conversations import conversations, has_messages
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
-from agentworld.curation.exports.rendering import Renderer
+from agentworld.curation.exports.rendering import Renderer, check_prompt
 from agentworld.curation.exports.signals import Value
 from agentworld.records import Step
 
@@ -71,6 +71,7 @@ class Kto:
     def _row(self, step: Step, value: float) -> Row:
         images: list[dict[str, Any]] | None = [] if self._work.options.images else None
         assert step.response_message is not None
+        check_prompt(step.prompt_messages)
         row: Row = {
             "prompt": self._renderer.messages(step.prompt_messages or [], images, last=-1),
             "completion": self._renderer.messages([step.response_message]),

@@ -11,7 +11,7 @@ from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.pairs import Pair, Pairing, widest
 from agentworld.curation.exports.registry import Origin, Row, Work, layout
-from agentworld.curation.exports.rendering import Renderer
+from agentworld.curation.exports.rendering import Renderer, check_prompt
 from agentworld.curation.exports.signals import Value
 from agentworld.errors import ConfigError
 
@@ -84,6 +84,7 @@ class Preference:
 
     def _row(self, pair: Pair) -> Row:
         images: list[dict[str, Any]] | None = [] if self._work.options.images else None
+        check_prompt(pair.prompt)
         row: Row = {
             "prompt": self._renderer.messages(pair.prompt, images, last=-1),
             # Loaders give the images of a row to its prompt alone.

@@ -10,7 +10,7 @@ from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.conversations import Conversation, conversations, has_messages
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
-from agentworld.curation.exports.rendering import Renderer, plain_text
+from agentworld.curation.exports.rendering import Renderer, check_prompt, plain_text
 from agentworld.curation.exports.signals import Value
 
 STYLES = ("text", "messages")
@@ -62,6 +62,7 @@ class Prm:
         return iter(())
 
     def _row(self, each: Conversation, values: list[float]) -> Row:
+        check_prompt(each.prompt)
         ends = [place + 1 for place in each.replies]
         starts = [each.replies[0], *ends[:-1]]
         turns = list(zip(starts, ends, strict=True))

@@ -11,7 +11,7 @@ from agentworld.curation.exports.columns import Kind, NotPlain, json_text
 from agentworld.curation.exports.conversations import has_messages
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
-from agentworld.curation.exports.rendering import Renderer
+from agentworld.curation.exports.rendering import Renderer, check_prompt
 from agentworld.forest.messages import chain, match_key, tools_digest
 from agentworld.records import Step, digest
 
@@ -58,6 +58,7 @@ class RlPrompts:
             self._work.left_out["prompt_again"] += 1
             return
         try:
+            check_prompt(first.prompt_messages)
             said = self._renderer.messages(first.prompt_messages or [], last=-1)
         except NotPlain as reason:
             self._work.left_out[str(reason)] += 1

@@ -10,7 +10,7 @@ from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.conversations import Conversation, conversations, has_messages
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
-from agentworld.curation.exports.rendering import Renderer
+from agentworld.curation.exports.rendering import Renderer, check_prompt
 from agentworld.errors import ConfigError
 
 STYLES = ("messages", "prompt-completion", "verl")
@@ -85,6 +85,7 @@ class Sft:
         said = self._renderer.messages(each.messages, images)
         row: Row = {"tools": each.tools, PROVENANCE: origin_of(each.steps)}
         if self._style == "prompt-completion":
+            check_prompt(each.prompt)
             row |= {"prompt": said[: each.replies[0]], "completion": said[each.replies[0] :]}
         else:
             row["messages"] = said
