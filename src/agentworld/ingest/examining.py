@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -138,8 +139,8 @@ def _shared(place: _Place, prompt: list[Message]) -> int:
 
 def _said(names: list[str], values: tuple[Any, ...], unsaid: tuple[Any, ...]) -> dict[str, Any]:
     """The fields that are not as they are by default."""
-    triples = zip(names, values, unsaid, strict=True)
-    return {name: value for name, value, default in triples if value is not default and value != default}
+    others = compress(zip(names, values, unsaid, strict=True), map(operator.is_not, values, unsaid))
+    return {name: value for name, value, default in others if value != default}
 
 
 def _update(hashed: Any, parts: list[bytes]) -> None:
