@@ -9,17 +9,20 @@ many clients drop it.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from agentworld.records import exact_json
-from agentworld.records.ids import digest
+from agentworld.records.ids import digest, framed, framed_digest
 from agentworld.records.message import Message, Part, TextPart, Tool
 
 Key = Callable[[bytes, Message], bytes]
 
+_EXACT = framed(b"exact")
+_LENGTH = struct.Struct(">Q").pack  # how `framed` writes the length before each part
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
@@ -35,7 +38,8 @@ def exact_key(parent: bytes, message: Message) -> bytes:
 
 def exact_digest(parent: bytes, message: bytes) -> bytes:
     """`exact_key` of a message that is JSON already."""
-    return digest(b"exact", parent, message)
+    # As digest(b"exact", parent, message) is.
+    return framed_digest(b"".join((_EXACT, _LENGTH(len(parent)), parent, _LENGTH(len(message)), message)))
 
 
 def match_key(parent: bytes, message: Message) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 
-from agentworld.records import digest
 from agentworld.records.ids import framed_digest
 
 SAID_BYTES = 16
@@ -72,4 +71,6 @@ def sequence_content(last: bytes, tail: bytes) -> bytes:
 
 def conversation_content(tools: bytes, last: bytes, prompt_length: int | None) -> bytes:
     """The digest of a conversation: that of its tools, of its last message, and how much of it is the prompt."""
-    return digest(tools, last, b"" if prompt_length is None else str(prompt_length).encode())
+    length = b"" if prompt_length is None else b"%d" % prompt_length
+    parts = (_LENGTH(len(tools)), tools, _LENGTH(len(last)), last, _LENGTH(len(length)), length)
+    return framed_digest(b"".join(parts))  # As digest(tools, last, length) is.
