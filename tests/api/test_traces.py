@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import random
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -317,5 +319,46 @@ def test_more_spans_than_a_request_may_have_and_a_server_that_takes_none():
     with Serving(traces=TracesSettings(max_spans=1)) as server:
         assert server.post("/v1/traces", request(FIRST, SECOND))[0] == 413
         assert server.post("/v1/traces", request(FIRST))[0] == 200
+    with Serving(traces=NEVER, max_body_bytes=100) as server:
+        status, told = server.post("/v1/traces", request(FIRST))
+        assert (status, told["code"]) == (413, 8)
     with Serving(traces=TracesSettings(enabled=False)) as server:
         assert server.post("/v1/traces", request(FIRST))[0] == 404
+
+
+def test_no_request_makes_the_server_stumble(server):
+    chosen, fixtures = random.Random(5), Path(__file__).parent.parent / "ingest" / "fixtures" / "otlp"
+    document = json.loads((fixtures / "genai.json").read_text())
+    packed = (fixtures / "split" / "a.binpb").read_bytes()
+    odd = [
+        None,
+        True,
+        -1,
+        10**30,
+        "",
+        "\ud800",
+        "\0",
+        [],
+        {},
+        [None],
+        "[",
+        {"stringValue": 5},
+        {"arrayValue": {"values": 3}},
+    ]
+
+    def places(value):
+        for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            yield value, key
+            yield from places(value[key])
+
+    for _ in range(40):
+        changed = json.loads(json.dumps(document))
+        for _ in range(chosen.choice([1, 3, 20])):
+            container, key = chosen.choice(list(places(changed)))
+            container[key] = chosen.choice(odd)
+        status, reply = server.post("/v1/traces", changed)
+        assert status in (200, 400), reply
+        broken = bytearray(packed)
+        for _ in range(chosen.choice([1, 3, 20])):
+            broken[chosen.randrange(len(broken))] = chosen.randrange(256)
+        assert server.send("POST", "/v1/traces", bytes(broken), PROTOBUF)[0] in (200, 400)
