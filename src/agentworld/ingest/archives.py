@@ -91,7 +91,9 @@ def _zip_members(entry: StreamEntry) -> Iterator[StreamEntry]:
         with opened() as file:
             count, directory = _zip_directory(file)
             if count > limits.members or directory > limits.members * _BYTES_OF_A_MEMBER:
-                entry.say("$", f"the archive has more than {limits.members} members; it is not read")
+                entry.say(
+                    "$", f"the archive has more than {limits.members} members; it is not read", hint="See --max-members"
+                )
                 return
             with zipfile.ZipFile(file) as archive:
                 infos = archive.infolist()

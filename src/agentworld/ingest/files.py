@@ -23,8 +23,15 @@ CHUNK = 256 * 1024
 _RATIO_FROM = 16 * MIB
 
 
+_SAID = 10_000
+
+
 class BrokenOff(Exception):
-    """The bytes end early: `str` says why."""
+    """The bytes end early: `str` says why, `hint` what to do."""
+
+    def __init__(self, why: str, hint: str | None = None) -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 class StreamEntry:
@@ -49,7 +56,8 @@ class StreamEntry:
     def say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
         """A note on this entry, once."""
         if (key := f"{place}: {why}") not in self._said:
-            self._said.add(key)
+            if len(self._said) < _SAID:
+                self._said.add(key)
             self.note(Note(file=self.name, place=place, why=why, hint=hint, lost=lost))
 
     def chunks(self) -> Iterator[bytes]:
@@ -63,10 +71,12 @@ class StreamEntry:
                 seen += len(chunk)
                 if (over := seen - self.limits.member_bytes) > 0:
                     yield chunk[: len(chunk) - over]
-                    raise BrokenOff(f"it is larger than {self.limits.member_bytes} bytes; the rest is not read")
+                    raise BrokenOff(
+                        f"it is larger than {self.limits.member_bytes} bytes; the rest is not read", "See --max-file"
+                    )
                 yield chunk
         except BrokenOff as broken:
-            self.say(f"byte {seen}", str(broken))
+            self.say(f"byte {seen}", str(broken), hint=broken.hint)
         except OSError as error:
             self.say(f"byte {seen}", f"it cannot be read: {error.strerror or error}")
 
@@ -112,7 +122,11 @@ class StreamEntry:
         """See Entry."""
         for number, line in lines(_without_mark(self.chunks()), self.limits.document_bytes):
             if isinstance(line, Oversized):
-                self.say(f"line {number}", f"the line is longer than {self.limits.document_bytes} bytes")
+                self.say(
+                    f"line {number}",
+                    f"the line is longer than {self.limits.document_bytes} bytes",
+                    hint="See --max-document",
+                )
             else:
                 yield number, line
 
@@ -237,7 +251,9 @@ def unpacked(chunks: Iterator[bytes], packing: Packing, ratio: int) -> Iterator[
         given += len(piece)
         taken = counted.count
         if given > _RATIO_FROM and given > ratio * max(taken, 1):
-            raise BrokenOff(f"it grows to more than {ratio} times its compressed size; the rest is not read")
+            raise BrokenOff(
+                f"it grows to more than {ratio} times its compressed size; the rest is not read", "See --max-ratio"
+            )
         yield piece
 
 
