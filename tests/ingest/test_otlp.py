@@ -332,6 +332,32 @@ def test_a_reply_of_whatever_shape():
     }
 
 
+def test_rows_of_phoenix_flat_and_nested():
+    asked = [{"message.role": "user", "message.content": "Hi"}]
+    call = {"tool_call.id": "c", "tool_call.function.name": "f", "tool_call.function.arguments": "{}"}
+    said_so = [{"message.role": "assistant", "message.tool_calls": [call]}]
+    flat = {
+        "name": "chat",
+        "span_kind": "LLM",
+        "context.trace_id": "5a" * 16,
+        "context.span_id": "5b" * 8,
+        "attributes.llm.input_messages": asked,
+        "attributes.llm.output_messages": said_so,
+    }
+    nested = {
+        "name": "chat",
+        "context": {"trace_id": "5c" * 16, "span_id": "5d" * 8},
+        "attributes": {
+            "openinference": {"span": {"kind": "LLM"}},
+            "llm": {"input_messages": asked, "output_messages": said_so, "token_count": {"prompt": 3}},
+        },
+    }
+    runs, notes = read(flat, nested)
+
+    assert [lineage(run) for run in runs] == [["0 <- -: 1 => assistant(null; f)"]] * 2
+    assert (runs[1].steps[0].usage.prompt_tokens, notes) == (3, [])
+
+
 def test_ids_and_numbers_in_every_spelling():
     span = {
         "trace_id": "0xAB" + "00" * 15,

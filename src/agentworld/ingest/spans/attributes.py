@@ -43,6 +43,17 @@ def listed(tree: Any) -> Any:
     return {name: listed(value) for name, value in tree.items()}
 
 
+def flattened(given: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Objects within attributes as keys with dots, as spans have them; lists stay."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mapping) and value and depth < _MAX_DEPTH:
+            found |= {f"{name}.{key}": inner for key, inner in flattened(value, depth + 1).items()}
+        else:
+            found[str(name)] = value
+    return found
+
+
 def first(attributes: Mapping[str, Any], *names: str) -> Any:
     """The first of these that is there and not empty."""
     return next((attributes[name] for name in names if attributes.get(name) not in (None, "", [], {})), None)

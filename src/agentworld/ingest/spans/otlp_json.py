@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from agentworld.ingest.spans.attributes import flattened
 from agentworld.ingest.spans.loose import items, number, seconds, table, text
 from agentworld.ingest.spans.node import Say, Span, SpanEvent
 
@@ -135,8 +136,7 @@ def _printed(given: dict[str, Any], place: str) -> Span:
     context = table(given.get("context"))
     trace_id = context.get("trace_id") or given.get("context.trace_id") or given.get("traceId")
     span_id = context.get("span_id") or given.get("context.span_id") or given.get("spanId") or given.get("id")
-    attributes = given.get("attributes")
-    attributes = dict(attributes) if isinstance(attributes, dict) else {}
+    attributes = flattened(table(given.get("attributes")))
     attributes |= {
         key.removeprefix("attributes."): value for key, value in given.items() if key.startswith("attributes.")
     }
