@@ -1,6 +1,10 @@
 """Runs into a pool: ids, idempotency, changed runs, what cannot be stored."""
 
+import gc
+import gzip
 import json
+import tracemalloc
+import zipfile
 
 import pytest
 
@@ -11,6 +15,7 @@ from agentworld.ingest import formats as registry
 from agentworld.ingest.deriving import Deriver
 from agentworld.ingest.format import each_alone
 from agentworld.ingest.formats import formats
+from agentworld.ingest.limits import Limits
 from agentworld.ingest.loader import Importer, import_paths
 from agentworld.ingest.run import Note, Run, RunFeedback, RunReward, linear_steps
 from agentworld.ingest.wholes import Placing
@@ -234,6 +239,30 @@ def test_a_run_that_a_pool_does_not_take_is_refused_alone(pool, tmp_path, monkey
     assert stored.metadata["import"]["native_id"] == "1"
     refused = [note for note in report.notes if "cannot be stored" in note.why]
     assert [note.place.split(":")[0] for note in refused] == ["0", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.jsonl.gz", "rows.zip"])
+def test_files_are_read_as_streams_whatever_their_size(tmp_path, name):
+    rows = [json.dumps({"id": f"{n}", "chat": [["user", f"{n} " * 10_000], ["assistant", "a"]]}) for n in range(200)]
+    text = f"[{','.join(rows)}]" if name == "rows.json" else "\n".join(rows)
+    path = tmp_path / name
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("rows.jsonl", text)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    size = len(text)
+    del rows, text
+    gc.collect()
+    tracemalloc.start()
+    try:
+        report = import_paths(None, [path], limits=Limits(archive_ratio=10_000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert (report.formats["chat"].runs, report.lost) == (200, 0)
+    assert peak < size / 2
 
 
 def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
