@@ -68,7 +68,7 @@ def plan_attention(tree: TokenTree) -> AttentionPlan:
     begins = np.flatnonzero(tree.parent != places - 1)
     if unique and (len(begins) == 0 or begins[0] != 0):
         begins = np.concatenate([[0], begins])  # The first root's parent is -1, which is the place before it.
-    ends = np.append(begins[1:], unique)
+    ends = np.append(begins[1:], unique) if unique else begins
     runs: list[Run] = []
     of_token = np.repeat(np.arange(len(begins)), ends - begins)
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
