@@ -149,6 +149,8 @@ def test_calls_of_mini_swe_agent():
 def test_ids_of_the_answers_that_mini_swe_agent_keeps():
     [run], _ = read("mini-swe-agent/text.traj.json")
 
+    assert [line.partition(":")[0] for line in lineage(run)] == ["0 <- -", "1 <- 0", "2 <- 0 retry"]
+    assert (run.steps[1].metadata, run.steps[1].usage.prompt_tokens) == ({"cost": 0.25, "discarded": True}, 102)
     first = run.steps[0]
     assert (first.prompt_ids, first.response_ids, first.response_logprobs) == ([1, 2, 3, 1], [11, 12], [-0.5, -0.5])
     assert (first.token_source, run.steps[1].token_source) == ("submitted", "none")
@@ -159,6 +161,6 @@ def test_ids_of_the_answers_that_mini_swe_agent_keeps():
 def test_responses_of_mini_swe_agent():
     [run], lost = read("mini-swe-agent/responses.traj.json")
 
-    assert lineage(run) == ["0 <- -: 2 => assistant(Listing.; bash)", "1 <- 0: 4 => assistant(null; bash)"]
+    assert lineage(run) == ["0 <- -: 2 => assistant(Listing. Now.; bash)", "1 <- 0: 4 => assistant(null; bash)"]
     assert (run.steps[0].response_message.reasoning, run.steps[0].usage) == ("Think.", Usage(50, 7))
     assert lost == []

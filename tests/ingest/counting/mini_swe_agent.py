@@ -31,7 +31,12 @@ def count(path: Path) -> Counts:
         counts.tool_results += message.get("role") == "tool" or "call_id" in message
         counts.tool_calls += len(message.get("tool_calls") or [])
         counts.reasoning += "reasoning_content" in message
-        for choice in message.get("extra", {}).get("response", {}).get("choices", []):
+        answer = message.get("extra", {}).get("response", {})
+        for choice in answer["choices"] if isinstance(answer, dict) and "choices" in answer else []:
+            if message["role"] != "assistant":
+                counts.steps += 1
+                counts.messages += 1
+                counts.characters += len(choice["message"]["content"])
             counts.sampled_ids += len(choice.get("token_ids") or [])
             counts.logprobs += len((choice.get("logprobs") or {}).get("content", []))
     return counts

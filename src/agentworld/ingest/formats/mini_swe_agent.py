@@ -17,6 +17,7 @@ from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_valu
 from agentworld.ingest.formats.response_items import ItemReader
 from agentworld.ingest.run import Run
 from agentworld.records import Message, Sampling
+from agentworld.records.step import ForkReason
 
 _ENDINGS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT", "mswea_bash_command")
 _OUTCOMES = ("reward", "resolved", "score")
@@ -118,6 +119,7 @@ def _read(run: Run, messages: list[Any], fields: dict[str, Any], values: Values,
     lineage = Lineage()
     shown: list[Message] = []
     left: dict[str, Any] = {}
+    otherwise: ForkReason = "history_rewritten"
     for number, item in enumerate(messages):
         where = f"{place}[{number}]"
         if not isinstance(item, dict):
@@ -133,11 +135,16 @@ def _read(run: Run, messages: list[Any], fields: dict[str, Any], values: Values,
             shown.append(msgspec.structs.replace(said, name="exit"))
             left = {key: extra[key] for key in ("exit_status",) if isinstance(extra.get(key), str)}
             continue
+        if item.get("role") != "assistant" and item.get("object") != "response" and extra.get("response"):
+            # What the agent could not read: it kept the answer here, and put its complaint in the conversation.
+            for message, facts in _answer(extra["response"], values, f"{where}.extra.response"):
+                kept = {**_metadata(extra), "discarded": True}
+                _place(lineage, at, shown, message, otherwise, {**fields, **facts, "metadata": kept})
+            otherwise = "retry"
         for message, facts in _turns(item, extra, reader, values, where):
             if message.role == "assistant":
-                metadata = {key: extra[key] for key in _EXTRA_OF_REPLY if as_finite(extra.get(key)) is not None}
-                step = lineage.add(shown, message, **{**fields, **facts, "metadata": metadata})
-                step.created_at = step.created_at or at
+                _place(lineage, at, shown, message, otherwise, {**fields, **facts, "metadata": _metadata(extra)})
+                otherwise = "history_rewritten"
             shown.append(message)
     run.steps = lineage.steps
     last = max((index for index, each in enumerate(shown) if each.role == "assistant"), default=-1)
@@ -145,24 +152,62 @@ def _read(run: Run, messages: list[Any], fields: dict[str, Any], values: Values,
     return left
 
 
+def _metadata(extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: extra[key] for key in _EXTRA_OF_REPLY if as_finite(extra.get(key)) is not None}
+
+
+def _place(
+    lineage: Lineage, at: float, shown: list[Message], reply: Message, otherwise: ForkReason, fields: dict[str, Any]
+) -> None:
+    step = lineage.add(shown, reply, otherwise=otherwise, **fields)
+    step.created_at = step.created_at or at
+
+
 def _turns(
     item: dict[str, Any], extra: Mapping[str, Any], reader: ChatReader, values: Values, place: str
 ) -> Iterator[tuple[Message, dict[str, Any]]]:
     """The messages of an element, with fields for their steps."""
-    if item.get("object") == "response" or "call_id" in item:
+    if item.get("object") == "response":
+        yield from _response(item, reader, values, place)
+    elif "call_id" in item:
         items = ItemReader(reader)
-        items.read(values.items(item, "output", place) or [] if "call_id" not in item else [item], place)
+        items.read([item], place)
         items.close()
-        facts = {
-            "model": values.name(item, "model", place),
-            "usage": usage_of(item.get("usage")),
-            "created_at": as_time(item.get("created_at")),
-        }
-        known = {key: value for key, value in facts.items() if value is not None}
-        yield from ((turn.message, {**known, **turn.facts}) for turn in items.turns)
-        return
-    facts = facts_of_completion(extra.get("response"), values, f"{place}.extra.response")
-    yield reader.message(item, place), facts
+        yield from ((turn.message, turn.facts) for turn in items.turns)
+    else:
+        is_reply = item.get("role") == "assistant"
+        facts = facts_of_completion(extra.get("response"), values, f"{place}.extra.response") if is_reply else {}
+        yield reader.message(item, place), facts
+
+
+def _response(
+    response: dict[str, Any], reader: ChatReader, values: Values, place: str
+) -> Iterator[tuple[Message, dict[str, Any]]]:
+    items = ItemReader(reader, one_reply=True)
+    items.read(values.items(response, "output", place) or [], f"{place}.output")
+    items.close()
+    facts = {
+        "model": values.name(response, "model", place),
+        "usage": usage_of(response.get("usage")),
+        "created_at": as_time(response.get("created_at")),
+    }
+    known = {key: value for key, value in facts.items() if value is not None}
+    yield from ((turn.message, {**known, **turn.facts}) for turn in items.turns)
+
+
+def _answer(given: Any, values: Values, place: str) -> Iterator[tuple[Message, dict[str, Any]]]:
+    """The reply of an answer that an engine gave, of chat or of Responses."""
+    reader = ChatReader(values, {})
+    if not isinstance(given, dict):
+        values.said(place, "the answer that could not be read is kept as no more than a description")
+    elif given.get("object") == "response" or "output" in given:
+        yield from _response(given, reader, values, place)
+    else:
+        choices = values.items(given, "choices", place)
+        message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
+        if isinstance(message, dict):
+            said = reader.message({**message, "role": "assistant"}, f"{place}.choices[0].message")
+            yield said, facts_of_completion(given, values, place)
 
 
 FORMAT = MiniSweAgent()

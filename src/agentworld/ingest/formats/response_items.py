@@ -10,7 +10,7 @@ import msgspec
 from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.completion_facts import LOGPROBS, PROMPT_IDS, REPLY_IDS, ids_of
 from agentworld.ingest.formats.noted import kind_of
-from agentworld.records import Message, ToolCall
+from agentworld.records import Message, TextPart, ToolCall
 
 _NAMED = ("function_call", "custom_tool_call", "mcp_call")
 _ABOUT = frozenset(("id", "type", "status", "call_id", "output", *PROMPT_IDS, *REPLY_IDS, *LOGPROBS))
@@ -38,11 +38,13 @@ class _Reply:
 
 class ItemReader:
     """Reads items in order. Those of one reply (reasoning, text, calls) are one message of the assistant: up to the
-    item that has the reply's ids, the first output, the next turn, or a second text.
+    item that has the reply's ids, the first output, the next turn, or a second text. `one_reply`: they are all of one
+    answer, so that several texts are parts of it.
     """
 
-    def __init__(self, reader: ChatReader) -> None:
+    def __init__(self, reader: ChatReader, *, one_reply: bool = False) -> None:
         self.turns: list[Turn] = []
+        self._one_reply = one_reply
         self._reader = reader
         self._values = reader.values
         self._reply: _Reply | None = None
@@ -110,7 +112,7 @@ class ItemReader:
             self.turns.append(Turn(self._reader.message(given, place), place))
             return
         reply = self._open(place)
-        if reply.has_text:
+        if reply.has_text and not self._one_reply:
             since, reply.since = reply.since, []
             self.close()
             reply = self._open(place)
@@ -119,7 +121,9 @@ class ItemReader:
         reply.since = []
         given = {"role": "assistant", **{key: item[key] for key in _OF_REPLY if item.get(key) is not None}}
         message = self._reader.message(given, place)
-        reply.content, reply.has_text = message.content, True
+        both = (*_parts(reply.content), *_parts(message.content))
+        reply.content = both if reply.has_text and both else message.content
+        reply.has_text = True
         reply.calls += message.tool_calls
         if message.reasoning is not None:
             reply.thoughts.append(message.reasoning)
@@ -162,6 +166,12 @@ class ItemReader:
 
 
 _OF_REPLY = ("content", "name", "reasoning_content", "reasoning", "tool_calls")
+
+
+def _parts(content: Any) -> tuple[Any, ...]:
+    if isinstance(content, str):
+        return (TextPart(content),)
+    return content or ()
 
 
 def as_chat(tools: Any) -> Any:
