@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentworld.ingest import archives
+from agentworld.ingest import tars
 from agentworld.ingest.detection import head_of, looks_like
 from agentworld.ingest.entry import BadDocument
 from agentworld.ingest.files import BytesEntry
@@ -186,7 +186,7 @@ def found(folder, **limits):
 
 
 def test_members_of_archives_are_read_where_they_lie(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "_KEPT_OF_MEMBER", 300_000)
+    monkeypatch.setattr(tars, "_KEPT_OF_MEMBER", 300_000)
     tar = tarred(MEMBERS)
     (tmp_path / "a.zip").write_bytes(zipped(MEMBERS))
     (tmp_path / "b.zip").write_bytes(

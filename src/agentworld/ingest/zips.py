@@ -1,0 +1,118 @@
+"""Members of zip archives, each found by the list at the archive's end."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from agentworld.ingest.entry import BadDocument
+from agentworld.ingest.files import BytesEntry, DiskEntry, StreamEntry
+from agentworld.ingest.members import is_hidden, shown
+from agentworld.ingest.unpacking import CHUNK, BrokenOff, unpacked
+
+ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+_BYTES_OF_A_MEMBER = 512  # of a listing, with a long name
+_END_OF_ZIP = struct.Struct("<4s4H2LH")
+_ZIP_METHODS = {zipfile.ZIP_STORED: "", zipfile.ZIP_DEFLATED: "deflate", zipfile.ZIP_BZIP2: "bz2", 93: "zst", 20: "zst"}
+
+
+def zip_members(entry: StreamEntry) -> Iterator[StreamEntry]:
+    opened = _random_access(entry)
+    if opened is None:
+        return
+    limits = entry.limits
+    try:
+        with opened() as file:
+            count, directory = _zip_directory(file)
+            if count > limits.members or directory > limits.members * _BYTES_OF_A_MEMBER:
+                entry.say(
+                    "$", f"the archive has more than {limits.members} members; it is not read", hint="See --max-members"
+                )
+                return
+            with zipfile.ZipFile(file) as archive:
+                infos = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error, UnicodeError) as error:
+        entry.say("$", f"the zip archive is broken: {error}")
+        return
+    total = 0
+    for info in sorted(infos, key=lambda info: info.filename):
+        if info.is_dir() or is_hidden(info.filename):
+            continue
+        name = shown(info.filename)
+        if info.flag_bits & 1:
+            entry.say(name, "the member is encrypted")
+        elif info.compress_type not in _ZIP_METHODS:
+            entry.say(name, f"the member is compressed by the unknown method {info.compress_type}")
+        elif total + info.file_size > limits.archive_bytes:
+            entry.say(name, f"the members are larger than {limits.archive_bytes} bytes; this one is not read")
+        else:
+            total += info.file_size
+            yield ZipMember(entry, name, info, opened)
+
+
+def _random_access(entry: StreamEntry) -> Callable[[], BinaryIO] | None:
+    """How to open the bytes of an archive that must be read from its end; in memory where it is itself within one."""
+    if isinstance(entry, DiskEntry):
+        path = entry.path
+        return lambda: path.open("rb")
+    if isinstance(entry, BytesEntry):
+        data = entry.data
+    else:
+        try:
+            data = entry.read()
+        except BadDocument:
+            entry.say("$", f"a zip archive within another is larger than {entry.limits.document_bytes} bytes")
+            return None
+    return lambda: io.BytesIO(data)
+
+
+def _zip_directory(file: BinaryIO) -> tuple[int, int]:
+    """How many members the end of an archive announces, and in how many bytes they are listed, before that is read."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 65536 - _END_OF_ZIP.size))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < _END_OF_ZIP.size:
+        return 0, 0
+    _, _, _, _, count, directory, _, _ = _END_OF_ZIP.unpack_from(tail, at)
+    file.seek(0)
+    # Large archives say it elsewhere: then what comes before the end counts.
+    return count, min(directory, size)
+
+
+class ZipMember(StreamEntry):
+    """One file of a zip archive."""
+
+    def __init__(self, archive: StreamEntry, name: str, info: zipfile.ZipInfo, opened: Callable[[], BinaryIO]) -> None:
+        super().__init__(f"{archive.name}!{name}", info.file_size, limits=archive.limits, note=archive.note)
+        self._info, self._opened = info, opened
+
+    def _stream(self) -> Iterator[bytes]:
+        info = self._info
+        with self._opened() as file:
+            file.seek(info.header_offset)
+            header = file.read(30)
+            if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
+                raise BrokenOff("the member has no header in the archive")
+            name_length, extra_length = struct.unpack("<HH", header[26:30])
+            file.seek(info.header_offset + 30 + name_length + extra_length)
+            raw = _bounded(file, info.compress_size)
+            method = _ZIP_METHODS[info.compress_type]
+            pieces = unpacked(raw, method, self.limits.archive_ratio) if method else raw
+            given = 0
+            for piece in pieces:
+                given += len(piece)
+                if given > info.file_size:
+                    raise BrokenOff(f"the member is larger than the {info.file_size} bytes that it announces")
+                yield piece
+        if given < info.file_size:
+            raise BrokenOff(f"the member ends after {given} of {info.file_size} bytes")
+
+
+def _bounded(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size > 0 and (chunk := file.read(min(size, CHUNK))):
+        size -= len(chunk)
+        yield chunk
