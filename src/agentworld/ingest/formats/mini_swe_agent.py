@@ -22,7 +22,7 @@ from agentworld.records.step import ForkReason
 _ENDINGS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT", "mswea_bash_command")
 _OUTCOMES = ("reward", "resolved", "score")
 _READ = frozenset(("messages", "info", "trajectory_format", "instance_id", *_OUTCOMES))
-_OF_INFO = frozenset(("exit_status", *_OUTCOMES))
+_OF_INFO = frozenset(("exit_status", "config", *_OUTCOMES))
 _EXTRA_OF_REPLY = ("cost", "model_response_cost")
 
 
@@ -108,6 +108,8 @@ def _run(document: dict[str, Any], messages: list[Any], values: Values, place: s
         run.task = {"task_id": task}
     put_metadata(run, document, _READ, values, place)
     put_metadata(run, info, _OF_INFO, values, f"{place}.info")
+    if isinstance(config.get("agent_type"), str):
+        run.metadata["agent_type"] = config["agent_type"][:200]
     if left:
         run.metadata["ended"] = left
     return run
