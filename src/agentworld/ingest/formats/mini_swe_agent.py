@@ -201,7 +201,7 @@ def _answer(given: Any, values: Values, place: str) -> Iterator[tuple[Message, d
     """The reply of an answer that an engine gave, of chat or of Responses."""
     reader = ChatReader(values, {})
     if not isinstance(given, dict):
-        values.said(place, "the answer that could not be read is kept as no more than a description")
+        values.lost(place, "the answer that the agent could not read is in the file only as a description")
     elif given.get("object") == "response" or "output" in given:
         yield from _response(given, reader, values, place)
     else:

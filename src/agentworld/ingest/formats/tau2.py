@@ -86,7 +86,7 @@ def _results(results: dict[str, Any], values: Values, place: str) -> Iterator[Ru
     about: dict[str, Any] = {
         "domain": domain,
         "git_commit": info.get("git_commit"),
-        "user": {key: user[key] for key in ("implementation", "llm", "llm_args") if user.get(key)},
+        "user": {key: user[key] for key in ("implementation", "llm") if user.get(key)},
         "policy": values.bounded(environment.get("policy"), f"{where}.environment_info.policy"),
     }
     for number, each in enumerate(results["simulations"]):
