@@ -191,3 +191,14 @@ def test_rollouts_of_trainers():
     assert (step.prompt_ids, step.response_ids, step.response_mask) == ([1, 2], [3, 4, 5], [1, 0, 1])
     assert (served.steps[0].prompt_ids, served.steps[0].response_ids) == ([5, 6], [8, 9])
     assert lost == ["line 1.trajectories[2]: it has no calls with ids"]
+
+
+def test_simulations_in_files_beside_their_results():
+    [run, spoken], lost = read("tau2/folder")
+
+    assert (run.task["task_set"], run.agent, run.steps[0].model) == ("tau2-phones", "llm_agent", "served")
+    assert (spoken.steps, spoken.agent) == ([], "llm_agent")
+    assert lost == [
+        "$.ticks: what was spoken in ticks is not read",
+        "$.simulation_index: the simulation gone is in no file beside it",
+    ]

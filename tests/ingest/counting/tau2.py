@@ -11,14 +11,16 @@ SAMPLES = ()
 
 def count(path: Path) -> Counts:
     counts = Counts(0, 0, 0, 0, 0, 0, 0, [], 0, 0, 0)
-    text = path.read_text()
-    try:
-        found = json.loads(text)["simulations"]
-    except ValueError:
-        found = [json.loads(line) for line in text.splitlines()]
-    for each in found:
-        if "messages" in each:
-            simulation(each, counts)
+    for file in [path] if path.is_file() else sorted(path.glob("simulations/*.json")):
+        text = file.read_text()
+        try:
+            value = json.loads(text)
+            found = value.get("simulations", [value])
+        except ValueError:
+            found = [json.loads(line) for line in text.splitlines()]
+        for each in found:
+            if "messages" in each:
+                simulation(each, counts)
     return counts
 
 
@@ -27,7 +29,7 @@ def simulation(record, counts):
     counts.runs += 1
     counts.labels += 1
     turns = []
-    for item in record["messages"]:
+    for item in record["messages"] or []:
         if isinstance(item, dict):
             turns += item.get("tool_messages", [item])
     for number, turn in enumerate(turns):

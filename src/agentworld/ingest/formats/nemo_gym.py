@@ -83,7 +83,7 @@ def _run(row: dict[str, Any], values: Values, place: str) -> Run:
         run.task = {**(run.task or {}), "task_id": (run.task or {}).get("task_id", str(index))}
         run.group_id = group_of("nemo-gym", index, run.agent, asked)
     configured = {key for key in row if key.endswith("_config")}
-    put_metadata(run, row, configured | _READ | {each.name for each in run.rewards} | set(_LABELS), values, place)
+    put_metadata(run, row, _READ | configured | {each.name for each in run.rewards} | set(_LABELS), values, place)
     about = {key: asked[key] for key in ("metadata", "reasoning", "text") if asked.get(key)}
     if (kept := values.bounded(about, f"{place}.{_ASKED}")) is not None:
         run.metadata["asked"] = kept

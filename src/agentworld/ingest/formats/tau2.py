@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from agentworld.ingest.entry import BadDocument, Entry
-from agentworld.ingest.format import Head, Notes, each_alone
+from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import facts_of_completion, usage_of
 from agentworld.ingest.formats.groups import group_of
@@ -21,6 +22,7 @@ from agentworld.records.trajectory import TerminalStatus
 _READ = frozenset(
     ("id", "task_id", "messages", "reward_info", "termination_reason", "start_time", "end_time", "trial", "ticks")
 )
+_BESIDE = re.compile(r"(?:^|(?<=[!/]))(?:results\.json|simulations/[^/!]*\.json)$")
 _STEP = ("cost", "turn_idx", "context_truncation")
 
 
@@ -29,76 +31,117 @@ class Tau2:
 
     name = "tau2"
     title = "tau2-bench simulations"
-    bundles = staticmethod(each_alone)
 
     def claims(self, head: Head) -> bool:
         """By its results, or by the fields of one simulation."""
         return any(_is_results(value) or is_simulation(value) for value in head.documents)
 
+    def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
+        """Results whose simulations lie in files of a folder beside them, with these; each of the others alone."""
+        found: dict[str, list[Entry]] = {}
+        for entry in entries:
+            beside = _BESIDE.search(entry.name)
+            found.setdefault(entry.name[: beside.start()] if beside else f"{entry.name}\0", []).append(entry)
+        return found.values()
+
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """One run a simulation."""
-        for entry in bundle:
+        told: _Told | None = None
+        index: dict[str, Values] = {}
+        for entry in sorted(bundle, key=lambda entry: "simulations/" in entry.name):
             values = Values(entry.name, note)
             for place, value in entry.documents():
                 if isinstance(value, BadDocument):
                     values.lost(value.place, value.why)
                 elif _is_results(value):
-                    yield from _results(value, values, place)
+                    told = _told(value, values, place)
+                    if isinstance(value.get("simulations"), list):
+                        yield from _results(value["simulations"], told, values, place)
+                    for each in values.items(value, "simulation_index", place) or ():
+                        if isinstance(each, dict) and isinstance(each.get("id"), str):
+                            index[each["id"]] = values
                 elif is_simulation(value):
-                    yield simulation(value, values, place)
+                    index.pop(str(value.get("id")), None)
+                    yield simulation(value, values, place) if told is None else _placed(value, told, values, place)
                 else:
                     values.lost(place, "it is no simulation of tau2: it has no messages with a task_id")
+        for name, values in index.items():
+            values.lost("$.simulation_index", f"the simulation {name[:80]} is in no file beside it")
 
 
 def _is_results(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("simulations"), list):
+    if not isinstance(value, dict):
         return False
-    return "info" in value or "tasks" in value
+    if isinstance(value.get("simulations"), list):
+        return "info" in value or "tasks" in value
+    info = value.get("info")
+    return isinstance(info, dict) and "tasks" in value and bool({"agent_info", "environment_info"} & info.keys())
 
 
 def is_simulation(value: Any) -> bool:
     """Whether it is the record of one simulation."""
-    if not isinstance(value, dict) or "task_id" not in value or not isinstance(value.get("messages"), list):
+    if not isinstance(value, dict) or "task_id" not in value:
+        return False
+    if not isinstance(value.get("messages"), list) and not isinstance(value.get("ticks"), list):
         return False
     return "termination_reason" in value or "reward_info" in value
 
 
-def _results(results: dict[str, Any], values: Values, place: str) -> Iterator[Run]:
+class _Told(msgspec.Struct):
+    """What results say of all their simulations. `fields` go on every step."""
+
+    fields: dict[str, Any]
+    tasks: dict[str, Any]
+    domain: str | None
+    agent: str | None
+    about: dict[str, Any]
+
+
+def _told(results: dict[str, Any], values: Values, place: str) -> _Told:
+    where = f"{place}.info"
     info = values.object(results, "info", place) or {}
-    agent = values.object(info, "agent_info", f"{place}.info") or {}
-    environment = values.object(info, "environment_info", f"{place}.info") or {}
-    where = f"{place}.info.agent_info"
-    fields: dict[str, Any] = {"model": values.name(agent, "llm", where)}
+    agent = values.object(info, "agent_info", where) or {}
+    environment = values.object(info, "environment_info", where) or {}
+    user = values.object(info, "user_info", where) or {}
+    fields: dict[str, Any] = {"model": values.name(agent, "llm", f"{where}.agent_info")}
     asked = agent.get("llm_args")
     if isinstance(asked, dict):
         sampling = Sampling(temperature=as_finite(asked.get("temperature")), top_p=as_finite(asked.get("top_p")))
         if sampling != Sampling():
             fields["sampling"] = sampling
-    fields["tools"] = tools_of(environment.get("tool_defs"), values, f"{place}.info.environment_info.tool_defs")
-    tasks = {
-        str(task["id"]): task
-        for task in values.items(results, "tasks", place) or ()
-        if isinstance(task, dict) and "id" in task
-    }
-    domain = values.text(environment, "domain_name", f"{place}.info.environment_info")
-    where = f"{place}.info"
-    user = values.object(info, "user_info", where) or {}
-    about: dict[str, Any] = {
+    fields["tools"] = tools_of(environment.get("tool_defs"), values, f"{where}.environment_info.tool_defs")
+    tasks = [task for task in values.items(results, "tasks", place) or () if isinstance(task, dict) and "id" in task]
+    domain = values.text(environment, "domain_name", f"{where}.environment_info")
+    about = {
         "domain": domain,
         "git_commit": info.get("git_commit"),
         "user": {key: user[key] for key in ("implementation", "llm") if user.get(key)},
         "policy": values.bounded(environment.get("policy"), f"{where}.environment_info.policy"),
     }
-    for number, each in enumerate(results["simulations"]):
+    return _Told(
+        fields=fields,
+        tasks={str(task["id"]): task for task in tasks},
+        domain=domain,
+        agent=values.name(agent, "implementation", f"{where}.agent_info"),
+        about={key: value for key, value in about.items() if value},
+    )
+
+
+def _results(simulations: list[Any], told: _Told, values: Values, place: str) -> Iterator[Run]:
+    for number, each in enumerate(simulations):
         at = f"{place}.simulations[{number}]"
-        if not is_simulation(each):
+        if is_simulation(each):
+            yield _placed(each, told, values, at)
+        else:
             values.lost(at, "it is no simulation: it has no messages with a task_id")
-            continue
-        task = tasks.get(str(each["task_id"]))
-        run = simulation(each, values, at, domain=domain, task=task, **fields)
-        run.agent = values.name(agent, "implementation", f"{where}.agent_info")
-        run.metadata.update({key: value for key, value in about.items() if value})
-        yield run
+
+
+def _placed(record: dict[str, Any], told: _Told, values: Values, place: str) -> Run:
+    task = told.tasks.get(str(record["task_id"]))
+    run = simulation(record, values, place, domain=told.domain, task=task, **told.fields)
+    run.agent = told.agent
+    run.metadata.update(told.about)
+    return run
 
 
 def simulation(
@@ -114,8 +157,9 @@ def simulation(
 ) -> Run:
     """One simulation. `before`: what the agent was shown first, where the file has that."""
     run = Run(native_id=values.text(record, "id", place) or None)
-    told = _read(run, record["messages"], list(before), {"tools": tools, **fields}, values, f"{place}.messages")
-    if record.get("ticks"):
+    messages = values.items(record, "messages", place) or []
+    told = _read(run, messages, list(before), {"tools": tools, **fields}, values, f"{place}.messages")
+    if record.get("ticks") and not messages:
         values.lost(f"{place}.ticks", "what was spoken in ticks is not read")
     info = values.object(record, "reward_info", place)
     if info is not None:
