@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import insert, select, update
 
 from agentworld.pool import group_rules, schema
@@ -159,6 +160,18 @@ def count_all(txn: Transaction, changes: Sequence[Change]) -> dict[str, Numbers]
     ]
     txn.many(_COUNT, rows)
     return counted
+
+
+def count_known(txn: Transaction, changes: Sequence[Change], known: dict[str, Group]) -> None:
+    """`count_all`, and the same for the groups that the caller has read."""
+    for group_id, more in count_all(txn, changes).items():
+        if (group := known.get(group_id)) is not None:
+            known[group_id] = msgspec.structs.replace(
+                group,
+                members=group.members + more.members,
+                ended=group.ended + more.ended,
+                served=group.served + more.served,
+            )
 
 
 def count_gone(txn: Transaction, open_groups: Mapping[str, Group], gone: Iterable[Member]) -> dict[str, int]:

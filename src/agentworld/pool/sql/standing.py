@@ -123,14 +123,7 @@ def settle_all(
         if group is not None:
             named[group.group_id] = named.get(group.group_id, False) or anew
     txn.many(_STAND, stand)
-    for group_id, more in groups.count_all(txn, changes).items():
-        if (group := known.get(group_id)) is not None:
-            known[group_id] = msgspec.structs.replace(
-                group,
-                members=group.members + more.members,
-                ended=group.ended + more.ended,
-                served=group.served + more.served,
-            )
+    groups.count_known(txn, changes, known)
     closed = close_due_of(txn, known, named)
     groups.offer(
         txn, *(name for name, anew in named.items() if anew and name not in closed and is_offered(known[name]))

@@ -60,11 +60,12 @@ class Creation(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A trajectory to end."""
+    """A trajectory to end. `at`: when it ended, None for now."""
 
     trajectory_id: str
     status: TerminalStatus
     reward: float | None
+    at: float | None = None
 
 
 _Request = TypeVar("_Request", Creation, Completion)
@@ -265,7 +266,8 @@ def _complete(txn: Transaction, wave: _Wave[Completion], faults: _Outcomes) -> N
         if ends:
             if row["group_id"] in known and known[row["group_id"]].state == "closed":
                 now["excluded_reason"] = exclude(txn, row, LATE)
-            ended.append({"row": row["pk"], "ended_as": one.status, "at": txn.now})
+            at = txn.now if one.at is None else one.at
+            ended.append({"row": row["pk"], "ended_as": one.status, "at": at})
             now["status"] = one.status
             txn.count(TRAJECTORIES + "open", -1)
             txn.count(TRAJECTORIES + one.status)

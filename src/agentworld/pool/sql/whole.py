@@ -6,7 +6,7 @@ transaction. What is shared between a portion of them (looking up, inserting, se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import select
 
@@ -58,8 +58,7 @@ def add_all(txn: Transaction, appender: Appender, wholes: Sequence[CheckedWhole]
     new = [place for place, whole in enumerate(wholes) if whole.trajectory_id not in there]
     _check_not_deleted(txn, wholes, new)
     excluded: dict[int, dict[str, int]] = {}
-    while new:
-        new, wave = _wave(wholes, new)
+    for wave in _waves(wholes, new):
         excluded |= _add(txn, appender.whole(txn), wholes, wave)
     return [
         AddedTrajectory(
@@ -71,20 +70,20 @@ def add_all(txn: Transaction, appender: Appender, wholes: Sequence[CheckedWhole]
     ]
 
 
-def _wave(wholes: Sequence[CheckedWhole], places: Sequence[int]) -> tuple[list[int], list[int]]:
-    """What waits, and what is next: of each group one, as what becomes of another depends on it."""
-    waiting: list[int] = []
+def _waves(wholes: Sequence[CheckedWhole], places: Sequence[int]) -> Iterator[list[int]]:
+    """Those that are written together, in order: of each group one, as what becomes of the next depends on it."""
     wave: list[int] = []
-    groups_of: set[str] = set()
+    named: set[str] = set()
     for place in places:
         group_id = wholes[place].new.group_id
-        if group_id is not None and group_id in groups_of:
-            waiting.append(place)
-            continue
+        if group_id in named:
+            yield wave
+            wave, named = [], set()
         wave.append(place)
         if group_id is not None:
-            groups_of.add(group_id)
-    return waiting, wave
+            named.add(group_id)
+    if wave:
+        yield wave
 
 
 def _add(

@@ -24,7 +24,7 @@ from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.supersede import supersede
 from agentworld.pool.sql.tally import Tallies, Tally, new_tally
 from agentworld.pool.sql.targets import Found
-from agentworld.pool.sql.trajectories import CREATED
+from agentworld.pool.sql.trajectories import CREATED, Completion, complete_all
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.whole_rules import CheckedWhole
 from agentworld.records import Feedback, Group, Reward
@@ -102,9 +102,11 @@ class WholeBatch(Batch):
         for signal in whole.signals:
             if isinstance(signal.record, Feedback):
                 self._feedback.check(signal.record, signal.path)
-        on_it = {} if self._waited_for else self._signal(whole, tally, self._steps[first:])
-        told = json_or_none({"status": whole.status})
-        self._event("trajectory.completed", trajectory_id, None, told, new.channel)
+        on_it: dict[str, Any] = {}
+        if not self._waited_for:
+            on_it = self._signal(whole, tally, self._steps[first:])
+            told = json_or_none({"status": whole.status})
+            self._event("trajectory.completed", trajectory_id, None, told, new.channel)
         self._ended.append((whole, tally, {**on_it, "excluded_reason": LATE if late else None}))
         return excluded
 
@@ -115,16 +117,29 @@ class WholeBatch(Batch):
         txn = self._txn
         moves = [move for _, _, values in self._ended if (move := values.get("move")) is not None]
         if moves:
-            groups.count_all(txn, [(None, move.was) for move in moves if move.was.group_id is not None])
+            groups.count_known(txn, [(None, move.was) for move in moves if move.was.group_id is not None], known)
+        if moves and not self._waited_for:
             settle_all(txn, moves, known)
         if superseded:
             supersede(txn, superseded)
         if self._waited_for:
-            super()._apply_awaited()
-            apply_awaited(txn, "trajectory", [whole.trajectory_id for whole, _, _ in self._ended])
-            add_signals(txn, [signal for whole, _, _ in self._ended for signal in whole.signals])
+            self._end_with_awaited()
         for whole, _, _ in self._ended:
             self._forests.forget(whole.trajectory_id)
+
+    def _end_with_awaited(self) -> None:
+        """What waited for them comes first, then what they bring; then they end, as any other does."""
+        txn = self._txn
+        super()._apply_awaited()
+        apply_awaited(txn, "trajectory", [whole.trajectory_id for whole, _, _ in self._ended])
+        add_signals(txn, [signal for whole, _, _ in self._ended for signal in whole.signals])
+        endings = [
+            Completion(whole.trajectory_id, whole.status, None, whole.completed_at or txn.now)
+            for whole, _, _ in self._ended
+        ]
+        for outcome in complete_all(txn, endings):
+            if isinstance(outcome, AgentWorldError):
+                raise outcome
 
     def _signal(self, whole: CheckedWhole, tally: Tally, rows: Iterable[list[Any]]) -> dict[str, Any]:
         """Plan signals, and put them into the rows of their steps; returns the columns that they set on the
@@ -171,10 +186,12 @@ class WholeBatch(Batch):
     # --- writing ----------------------------------------------------------------------------------------------
     def _write_trajectories(self) -> None:
         txn = self._txn
-        decided = txn.counter(ACTIVE) > 0
+        # What ends later is open until then, and what becomes of it by its group and the policy follows.
+        follows = self._waited_for or txn.counter(ACTIVE) > 0
         rows = []
         for whole, tally, values in self._ended:
-            status, late = whole.status, values["excluded_reason"] is not None
+            status = "open" if self._waited_for else whole.status
+            late = values["excluded_reason"] is not None
             row = {
                 "pk": tally.pk,
                 "trajectory_id": whole.trajectory_id,
@@ -187,11 +204,10 @@ class WholeBatch(Batch):
                 "excluded_reason": values["excluded_reason"],
                 **{name: getattr(tally, name) for name in _COPIED},
                 "created_at": txn.now if whole.created_at is None else whole.created_at,
-                "completed_at": txn.now if whole.completed_at is None else whole.completed_at,
+                "completed_at": None if status == "open" else whole.completed_at or txn.now,
                 "ready_seq": None,
             }
-            if decided or tally.group_id is not None:
-                # As one that is open, and ends once it is there: what its group and the policy make of that follows.
+            if follows or tally.group_id is not None:
                 row["readiness"] = "excluded" if late else "open"
                 was = Member(
                     tally.pk,
@@ -204,7 +220,7 @@ class WholeBatch(Batch):
                 )
                 values["move"] = Move(was, {name: row[name] for name in STANDING}, True)
             else:
-                readiness = rules.trajectory_readiness(status, row["reward"] is not None, None)
+                readiness = rules.trajectory_readiness(whole.status, row["reward"] is not None, None)
                 row["readiness"] = readiness
                 if serves(readiness):
                     row["ready_seq"] = txn.next_pk("ready_seq")
