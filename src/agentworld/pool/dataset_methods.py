@@ -20,13 +20,15 @@ class DatasetMethods(Protocol):
         """
 
     def put_dataset_rows(self, building: int, rows: Sequence[DatasetRow]) -> None:
-        """Add up to 1,000 rows, all or none, by ascending position, and pin their trajectories; NotFoundError where a
-        trajectory or a step is not there, ConflictError where the version is frozen.
+        """Add up to 1,000 rows, all or none, and pin their trajectories: with the next positions, in the order of their
+        trajectory ids. NotFoundError where a trajectory or a step is not there, ConflictError where the version is
+        frozen.
         """
 
     def freeze_dataset(self, building: int, version: DatasetVersion) -> DatasetVersion:
         """End it. Where that version is there already the rows just put are dropped, and the one that is there comes
-        back. ConflictError where the number of rows is not that of the manifest.
+        back. ConflictError where the number of rows is not that of the manifest, NotFoundError where a trajectory of it
+        was deleted on request meanwhile, which drops what is not frozen.
         """
 
     def drop_building(self, building: int) -> None:
@@ -45,7 +47,9 @@ class DatasetMethods(Protocol):
     def dataset_rows(
         self, version: str, *, after: int = -1, limit: int = 100, split: str | None = None
     ) -> list[DatasetRow]:
-        """Rows of a frozen version with a position over `after`, in order; also those whose trajectory was deleted."""
+        """Rows of a frozen version with a position over `after`, in order. Of one whose trajectory was deleted on
+        request ids, digests and the split are left; comparisons with it have neither value nor comment.
+        """
 
     def datasets_of(self, trajectory_id: str) -> list[str]:
         """The frozen versions that have it."""
@@ -66,7 +70,10 @@ class WholeMethods(Protocol):
     """See Pool."""
 
     def add_whole(self, trajectories: Sequence[WholeTrajectory]) -> list[AddedTrajectory]:
-        """Store trajectories that ended elsewhere, with steps and signals, in bounded transactions: each whole or not
-        at all. One that is there with the same `origin` digest is `known`; one with another stays and is `differs`. A
-        step that cannot be stored refuses its trajectory, with the reason (nothing becomes a dead letter).
+        """Store trajectories that ended elsewhere, with steps and signals: several in one transaction, each whole or not
+        at all, so that one with very many steps is a long transaction by itself.
+
+        One that is there with the same `origin` digest is `known`; one with another stays and is `differs`; `deleted`
+        was one, or its user, on request. A step or signal that cannot be stored refuses its trajectory, with the
+        reason (nothing becomes a dead letter). Policies in force decide on it as on any other.
         """
