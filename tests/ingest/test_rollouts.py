@@ -202,3 +202,13 @@ def test_simulations_in_files_beside_their_results():
         "$.ticks: what was spoken in ticks is not read",
         "$.simulation_index: the simulation gone is in no file beside it",
     ]
+
+
+def test_completions_and_several_answers_to_one_request():
+    [completed, first, second], lost = read("token-ids/completions.jsonl")
+
+    step = completed.steps[0]
+    assert (step.prompt_ids, step.response_ids, step.response_message.text) == ([1, 2, 3], [4], " four")
+    assert [(run.steps[0].prompt_ids, run.steps[0].response_ids) for run in (first, second)] == [([7], [4]), ([7], [5])]
+    assert said(first.steps[0].prompt_messages[0]) == "user(Say)"
+    assert lost == ["line 2.response[2]: it has no ids of a reply"]

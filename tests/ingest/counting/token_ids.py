@@ -38,6 +38,11 @@ def _value(value, counts):
                 _rollout(each, counts)
                 counts.labels += "is_correct" in value
         return
+    if isinstance(value.get("response"), list):
+        for each in value["response"]:
+            if isinstance(each, dict):
+                _value({"request": value["request"], "response": each}, counts)
+        return
     request, answer = value.get("request", {}), value.get("response", value)
     if isinstance(answer, dict) and "meta_info" in answer:
         counts.runs += 1
@@ -57,7 +62,7 @@ def _value(value, counts):
             _said(message["content"], counts)
         for choice in answer["choices"]:
             counts.steps += 1
-            _said(choice["message"]["content"], counts)
+            _said(choice["text"] if "text" in choice else choice["message"]["content"], counts)
             if "meta_info" in choice:
                 counts.sampled_ids += len(choice["meta_info"]["output_token_logprobs"])
                 counts.logprobs += len(choice["meta_info"]["output_token_logprobs"])

@@ -57,8 +57,10 @@ def _kind(value: Any) -> str | None:
     if not isinstance(value, dict) or "responses_create_params" in value:
         return None
     response = value.get("response")
-    if isinstance(value.get("request"), dict) and isinstance(response, dict) and _answer(response) is not None:
-        return "pair"
+    if isinstance(value.get("request"), dict):
+        answers = response[:8] if isinstance(response, list) else [response]
+        if any(isinstance(each, dict) and _answer(each) is not None for each in answers):
+            return "pair"
     if (kind := _answer(value)) is not None:
         return kind
     if _has_ids(value.get("messages")):
@@ -104,12 +106,16 @@ def _has_ids(values: Any) -> bool:
 def _runs(value: Any, values: Values, place: str) -> Iterator[Run]:
     kind = _kind(value)
     if kind == "pair":
-        where = f"{place}.response"
-        inner = _answer(value["response"])
-        if inner == "generate":
-            yield _generated(value["request"], value["response"], values, f"{place}.request", where)
-        else:
-            yield _chat(value["request"], value["response"], values, f"{place}.request", where)
+        several = isinstance(value["response"], list)
+        for number, each in enumerate(value["response"] if several else [value["response"]]):
+            where = f"{place}.response[{number}]" if several else f"{place}.response"
+            inner = _answer(each) if isinstance(each, dict) else None
+            if inner == "generate":
+                yield _generated(value["request"], each, values, f"{place}.request", where)
+            elif inner == "chat":
+                yield _chat(value["request"], each, values, f"{place}.request", where)
+            else:
+                values.lost(where, "it has no ids of a reply")
     elif kind == "generate":
         yield _generated({}, value, values, place, place)
     elif kind == "chat":
@@ -204,16 +210,22 @@ def _chat(request: Mapping[str, Any], answer: Mapping[str, Any], values: Values,
     if isinstance(request.get("messages"), list):
         reader = ChatReader(values, run.media)
         prompt = reader.conversation(request["messages"], f"{asked}.messages").messages
+    elif isinstance(request.get("prompt"), str):
+        prompt = [Message(role="user", content=request["prompt"])]
+    names = {"prompt_ids": request.get("input_ids", request.get("prompt"))}
+    given = values.ids(names, "prompt_ids", asked) if isinstance(names["prompt_ids"], list) else None
     for number, choice in enumerate(answer["choices"]):
         where = f"{place}.choices[{number}]"
         message = choice.get("message") if isinstance(choice, dict) else None
+        if isinstance(choice, dict) and message is None and isinstance(choice.get("text"), str):
+            message = {"content": choice["text"]}  # of completions, which have no messages
         if not isinstance(message, dict):
             values.lost(where, "a choice needs a message")
             continue
         reply = ChatReader(values, run.media).message({"role": "assistant", **message}, f"{where}.message")
         facts = facts_of_completion(answer, values, place, number)
         if facts.get("response_ids") is not None and facts.get("prompt_ids") is None:
-            facts["prompt_ids"] = values.ids(request, "input_ids", asked)
+            facts["prompt_ids"] = given
         run.steps.append(
             Step(
                 step_id=str(len(run.steps)),
