@@ -70,8 +70,8 @@ class WholeMethods(Protocol):
     """See Pool."""
 
     def add_whole(self, trajectories: Sequence[WholeTrajectory]) -> list[AddedTrajectory]:
-        """Store trajectories that ended elsewhere, with steps and signals: several in one transaction, each whole or not
-        at all, so that one with very many steps is a long transaction by itself.
+        """Store trajectories that ended elsewhere, with steps and signals: several in one transaction, each whole or
+        not at all, so that one with very many steps is a long transaction by itself.
 
         One that is there with the same `origin` digest is `known`; one with another stays and is `differs`; `deleted`
         was one, or its user, on request. A step or signal that cannot be stored refuses its trajectory, with the
