@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from agentworld.factory import open_pool
 from agentworld.ingest.files import BytesEntry
 from agentworld.ingest.formats import get_format
 from agentworld.ingest.loader import import_paths
 from agentworld.ingest.reading import read_path
+from tests.ingest.counting import counts_of
 from tests.ingest.shapes import lineage, said
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -212,3 +215,19 @@ def test_completions_and_several_answers_to_one_request():
     assert [(run.steps[0].prompt_ids, run.steps[0].response_ids) for run in (first, second)] == [([7], [4]), ([7], [5])]
     assert said(first.steps[0].prompt_messages[0]) == "user(Say)"
     assert lost == ["line 2.response[2]: it has no ids of a reply"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tau2/results.json", "nemo-gym/rollouts.jsonl", "token-ids/conversations.json", "swe-agent/first_version.traj",
+     "swe-agent/rows.jsonl", "swe-agent/no_history.traj", "mini-swe-agent/calls.traj.json"],
+)  # fmt: skip
+def test_prompts_that_grow_with_the_square_are_bounded_and_nothing_is_dropped(name, monkeypatch):
+    whole = counts_of(read(name)[0])
+    monkeypatch.setattr("agentworld.ingest.formats.values.MAX_PROMPTS", 1)
+    runs, lost = read(name)
+    cut = counts_of(runs)
+
+    assert cut.steps < whole.steps
+    assert (cut.messages, cut.tool_calls, cut.rewards) == (whole.messages, whole.tool_calls, whole.rewards)
+    assert any("prompts hold more than 1 messages together" in why for why in lost)

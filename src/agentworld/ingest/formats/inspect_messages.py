@@ -56,14 +56,13 @@ class Texts:
 
 
 class InspectMessages:
-    """Reads messages of one sample. `shown`: how many its calls were shown together. `faults`: of results whose tool
-    failed, by the id of their call, and of calls whose arguments could not be read.
+    """Reads messages of one sample. `faults`: of results whose tool failed, by the id of their call, and of calls whose
+    arguments could not be read.
     """
 
     def __init__(self, values: Values, texts: Texts, media: Media) -> None:
         self.values = values
         self.faults: dict[str, Any] = {}
-        self.shown = 0
         self._texts = texts
         self._media = media
         self._known: dict[int, tuple[Any, Message]] = {}

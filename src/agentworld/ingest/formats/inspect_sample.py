@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentworld.ingest.formats import values as limits
 from agentworld.ingest.formats.groups import group_of
 from agentworld.ingest.formats.inspect_messages import InspectMessages, Texts
 from agentworld.ingest.formats.inspect_scores import put_score, put_scores
-from agentworld.ingest.formats.lineage import Lineage
+from agentworld.ingest.formats.lineage import Budget, Lineage
 from agentworld.ingest.formats.noted import Values, as_finite, as_time
 from agentworld.ingest.formats.outcomes import put_metadata
 from agentworld.ingest.run import Run, linear_steps
@@ -25,8 +26,6 @@ _READ = frozenset(
 _GRADING = ("scorer", "scorers")
 _AGENTS = ("agent", "subagent")
 _DEEPEST = 64
-MOST_SHOWN = 50_000_000
-"""Ranges of a pool name many messages with few bytes: so many are shown by the calls of one sample."""
 
 
 class _Calls:
@@ -69,7 +68,7 @@ def sample_run(sample: dict[str, Any], log: Mapping[str, Any], values: Values, p
     texts = Texts(values, place, transcript.get("content"), sample.get("attachments"))
     messages = InspectMessages(values, texts, run.media)
     events = _flat(sample.get("events", transcript.get("events")), 0)
-    lineage = Lineage()
+    lineage = Lineage(Budget(values, place))
     _read(run, list(events), _pool(sample, values, place), lineage, messages, texts, values, place)
     said = messages.conversation(sample.get("messages"), f"{place}.messages")
     _finish(run, said, lineage, sample, task, values, place)
@@ -164,11 +163,7 @@ def _call(
         values.said(place, f"a call of the model has no reply: {str(why)[:200]}")
         return False
     shown = _input(event, pool, values, place)
-    if isinstance(shown, list) and messages.shown + len(shown) > MOST_SHOWN:
-        values.lost(place, f"calls of one sample are shown more than {MOST_SHOWN} messages together; it is left out")
-        return False
     prompt = messages.conversation(shown, f"{place}.input")
-    messages.shown += len(prompt)
     tools = texts.tools(event.get("tools"), f"{place}.tools")
     usage = _usage(output.get("usage"))
     config = values.object(event, "config", place) or {}
@@ -181,7 +176,7 @@ def _call(
         if not isinstance(said, dict):
             values.lost(at, "a choice needs a message")
             continue
-        lineage.add(
+        step = lineage.add(
             prompt,
             messages.message({"role": "assistant", **said}, f"{at}.message"),
             otherwise=reason,
@@ -197,7 +192,7 @@ def _call(
             created_at=as_time(event.get("timestamp")) or 0.0,
             latency_ms=None if seconds is None else seconds * 1000,
         )
-        made = True
+        made = made or step is not None
     return made
 
 
@@ -216,8 +211,8 @@ def _input(event: Mapping[str, Any], pool: list[Any], values: Values, place: str
         ):
             values.lost(f"{place}.input_refs", "a range of messages is not in the sample's pool")
             continue
-        if len(found) + ref[1] - ref[0] > MOST_SHOWN:
-            values.lost(f"{place}.input_refs", f"it names more than {MOST_SHOWN} messages")
+        if len(found) + ref[1] - ref[0] > limits.MAX_PROMPTS:
+            values.lost(f"{place}.input_refs", f"it names more than {limits.MAX_PROMPTS} messages")
             break
         found += pool[ref[0] : ref[1]]
     return found

@@ -5,8 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from agentworld.ingest.formats import values as limits
+from agentworld.ingest.formats.noted import Values
 from agentworld.records import Message, Step
 from agentworld.records.step import ForkReason
+
+
+class Budget:
+    """How many messages the prompts of one run may hold together: a reply that would be shown more than are left is no
+    step, which is said once.
+    """
+
+    def __init__(self, values: Values, place: str) -> None:
+        self._values = values
+        self._place = place
+        self._shown = 0
+        self._said = False
+
+    def allows(self, count: int) -> bool:
+        """Whether a prompt of so many messages may be; then they are counted."""
+        if self._shown + count <= limits.MAX_PROMPTS:
+            self._shown += count
+            return True
+        if not self._said:
+            self._said = True
+            why = f"prompts hold more than {limits.MAX_PROMPTS} messages together; replies after that are no steps"
+            self._values.lost(self._place, why)
+        return False
+
+
+def untold(steps: list[Step], messages: list[Message]) -> list[Message]:
+    """What of a conversation comes after its last step."""
+    last = len(steps[-1].prompt_messages or ()) if steps else -1
+    return messages[last + 1 :]
 
 
 class Lineage:
@@ -15,8 +46,10 @@ class Lineage:
     A step goes on from the deepest earlier reply that its prompt holds with all that stood before it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.steps: list[Step] = []
+        self._budget = budget
+        self._same: dict[int, tuple[Message, int]] = {}  # by identity, which costs no look at what it says
         self._messages: dict[Message, int] = {}
         self._known: list[Message] = []
         self._nodes: dict[tuple[int, int], int] = {}
@@ -27,8 +60,13 @@ class Lineage:
 
     def add(
         self, prompt: Iterable[Message], reply: Message, *, otherwise: ForkReason = "history_rewritten", **fields: Any
-    ) -> Step:
-        """Add a call. `otherwise`: why it does not go on from the step before it, where nothing tells."""
+    ) -> Step | None:
+        """Add a call; None where there is no room for it. `otherwise`: why it does not go on from the step before it,
+        where nothing tells.
+        """
+        prompt = list(prompt)
+        if not self._budget.allows(len(prompt)):
+            return None
         numbers = [self._number(message) for message in prompt]
         node, parent = 0, None
         for number in numbers:
@@ -85,10 +123,14 @@ class Lineage:
         return exchange is not None and self.steps[other].exchange_id == exchange
 
     def _number(self, message: Message) -> int:
+        same = self._same.get(id(message))
+        if same is not None and same[0] is message:
+            return same[1]
         number = self._messages.get(message)
         if number is None:
             number = self._messages[message] = len(self._known)
             self._known.append(message)
+        self._same[id(message)] = (message, number)
         return number
 
     def _next(self, node: int, number: int) -> int:

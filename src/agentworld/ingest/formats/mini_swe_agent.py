@@ -11,7 +11,7 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.completion_facts import facts_of_completion, usage_of
-from agentworld.ingest.formats.lineage import Lineage
+from agentworld.ingest.formats.lineage import Budget, Lineage
 from agentworld.ingest.formats.noted import Values, as_finite, as_time, kind_of
 from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
 from agentworld.ingest.formats.response_items import ItemReader
@@ -118,7 +118,7 @@ def _run(document: dict[str, Any], messages: list[Any], values: Values, place: s
 def _read(run: Run, messages: list[Any], fields: dict[str, Any], values: Values, place: str) -> dict[str, Any]:
     """Read the messages; returns what the last one says of the end."""
     reader = ChatReader(values, run.media)
-    lineage = Lineage()
+    lineage = Lineage(Budget(values, place))
     shown: list[Message] = []
     left: dict[str, Any] = {}
     otherwise: ForkReason = "history_rewritten"
@@ -150,7 +150,7 @@ def _read(run: Run, messages: list[Any], fields: dict[str, Any], values: Values,
             shown.append(message)
     run.steps = lineage.steps
     last = max((index for index, each in enumerate(shown) if each.role == "assistant"), default=-1)
-    run.trailing = shown[last + 1 :]
+    run.trailing = [each for index, each in enumerate(shown) if index > last or not lineage.holds(each)]
     return left
 
 
@@ -162,7 +162,8 @@ def _place(
     lineage: Lineage, at: float, shown: list[Message], reply: Message, otherwise: ForkReason, fields: dict[str, Any]
 ) -> None:
     step = lineage.add(shown, reply, otherwise=otherwise, **fields)
-    step.created_at = step.created_at or at
+    if step is not None:
+        step.created_at = step.created_at or at
 
 
 def _turns(

@@ -11,7 +11,7 @@ from agentworld.ingest.formats import tau2
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import usage_of
 from agentworld.ingest.formats.groups import group_of
-from agentworld.ingest.formats.lineage import goes_on
+from agentworld.ingest.formats.lineage import Budget, goes_on, untold
 from agentworld.ingest.formats.noted import Values, as_finite, as_time
 from agentworld.ingest.formats.outcomes import put_metadata, put_value, status_of
 from agentworld.ingest.formats.response_items import ItemReader, Turn, as_chat
@@ -70,7 +70,7 @@ def _run(row: dict[str, Any], values: Values, place: str) -> Run:
         items = ItemReader(reader)
         items.read(values.items(given, "output", f"{place}.{_GIVEN}") or [], f"{place}.{_GIVEN}.output")
         items.close()
-        put_steps(run, turns, items.turns, fields)
+        put_steps(run, turns, items.turns, fields, Budget(values, place))
         run.status = _status(row, given)
         _spread(run, given, values, f"{place}.{_GIVEN}")
     _rewards(run, row, values, place)
@@ -109,7 +109,7 @@ def asked_of(asked: Mapping[str, Any], reader: ChatReader, place: str) -> list[T
     return [*turns, *items.turns]
 
 
-def put_steps(run: Run, asked: list[Turn], given: list[Turn], fields: dict[str, Any]) -> None:
+def put_steps(run: Run, asked: list[Turn], given: list[Turn], fields: dict[str, Any], budget: Budget) -> None:
     """Replies as steps: those that came back, and those of the input that an engine gave with ids. Ids that do not go
     on from the ids before them are a fork, made by the template.
     """
@@ -118,6 +118,8 @@ def put_steps(run: Run, asked: list[Turn], given: list[Turn], fields: dict[str, 
     for number, turn in enumerate(turns):
         if turn.message.role != "assistant" or (number < len(asked) and not turn.facts):
             continue
+        if not budget.allows(number):
+            break
         step = Step(
             step_id=str(len(run.steps)),
             trajectory_id="",
@@ -130,8 +132,7 @@ def put_steps(run: Run, asked: list[Turn], given: list[Turn], fields: dict[str, 
             step.fork_reason = "template"
         run.steps.append(step)
         last = step
-    shown = len(last.prompt_messages or ()) + 1 if last is not None else 0
-    run.trailing = [each.message for each in turns[shown:]]
+    run.trailing = untold(run.steps, [each.message for each in turns])
 
 
 def _before(turns: list[Turn]) -> list[Message]:

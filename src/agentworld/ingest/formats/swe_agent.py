@@ -11,7 +11,7 @@ from typing import Any
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader
-from agentworld.ingest.formats.lineage import Lineage
+from agentworld.ingest.formats.lineage import Budget, Lineage, untold
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, kind_of
 from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
 from agentworld.ingest.run import Run, RunFeedback
@@ -199,7 +199,7 @@ def _read_history(
         values.said(place, f"what {processed} left out of prompts is not in the file; they are shown the whole history")
     reader = ChatReader(values, run.media)
     conversations: dict[str, list[Message]] = {}
-    lineage = Lineage()
+    lineage = Lineage(Budget(values, place))
     for number, item in enumerate(history):
         where = f"{place}.{name}[{number}]"
         if not isinstance(item, dict):
@@ -319,7 +319,7 @@ def _put(
 # --- files without a history -------------------------------------------------------------------------------------
 def _read_steps(run: Run, trajectory: list[Any], fields: dict[str, Any], values: Values, place: str) -> None:
     """Steps with their answers and observations alone."""
-    lineage = Lineage()
+    lineage = Lineage(Budget(values, place))
     shown: list[Message] = []
     for number, item in enumerate(trajectory):
         if not isinstance(item, dict):
@@ -333,13 +333,13 @@ def _read_steps(run: Run, trajectory: list[Any], fields: dict[str, Any], values:
         if item.get("observation") is not None:
             shown.append(Message(role="user", content=as_text(item["observation"])))
     run.steps = lineage.steps
-    run.trailing = shown[-1:] if shown and shown[-1].role == "user" else []
+    run.trailing = untold(run.steps, shown)
 
 
 def _read_row(run: Run, turns: list[Any], fields: dict[str, Any], values: Values, place: str) -> None:
     """Turns of a data set: the text of each, the system's by its own name."""
     reader = ChatReader(values, run.media)
-    lineage = Lineage()
+    lineage = Lineage(Budget(values, place))
     shown: list[Message] = []
     masked: dict[str, bool] = {}
     for number, turn in enumerate(turns):
@@ -352,12 +352,11 @@ def _read_row(run: Run, turns: list[Any], fields: dict[str, Any], values: Values
         message = reader.message({"role": role, "content": text}, where)
         if message.role == "assistant":
             step = lineage.add(shown, message, **fields)
-            if isinstance(turn.get("mask"), bool):
+            if step is not None and isinstance(turn.get("mask"), bool):
                 masked[step.step_id] = turn["mask"]
         shown.append(message)
     run.steps = lineage.steps
-    last = max((at for at, each in enumerate(shown) if each.role == "assistant"), default=-1)
-    run.trailing = shown[last + 1 :]
+    run.trailing = untold(run.steps, shown)
     if len(set(masked.values())) > 1 or True in masked.values():
         for key, value in masked.items():
             run.feedback.append(RunFeedback(kind="label", name="mask", value=value, step=key))

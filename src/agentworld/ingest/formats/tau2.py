@@ -13,6 +13,7 @@ from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import facts_of_completion, usage_of
 from agentworld.ingest.formats.groups import group_of
+from agentworld.ingest.formats.lineage import Budget, untold
 from agentworld.ingest.formats.noted import Values, as_finite, as_time, kind_of
 from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
 from agentworld.ingest.run import Run
@@ -205,6 +206,7 @@ def _read(
     """
     reader, aside = ChatReader(values, run.media), ChatReader(values, run.media)
     scripted = _scripted(messages)
+    budget = Budget(values, place)
     users: list[Message] = []
     numbers: list[int] = []
     for number, item in enumerate(_flat(messages)):
@@ -220,15 +222,10 @@ def _read(
             continue
         raw = item.get("raw_data")
         message = reader.message(_with_raw(item, raw), where)
-        if message.role == "assistant" and number not in scripted:
+        if message.role == "assistant" and number not in scripted and budget.allows(len(shown)):
             run.steps.append(_step(run, item, raw, shown, message, fields, values, where))
         shown.append(message)
-    last = max((at for at, each in enumerate(shown) if each.role == "assistant"), default=-1)
-    if run.steps:
-        last = len(run.steps[-1].prompt_messages or ())
-        run.trailing = [*users, *shown[last + 1 :]]
-    else:
-        run.trailing = [*users, *shown]
+    run.trailing = [*users, *untold(run.steps, shown)]
     return numbers
 
 

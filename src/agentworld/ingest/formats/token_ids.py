@@ -9,7 +9,7 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import REPLY_IDS, facts_of_completion, ids_of, ids_of_pairs
-from agentworld.ingest.formats.lineage import goes_on
+from agentworld.ingest.formats.lineage import Budget, goes_on, untold
 from agentworld.ingest.formats.nemo_gym import asked_of, put_steps
 from agentworld.ingest.formats.noted import Values, as_finite
 from agentworld.ingest.formats.outcomes import put_metadata, put_value
@@ -265,13 +265,14 @@ def _conversation(record: dict[str, Any], values: Values, place: str) -> Run:
     tools = tools_of(record.get("tools"), values, f"{place}.tools")
     messages: list[Message] = []
     before: Step | None = None
+    budget = Budget(values, place)
     for number, item in enumerate(record["messages"]):
         where = f"{place}.messages[{number}]"
         if not isinstance(item, dict):
             values.lost(where, "a message must be an object")
             continue
         message = reader.message(item, where)
-        if message.role == "assistant":
+        if message.role == "assistant" and budget.allows(len(messages)):
             step = Step(
                 step_id=str(len(run.steps)),
                 trajectory_id="",
@@ -287,8 +288,7 @@ def _conversation(record: dict[str, Any], values: Values, place: str) -> Run:
             run.steps.append(step)
             before = step
         messages.append(message)
-    last = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=-1)
-    run.trailing = messages[last + 1 :]
+    run.trailing = untold(run.steps, messages)
     _outcomes(run, record, values, place)
     put_metadata(run, record, frozenset(("messages", "tools", "model", *OUTCOMES)), values, place)
     return run
@@ -303,7 +303,8 @@ def _items(response: dict[str, Any], values: Values, place: str) -> Run:
     items.read(response["output"], f"{place}.output")
     items.close()
     tools = tools_of(as_chat(response.get("tools")), values, f"{place}.tools")
-    put_steps(run, asked, items.turns, {"model": values.name(response, "model", place), "tools": tools})
+    fields = {"model": values.name(response, "model", place), "tools": tools}
+    put_steps(run, asked, items.turns, fields, Budget(values, place))
     _outcomes(run, response, values, place)
     return run
 
