@@ -9,7 +9,9 @@ import pytest
 from agentworld.errors import PoolError
 from agentworld.pool import open_store
 from agentworld.pool.schema import metadata
+from agentworld.pool.sql.datasets import row_from
 from agentworld.records import Annotation, BatchSpec, Exchange, Feedback, MediaPart, Message, NewTrajectory, Reward
+from tests.pool.contract.test_datasets import manifest, row
 from tests.pool.samples import finished, step
 from tests.postgres_server import FAST, PostgresServer
 
@@ -72,9 +74,24 @@ def fill(pool):
         values = list(MARKER.encode()) if name == "gone" else [0] * 20
         pool.add_annotations([Annotation(name="values", values=values, dtype="uint8", trajectory_id=name)])
         pool.complete_trajectory(name, "finished", 1.0)
+    freeze_both(pool)
     batch = pool.lease(BatchSpec(method="sft", size=2), "policy")
     pool.release(batch.batch_id, batch.epoch)
     assert pool.lease(BatchSpec(method="grpo", groups=2, rollouts=1), "policy") is not None
+
+
+def freeze_both(pool):
+    """A dataset version with both trajectories, and one that is not frozen; what is said of `gone` is in its rows."""
+    said = Feedback(kind="comparison", trajectory_id="kept", other_id="gone", comment=MARKER, value=1, feedback_id="f")
+    about = Feedback(kind="comment", trajectory_id="gone", comment=MARKER, source=MARKER, feedback_id="g")
+    rows = [
+        row(0, "gone", [], labels={"l": MARKER}, rewards={MARKER: 1.0}, task_key=MARKER, feedback=[about]),
+        row(1, "kept", [], feedback=[said]),
+    ]
+    building = pool.begin_dataset("both")
+    pool.put_dataset_rows(building, rows)
+    pool.freeze_dataset(building, manifest("both", 1, 2))
+    pool.put_dataset_rows(pool.begin_dataset("both"), rows)
 
 
 def holding(paths, needles):
@@ -133,6 +150,7 @@ def test_no_file_of_a_sqlite_pool_holds_it(sqlite_store, tmp_path):
     gone = [raw for raw in before if raw not in after]
     assert len(gone) > 20
     kept_as_is = {b"gone", b"x-gone"}
+    assert MARKER not in str([row_from(raw) for raw in rows_of("dataset_rows", "record")])
     assert holding(files(), [*NEEDLES, *(raw for raw in gone if raw not in kept_as_is)]) == set()
     assert pool.check() == []
     assert pool.get_trajectory("kept").metadata == {"m": "something else"}

@@ -26,8 +26,14 @@ class DatasetKeeping(SqlStore):
                 self._drop_rows(row["pk"])
         return sum(row["began_at"] != datasets.DROPPED for row in found)
 
-    def _scrub_compared(self) -> None:
-        """Take out of rows what their comparisons say of what was deleted on request."""
+    def _scrub_rows(self) -> None:
+        """Take away what was being built of what was deleted on request, and out of other rows what their comparisons
+        say of it.
+        """
+        with self._database.reading() as reader:
+            dropped = datasets.on_the_way_out(reader)
+        for number in dropped:
+            self._drop_rows(number)
         after = (0, -1)
         while True:
             with self._database.reading() as reader:

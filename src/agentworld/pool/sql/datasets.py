@@ -288,6 +288,11 @@ def remove(txn: Transaction, wanted: Wanted) -> tuple[int, DatasetVersion]:
     return there["pk"], gone
 
 
+def on_the_way_out(reader: Reader) -> list[int]:
+    """The numbers of what was dropped, and has rows still."""
+    return [row["pk"] for row in reader.execute(_BROKEN_OFF, {"before": DROPPED})]
+
+
 def broken_off(reader: Reader, now: float) -> list[Row]:
     """What is on its way out, or began a day ago and was not frozen."""
     return reader.execute(_BROKEN_OFF, {"before": now - KEPT_BUILDING})

@@ -204,7 +204,7 @@ class KeepingMethods(MediaMethods, DatasetKeeping):
         """Take out of events what deleted trajectories held; None: of all that were ever deleted."""
         if trajectory_ids is not None and not trajectory_ids:
             return
-        self._scrub_compared()
+        self._scrub_rows()
         with self._database.reading() as reader:
             last = scrubbing.last_event(reader)
         for above in range(0, last, scrubbing.EVENTS_AT_ONCE):
