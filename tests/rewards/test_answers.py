@@ -37,6 +37,11 @@ def test_extraction(text, whole, after):
         ("code", "```python\nprint(1)", None),
         ("last_number", "from 1,000.5 and -3, so 12,", "12"),
         ("last_number", "none", None),
+        ("last_number", "3 of 1.5e-4.", "1.5e-4"),
+        ("last_number", "1e3e", "1e3"),
+        ("last_number", "100, or 5 % of it", "5 %"),
+        ("last_number", "of 1,2,3", "3"),
+        ("last_number", "3/4", "4"),
     ],
 )
 def test_other_places(place, text, answer):
@@ -58,6 +63,9 @@ def test_many_boxes_that_never_close_take_linear_time():
         ("numeric", "1,000.50", "+1000.5", 1.0),
         ("numeric", "7", 7, 1.0),
         ("numeric", "seven", 7, 0.0),
+        ("numeric", "1e3", 1000, 1.0),
+        ("numeric", "5%", 0.05, 1.0),
+        ("numeric", "7 and 8", 7, 0.0),
         ("numeric", "nan", "nan", 0.0),
         ("numeric", "Infinity", "Infinity", 0.0),
         (f"{__name__}:close", "7", 8, 0.5),

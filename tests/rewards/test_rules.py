@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from agentworld.errors import ConfigError
 from agentworld.rewards import EvaluationError, checked
+from agentworld.rewards.numbers import read_number
 from agentworld.rewards.registry import make_evaluator
-from agentworld.rewards.rules.answer import read_number
 from tests.rewards.runs import calling, run_of
 
 TEXT = {
@@ -53,6 +53,24 @@ ANSWERS = [
     ({"kind": "numeric", "relative": 0.1}, "-110", "-100", 1),
     ({"kind": "numeric", "relative": 0.1}, "111", "100", 0),
     ({"kind": "numeric", "answer": "last_number"}, "It is 3, so 12 in all.", "12", 1),
+    ({"kind": "numeric", "answer": "last_number"}, "It is 1e3", 1000, 1),
+    ({"kind": "numeric", "answer": "last_number"}, "It is 1e3", 3, 0),
+    ({"kind": "numeric", "answer": "last_number"}, "about 1.5E-4.", "0.00015", 1),
+    ({"kind": "numeric", "answer": "last_number"}, "1e99999", 99999, 0),
+    ({"kind": "numeric", "answer": "last_number"}, "so 12,345,678.5 in all", 12345678.5, 1),
+    ({"kind": "numeric", "answer": "last_number"}, "one of 1,2,3", 3, 1),
+    ({"kind": "numeric", "answer": "last_number"}, "it is .5", 0.5, 1),
+    ({"kind": "numeric", "answer": "last_number"}, "so 5%.", 0.05, 1),
+    ({"kind": "numeric", "answer": "last_number"}, "so 5 %", "5%", 1),
+    ({"kind": "numeric", "answer": "last_number"}, "so 5%", 5, 1),
+    ({"kind": "numeric"}, "0.05", "5%", 1),
+    ({"kind": "numeric"}, "5", "5%", 1),
+    ({"kind": "numeric"}, "5%", 0.5, 0),
+    ({"kind": "numeric"}, "0.5%", "50%", 0),
+    ({"kind": "numeric", "tolerance": 0.5}, "0.3", "5%", 0),
+    ({"kind": "numeric", "tolerance": 0.5}, "0.054", "5%", 1),
+    ({"kind": "numeric"}, "1,5", 15, 0),
+    ({"kind": "numeric"}, "12,34,567", 1234567, 1),
 ]
 REPLIES = [
     ({"kind": "regex", "pattern": r"\bParis\b"}, "in Paris.", 1),

@@ -6,17 +6,16 @@ import importlib
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from agentworld.errors import ConfigError
+from agentworld.rewards.numbers import last_number, same_number
 
 AnswerPlace = Literal["whole", "after_answer", "boxed", "tag", "code", "last_number"]
 Comparison = Callable[[str, Any], float]
 
 _MARK = re.compile(r"answer:[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)", re.MULTILINE)
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
 
 def extract_answer(text: str | None, place: AnswerPlace = "whole") -> str | None:
@@ -24,7 +23,7 @@ def extract_answer(text: str | None, place: AnswerPlace = "whole") -> str | None
 
     whole: all of it. after_answer: what follows the last "Answer:" on its line, in any case of letters. boxed: inside
     the last `\\boxed{}`. tag: inside the last `<answer></answer>`. code: the last fenced block. last_number: the last
-    number in digits. Each takes time linear in the text.
+    number in digits, such as 1,000.5, 1.5e-4 or 5%. Each takes time linear in the text.
     """
     if text is None:
         return None
@@ -68,18 +67,13 @@ def _code(text: str) -> str | None:
     return found
 
 
-def _last_number(text: str) -> str | None:
-    numbers = _NUMBER.findall(text)
-    return numbers[-1].rstrip(",") if numbers else None
-
-
 _PLACES: dict[str, Callable[[str], str | None]] = {
     "whole": lambda text: text,
     "after_answer": _after_answer,
     "boxed": _boxed,
     "tag": _tag,
     "code": _code,
-    "last_number": _last_number,
+    "last_number": last_number,
 }
 
 
@@ -94,12 +88,8 @@ def contains(answer: str, reference: Any) -> float:
 
 
 def numeric(answer: str, reference: Any) -> float:
-    """1 where both are the same number; commas between digits, a sign and trailing zeros do not matter."""
-    try:
-        values = [Decimal(str(text).replace(",", "").strip()) for text in (answer, reference)]
-    except InvalidOperation:
-        return 0.0
-    return float(all(value.is_finite() for value in values) and values[0] == values[1])
+    """1 where both are the same number, in the notations that the evaluator `numeric` reads."""
+    return float(same_number(answer, reference))
 
 
 COMPARISONS: dict[str, Comparison] = {"exact": exact, "contains": contains, "numeric": numeric}

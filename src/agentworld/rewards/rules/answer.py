@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from fractions import Fraction
 from typing import Annotated, Any
@@ -11,15 +10,12 @@ import msgspec
 
 from agentworld.records import BatchTrajectory
 from agentworld.rewards.answers import AnswerPlace, extract_answer
+from agentworld.rewards.numbers import read_written
 from agentworld.rewards.protocol import EvaluationError, EvaluatorKind, Verdict, last_answer
 
 Tolerance = Annotated[float, msgspec.Meta(ge=0)]
 _SHOWN = 500
 _ARTICLES = frozenset(("a", "an", "the"))
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?(?:\s*/\s*\d[\d,]*)?")
-# What may stand around a number without being another number: currencies before it, units and a full stop after it.
-_BEFORE = re.compile(r"[\s$€£¥₹]*")
-_AFTER = re.compile(r"(?:\D*[^\W\d_]\^?-?[23])?\D*")
 
 
 def shown(value: Any) -> Any:
@@ -102,7 +98,8 @@ class Normalised(AnswerRule, frozen=True, kw_only=True):
 class Numeric(AnswerRule, frozen=True, kw_only=True):
     """The same number. `tolerance`: how far apart they may be; `relative`: the same as a share of the reference.
 
-    Commas between digits, a currency before and a unit after the number do not matter; 3/4 is a number.
+    Commas between groups of digits, a currency before and a unit after the number do not matter; 1.5e-4 and 3/4 are
+    numbers. Where one of the two alone is a percentage, 5% is 0.05 and also 5, with the unit left out.
     """
 
     tolerance: Tolerance = 0.0
@@ -110,29 +107,8 @@ class Numeric(AnswerRule, frozen=True, kw_only=True):
 
     def agrees(self, answer: str, reference: Any) -> bool:
         """By exact fractions, so that 0.1 + 0.2 is 0.3."""
-        wanted = read_number(str(reference))
+        wanted = read_written(str(reference))
         if wanted is None or isinstance(reference, bool):
             raise EvaluationError(f"{self.name}: the reference {shown(reference)!r} is no number")
-        said = read_number(answer)
-        allowed = max(Fraction(str(self.tolerance)), Fraction(str(self.relative)) * abs(wanted))
-        return said is not None and abs(said - wanted) <= allowed
-
-
-def read_number(text: str) -> Fraction | None:
-    """The one number in `text`, which holds nothing else but a currency before and a unit after it; None otherwise."""
-    if len(text) > _SHOWN:
-        return None
-    text = text.strip().replace("−", "-")
-    start = _BEFORE.match(text)
-    sign = 1
-    rest = text[start.end() if start else 0 :]
-    if rest[:1] == "-" and rest[1:2] in tuple("$€£¥₹"):
-        sign, rest = -1, rest[2:]
-    found = _NUMBER.match(rest)
-    if found is None or not _AFTER.fullmatch(rest[found.end() :]):
-        return None
-    over, _, under = found[0].replace(",", "").partition("/")
-    try:
-        return sign * Fraction(over.strip()) / (Fraction(under.strip()) if under else 1)
-    except (ValueError, ZeroDivisionError):
-        return None
+        said = read_written(answer)
+        return said is not None and said.agrees(wanted, Fraction(str(self.tolerance)), Fraction(str(self.relative)))
