@@ -29,6 +29,8 @@ def test_a_wrong_command_line_ends_with_code_two(refused):
     assert "agentworld reward set --help" in refused("reward", "set", "t1", code=2)
     assert "agentworld reward set --help" in refused("reward", "set", "t1", "much", code=2)
     assert "Missing command" in refused("trajectories", code=2)
+    line = refused("feedback", "add", "t1", "ratin", code=2)
+    assert "'KIND': 'ratin' is not one of 'rating', 'label', 'correction'" in line
 
 
 @pytest.mark.parametrize("name", ["serve", "doctor", "trajectories", "reward", "pool"])

@@ -89,7 +89,10 @@ def test_commands_show_their_key_to_a_server(cli, refused, monkeypatch):
     with Serving(require_keys=True) as server:
         admin = server.pool.create_key(NewKey(name="admin", scopes=("admin",))).secret
         reader = server.pool.create_key(NewKey(name="reader", scopes=("read",))).secret
-        assert "this server needs an API key" in refused("pool", "stats", "--url", server.url)
+        line = refused("pool", "stats", "--url", server.url)
+        assert "this server needs an API key" in line
+        assert "AGENTWORLD_API_KEY, or as --api-key" in line
+        assert "Bearer" not in line
         monkeypatch.setenv(KEY_VARIABLE, reader)
         assert cli("pool", "stats", "--url", server.url)[0] == 0
         assert "lacks the scope admin" in refused("keys", "list", "--url", server.url)

@@ -12,7 +12,9 @@ def test_why_something_is_handed_out_or_not(cli, refused, tmp_path):
         fields = {"prompt_ids": [1], "response_ids": [2], "response_logprobs": [-1.0]}
         opened.append_steps([Step(step_id="s", trajectory_id="t", **fields)])
         asked = ("pool", "explain", "c", "t", "--pool", pool)
-        assert "c has had no batch" in refused(*asked)
+        line = refused(*asked)
+        assert "c has had no batch" in line
+        assert """--spec '{"method":"grpo"}'""" in line
         assert cli(*asked, "--spec", '{"method": "reinforce"}')[1].startswith(
             "trajectory t: readiness: its trajectory is"
         )

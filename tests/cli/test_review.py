@@ -89,12 +89,13 @@ def test_verdicts_decide_and_are_taken_back(cli, refused, place):
     assert "review 2 is done (reject); step s-b is excluded: " in out
     assert "manual: wrong" in out
     assert "Missing option '--reason'" in refused("review", "reject", "3", *place, code=2)
-    assert "is done" in refused("review", "reject", "1", "--by", "ann", "--reason", "no", *place)
+    line = refused("review", "reject", "1", "--by", "ann", "--reason", "no", *place)
+    assert "review 1 is done. Undo it first" in line
     assert "review 1 is open" in cli("review", "undo", "1", "--by", "ann", *place)[1]
-    assert "no verdict to take back" in refused("review", "undo", "1", "--by", "ann", *place)
+    assert refused("review", "undo", "1", "--by", "ann", *place).endswith("no verdict to take back\n")
     assert "no review 99" in refused("review", "accept", "99", *place)
     cli("review", "next", "--by", "ann", *place)
-    assert "with 'ann'" in refused("review", "skip", "1", "--by", "bob", *place)
+    assert "with 'ann'. Claim another" in refused("review", "skip", "1", "--by", "bob", *place)
     assert cli("review", "skip", "1", "--by", "ann", *place)[1] == "review 1 is open; ann is not asked it again\n"
     assert "review       3" in cli("review", "next", "--by", "ann", *place)[1]
 

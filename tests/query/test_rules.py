@@ -55,6 +55,8 @@ def test_what_a_rule_says(source, subject, when, action, text, number):
         ("when then ready", "nothing to filter by"),
         ("when rewrd > 1 then ready", "no field 'rewrd', at position 5"),
         ("when finish_reason == 'stop' then ready", "finish_reason"),
+        ("steps when step_count < 1 then ready", "It is a field of trajectories: leave out `steps`"),
+        ("when finish_reason == 'stop' then ready", "It is a field of steps: write `steps when ...`"),
         ("when staleness > 1 then ready", "staleness is no field of rules"),
         ("when ready then ready", "ready is no field of rules"),
         ("when label.tag.hard then ready", "label.tag.hard is no field of rules"),

@@ -76,6 +76,7 @@ def test_absent_answer_and_reference_are_empty():
         ("1 + exakt(answer, reference)", "no function 'exakt', at column 5", "exact"),
         ("exact(answer)", "exact takes 2 arguments, not 1", None),
         ("1 +", "cannot be read", None),
+        ("1 + (n_steps", r"cannot be read at column 5: '\(' was never closed", None),
         ("", "cannot be read", None),
         ("().__class__", "no part of a reward formula", None),
         ("answer[0]", "no part of a reward formula", None),

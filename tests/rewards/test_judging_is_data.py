@@ -74,8 +74,9 @@ def test_the_address_of_a_gateway_ends_in_v1(server):
 
 def test_no_server_is_a_failed_evaluation():
     made = make_evaluator({"kind": "judge", "model": "m", "url": "http://127.0.0.1:9/v1", "retries": 0}, "test")
-    with pytest.raises(EvaluationError, match="gave no answer"):
+    with pytest.raises(EvaluationError, match="gave no answer") as caught:
         checked(made, run_of("x"))
+    assert "The evaluator's `url`" in caught.value.hint
 
 
 def test_judgements_are_not_judged_unless_their_channel_is_named(server, replies):

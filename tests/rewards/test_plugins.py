@@ -147,7 +147,8 @@ def test_a_partial_group_is_a_failed_evaluation():
 )
 def test_what_is_no_evaluator_is_refused_with_a_way_out(fields, complaint, hint):
     with pytest.raises(ConfigError, match=complaint) as caught:
-        make_evaluator(fields, "test")
+        make_evaluator(fields, "test: evaluator[0]")
+    assert caught.value.message.startswith("test: evaluator[0]: ")
     if hint:
         assert hint in caught.value.hint
 

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from agentworld.cli.usage import CommandLineError
-from agentworld.errors import AgentWorldError
+from agentworld.errors import AgentWorldError, UnauthorizedError
 
 # Every command, in the order of the help text: its one line of help. The module is agentworld.cli.<name>.
 COMMANDS: dict[str, str] = {
@@ -135,6 +135,10 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def explain(error: Exception) -> tuple[str, int]:
     """One line that says what is wrong and what to do, and the exit code."""
+    if isinstance(error, UnauthorizedError) and error.path == "authorization":
+        # The server's own hint is for those who write requests.
+        give = "Give it as AGENTWORLD_API_KEY, or as --api-key before the command; `agentworld keys create` makes one"
+        return type(error)(error.message, hint=give).one_line(), 1
     if isinstance(error, AgentWorldError):
         return error.one_line(), 2 if isinstance(error, CommandLineError) else 1
     if isinstance(error, ModuleNotFoundError):
@@ -142,7 +146,9 @@ def explain(error: Exception) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # click's errors; typer carries its own copy of click since 0.2x
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "agentworld"
-        return f"{error.format_message().rstrip('.')}. See: {path} --help", getattr(error, "exit_code", 2)
+        # Where an enumeration refuses a word, typer puts the name of the exception's class into the sentence.
+        said = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        return f"{said}. See: {path} --help", getattr(error, "exit_code", 2)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}", 1
     return f"unexpected {type(error).__name__}: {error}. AGENTWORLD_DEBUG=1 shows where it comes from", 1

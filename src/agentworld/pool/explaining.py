@@ -21,6 +21,7 @@ from agentworld.pool.unit_rules import (
 from agentworld.records import BatchSpec, Feedback, Group, Policy, Step, Trajectory
 
 _AVAILABLE: UnitState = "available"
+_GIVE = """Give the spec, on the command line as --spec '{"method":"grpo"}'"""
 
 
 class Delivered(NamedTuple):
@@ -343,5 +344,5 @@ def with_spec(pool: Pool, consumer: str, spec: BatchSpec | None) -> BatchSpec:
         if batch.spec is not None:
             return batch.spec
     raise InvalidRequestError(
-        f"{consumer} has had no batch, so that nobody knows what it asks for", path="spec", hint="Give the spec"
+        f"{consumer} has had no batch, so that nobody knows what it asks for", path="spec", hint=_GIVE
     )

@@ -113,13 +113,10 @@ def check_mine(review: Review, by: str) -> None:
     if review.state == "claimed" and review.claimed_by != by:
         raise ConflictError(
             f"review {review.review_id} is with {review.claimed_by!r}",
-            path="by",
             hint="Claim another one, or wait until their time is over",
         )
     if review.state not in ("open", "claimed"):
-        raise ConflictError(
-            f"review {review.review_id} is {review.state}", path="review_id", hint="Undo it first to change its verdict"
-        )
+        raise ConflictError(f"review {review.review_id} is {review.state}", hint="Undo it first to change its verdict")
 
 
 def is_resolved_so(review: Review, verdict: ReviewVerdict, comment: str | None) -> bool:
@@ -130,7 +127,7 @@ def is_resolved_so(review: Review, verdict: ReviewVerdict, comment: str | None) 
 def check_undo(review: Review) -> None:
     """ConflictError where there is no verdict to take back."""
     if review.state != "done":
-        raise ConflictError(f"review {review.review_id} has no verdict to take back", path="review_id")
+        raise ConflictError(f"review {review.review_id} has no verdict to take back")
 
 
 def resolution(review: Review, by: str, verdict: ReviewVerdict | None, comment: str | None = None) -> Decision:

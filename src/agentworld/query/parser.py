@@ -43,6 +43,11 @@ def parse(source: str, subject: Subject) -> Expression:
     return expression
 
 
+def elsewhere(other: Subject) -> str:
+    """What to do about a field that steps do not have and trajectories do, or the other way round."""
+    return f"It is a field of {other}: list those with it"
+
+
 class _Parser:
     def __init__(self, tokens: list[Token], subject: Subject) -> None:
         self._tokens = tokens
@@ -192,7 +197,7 @@ class _Parser:
             other: Subject = "steps" if self._subject == "trajectories" else "trajectories"
             near = nearest_field(token.pieces, self._subject)
             if find_field(token.pieces, other) is not None:
-                hint = f"It is a field of {other}: list those with it"
+                hint = elsewhere(other)
             else:
                 hint = f"Did you mean {near}?" if near else "The field table is in the documentation of where"
             raise fault(f"{self._subject} have no field {token.text!r},", token.position, hint)

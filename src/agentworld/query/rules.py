@@ -25,7 +25,7 @@ from agentworld.errors import QueryError
 from agentworld.query.expression import Comparison, Expression, Membership, Now, conditions
 from agentworld.query.fields import Subject
 from agentworld.query.lexer import Token, tokenize
-from agentworld.query.parser import parse
+from agentworld.query.parser import elsewhere, parse
 
 Action = Literal["ready", "exclude", "review", "tag", "weight"]
 ACTIONS: tuple[Action, ...] = ("ready", "exclude", "review", "tag", "weight")
@@ -35,6 +35,10 @@ TAG = "tag."  # label.tag.NAME
 WEIGHT = "weight"  # label.weight
 _TAG_LENGTH = 64
 _FORM = 'Write: when EXPRESSION then ready | exclude "REASON" | review "REASON" | tag NAME | weight NUMBER'
+_TURNED: dict[Subject, str] = {
+    "trajectories": "It is a field of trajectories: leave out `steps`",
+    "steps": "It is a field of steps: write `steps when ...`",
+}
 _REFUSED = {
     "readiness": "Ask for what it is made of: status, reward, labels",
     "open": "Only what has ended is decided: leave it out",
@@ -87,7 +91,12 @@ def parse_rule(source: str) -> Rule:
         raise _wrong(f"there is no {missing!r}", first.position, _FORM)
     begin, end = first.position + len("when"), tokens[then[-1]].position
     # Blanks keep the positions of errors right.
-    expression = parse(" " * begin + source[begin:end], subject)
+    try:
+        expression = parse(" " * begin + source[begin:end], subject)
+    except QueryError as error:
+        other: Subject = "steps" if subject == "trajectories" else "trajectories"
+        hint = _TURNED[other] if error.hint == elsewhere(other) else error.hint
+        raise QueryError(error.message, path=error.path, hint=hint) from None
     for leaf in conditions(expression):
         name = leaf.field.field.name
         if name in _REFUSED:

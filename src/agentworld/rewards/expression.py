@@ -86,7 +86,8 @@ class ExpressionReward(EvaluatorKind, frozen=True, kw_only=True):
             return ast.parse(self.expression.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError) as error:
             column = getattr(error, "offset", None)
-            where = f" at column {column}" if column else ""
+            said = getattr(error, "msg", None)
+            where = (f" at column {column}" if column else "") + (f": {said}" if said else "")
             raise ConfigError(f"the reward {self.expression!r} cannot be read{where}", path="expression") from None
 
     def value(self, fields: Mapping[str, Any]) -> float:

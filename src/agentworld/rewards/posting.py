@@ -95,7 +95,9 @@ def post(
         if not transient:
             break
     raise EvaluationError(
-        f"{address.url}{path} gave no answer: {trouble}", hint="Check the address and its server", transient=transient
+        f"{address.url}{path} gave no answer: {trouble}",
+        hint="The evaluator's `url` is where it asks: check it, and the server there",
+        transient=transient,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentworld.config import convert, read_toml
+from agentworld.config import blamed, convert, read_toml
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records.depth import check_depth
 from agentworld.rewards.composition import Composition, for_groups
@@ -51,7 +51,12 @@ def kind_class(kind: str) -> type[EvaluatorKind]:
 
 
 def make_evaluator(fields: Mapping[str, Any], source: str, folder: Path | None = None) -> Evaluator:
-    """The evaluator of one table; ConfigError names the field. `folder`: where relative paths start."""
+    """The evaluator of one table; ConfigError names it and the field. `folder`: where relative paths start."""
+    with blamed(source):
+        return _made(fields, source, folder)
+
+
+def _made(fields: Mapping[str, Any], source: str, folder: Path | None) -> Evaluator:
     kind = fields.get("kind")
     if not isinstance(kind, str) or not kind:
         raise ConfigError(f"{source}: an evaluator needs a kind", path="kind", hint=f"Use {', '.join(KINDS)}")
