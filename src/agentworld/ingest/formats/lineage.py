@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentworld.ingest.formats import values as limits
@@ -59,12 +59,11 @@ class Lineage:
         self._last: dict[str | None, int] = {}  # the last step of each agent
 
     def add(
-        self, prompt: Iterable[Message], reply: Message, *, otherwise: ForkReason = "history_rewritten", **fields: Any
+        self, prompt: Sequence[Message], reply: Message, *, otherwise: ForkReason = "history_rewritten", **fields: Any
     ) -> Step | None:
         """Add a call; None where there is no room for it. `otherwise`: why it does not go on from the step before it,
         where nothing tells.
         """
-        prompt = list(prompt)
         if not self._budget.allows(len(prompt)):
             return None
         numbers = [self._number(message) for message in prompt]

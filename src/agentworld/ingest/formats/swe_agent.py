@@ -328,7 +328,7 @@ def _read_steps(run: Run, trajectory: list[Any], fields: dict[str, Any], values:
         asked = _Asked(item, number)
         said = asked.said if asked.said is not None else item.get("action")
         reply = Message(role="assistant", content=as_text(said) if said is not None else None)
-        _put(lineage, asked, reply, fields, values, place.removesuffix(".trajectory"), list(shown))
+        _put(lineage, asked, reply, fields, values, place.removesuffix(".trajectory"), shown)
         shown.append(reply)
         if item.get("observation") is not None:
             shown.append(Message(role="user", content=as_text(item["observation"])))
