@@ -66,7 +66,10 @@ def test_what_cannot_be_meant_is_refused(path, capsys, options, told, code):
 
 def test_checks_are_listed_and_explained(capsys):
     assert invoke(["curate", "checks"]) == 0
-    assert "exact_duplicate" in capsys.readouterr().out
+    listed, hint = capsys.readouterr()
+    assert "exact_duplicate" in listed
+    assert max(map(len, listed.splitlines())) <= 132
+    assert "agentworld curate checks NAME" in hint
     assert invoke(["curate", "checks", "loop"]) == 0
     assert "How it fails:" in capsys.readouterr().out
     assert invoke(["curate", "checks", "stale", "--json"]) == 0

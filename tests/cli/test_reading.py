@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from agentworld.factory import open_pool
-from agentworld.records import Exchange, Message, Step, new_id
+from agentworld.records import Exchange, Message, Reward, Step, new_id
 from tests.api.serving import Serving
 
 
@@ -90,6 +90,34 @@ def test_show(cli, where):
         json.loads(line) for line in cli("trajectories", "show", trajectory_id, *where, "--json")[1].splitlines()
     ]
     assert [record.get("step_id") for record in records] == [None, "s1"]
+    assert "in 1 step\n" in out
+
+
+def test_show_says_who_gave_each_reward(cli, pool):
+    with open_pool(pool) as opened:
+        fill(opened)
+        (step,) = opened.list_steps().items
+        trajectory_id = step.trajectory_id
+        opened.add_rewards([Reward(value=0.25, trajectory_id=trajectory_id, source="ada", details={"why": "so"})])
+        opened.add_rewards([Reward(value=0.5, step_id="s1", name="style", source="judge-a")])
+    out = cli("trajectories", "show", trajectory_id, "--pool", pool)[1]
+    rows = [line.split() for line in out.splitlines()]
+    assert ["reward", "0.25", "trajectory", "ada"] in [row[:4] for row in rows]
+    assert ["style", "0.5", "step", "s1", "judge-a"] in [row[:5] for row in rows]
+    head = json.loads(cli("trajectories", "show", trajectory_id, "--pool", pool, "--json")[1].splitlines()[0])
+    assert [(one["name"], one["source"], one["details"]) for one in head["given"]][-2:] == [
+        ("reward", "ada", {"why": "so"}),
+        ("style", "judge-a", None),
+    ]
+    with Serving(open_pool(pool)) as server:
+        records = cli("trajectories", "show", trajectory_id, "--url", server.url, "--json")[1].splitlines()
+        assert "given" not in json.loads(records[0])
+
+
+def test_the_wide_list_has_the_channel(cli, where):
+    rows = cli("trajectories", "list", *where, "--wide")[1].splitlines()
+    assert (rows[0].split()[-1], rows[2].split()[-1]) == ("channel", "train")
+    assert "channel" not in cli("trajectories", "list", *where)[1]
 
 
 ON_TERMINAL = """
@@ -148,8 +176,9 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_ids(wide_pool):
 @pytest.mark.parametrize(("width", "options"), [(400, ()), (80, ("--wide",))])
 def test_a_wide_terminal_gets_every_column(wide_pool, width, options):
     lines = at_terminal(width, "trajectories", "list", "--pool", wide_pool, *options)
-    assert lines[0].split()[-4:] == ["created", "task", "policy", "group"]
-    assert lines[2].split()[-1] == "g" * 60
+    more = ["channel"] if options else []
+    assert lines[0].split()[-4 - len(more) :] == ["created", "task", "policy", "group", *more]
+    assert "g" * 60 in lines[2].split()
 
 
 def test_away_from_a_terminal_nothing_is_cut(cli, wide_pool):

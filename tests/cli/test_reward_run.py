@@ -70,12 +70,15 @@ def test_a_run_its_failures_and_once_more(cli, pool, tmp_path):
     code, out, err = cli("reward", "run", "evaluators.toml", "--pool", pool, "--dry-run")
     assert (code, err) == (0, "")
     assert "4 trajectories and 2 groups; nothing was evaluated" in out
+    assert not {"mean", "evaluated"} & set(out.splitlines()[0].split())
+    limited = cli("reward", "run", "evaluators.toml", "--pool", pool, "--dry-run", "--limit", "1")[1]
+    assert limited.splitlines()[-1] == "1 trajectory; nothing was evaluated"
     with open_pool(pool) as opened:
         assert opened.get_trajectory("t0").rewards == {}
 
     code, out, err = cli("reward", "run", "evaluators.toml", "--pool", pool)
     assert code == 1
-    assert "agentworld reward failures --evaluator odd" in err
+    assert "1 evaluation failed. `agentworld reward failures --evaluator odd` says why" in err
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line and line[0].isalpha()}
     assert rows["numeric"][:5] == ["4", "0", "0", "0", "0.5"]
     assert rows["odd"][:4] == ["3", "0", "1", "0"]
@@ -121,7 +124,8 @@ def test_what_cannot_be_meant_is_refused(refused, pool, tmp_path):
 def test_calibration_against_labels_and_ratings(cli, refused, pool):
     command = ("reward", "calibrate", "correct", "human", "--pool", pool)
     cli("reward", "run", "evaluators.toml", "--pool", pool)
-    assert "no trajectory has both 'correct' (4 have it) and a label or rating 'human' (0 have one)" in refused(*command)
+    line = refused(*command)
+    assert "no trajectory has both 'correct' (4 have it) and a label or rating 'human' (0 have one)" in line
     with open_pool(pool) as opened:
         said = [
             Feedback(kind="label", trajectory_id="t0", name="human", value=True),

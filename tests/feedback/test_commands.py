@@ -49,7 +49,7 @@ def test_corrections_are_lines_of_json(cli, url, tmp_path):
     code, out, err = cli("feedback", "corrections", "--pool", url)
     row = json.loads(out)
     assert (code, row["chosen"][0]["content"], row["rejected"][0]["content"]) == (0, "four", "five")
-    assert err == "agentworld: 1 corrections\n"
+    assert err == "agentworld: 1 correction\n"
     file = tmp_path / "targets.jsonl"
     code, out, err = cli("feedback", "corrections", "--as", "targets", "--out", file, "--pool", url)
     assert (code, out) == (0, "")
@@ -87,9 +87,9 @@ def test_ratings_become_comparisons(cli, url):
 
 def test_implicit_signals(cli, url):
     only = ("feedback", "implicit", "--signal", "abandon", "--pool", url)
-    assert cli(*only) == (0, "1 trajectories: 1 implicit:abandon\n", "")
+    assert cli(*only) == (0, "1 trajectory: 1 implicit:abandon\n", "")
     assert cli("feedback", "implicit", "--pool", url)[1] == "0 trajectories: nothing new\n"
-    assert cli("feedback", "implicit", "--again", "--pool", url)[1] == "1 trajectories: 1 implicit:regenerate\n"
+    assert cli("feedback", "implicit", "--again", "--pool", url)[1] == "1 trajectory: 1 implicit:regenerate\n"
 
 
 def test_it_follows_until_a_signal_comes(cli, url):
@@ -107,14 +107,14 @@ def test_it_follows_until_a_signal_comes(cli, url):
     finally:
         worker.kill()
         worker.wait()
-    assert (worker.returncode, out) == (0, "1 trajectories: 1 implicit:abandon, 1 implicit:regenerate\n")
+    assert (worker.returncode, out) == (0, "1 trajectory: 1 implicit:abandon, 1 implicit:regenerate\n")
     assert err == "agentworld: stopped; the same command goes on\n"
 
 
 def test_agreement_and_disagreements(cli, refused, url):
     code, out, _ = cli("feedback", "agreement", "--name", "ok", "--pool", url)
     assert code == 0
-    assert "1 targets, 1 judged by two or more, 1 of those with more than one value" in out
+    assert "1 target, 1 judged by two or more, 1 of those with more than one value" in out
     assert "Cohen's kappa, anna and ben" in out
     found = json.loads(cli("feedback", "agreement", "--name", "good", "--kind", "rating", "--json", "--pool", url)[1])
     assert (found["annotators"], found["level"], found["compared"]) == ({"anna": 2, "ben": 1}, "interval", 1)
@@ -123,7 +123,7 @@ def test_agreement_and_disagreements(cli, refused, url):
     row = json.loads(cli("feedback", "disagreements", "--name", "ok", "--json", "--pool", url)[1])
     assert row == {"step_id": "t-0", "worth": 1.0, "reason": 'ok: "no" by 1, "yes" by 1'}
     code, out, err = cli("feedback", "disagreements", "--name", "ok", "--review", "--pool", url)
-    assert (code, err) == (0, "agentworld: 1 reviews asked for or changed\n")
+    assert (code, err) == (0, "agentworld: 1 review asked for or changed\n")
     assert "step t-0" in out
     with open_pool(url) as pool:
         assert [one.origin for one in pool.list_reviews().items] == ["disagreement"]
@@ -154,6 +154,26 @@ def test_a_correction_is_the_text_that_was_typed(cli, url):
         for line in cli("feedback", "list", "--kind", "correction", "--json", "--pool", url)[1].splitlines()
     ]
     assert [row["value"] for row in rows if row["source"] == "eve"] == ["4"]
+
+
+def test_what_is_given_has_an_id_that_is_printed(cli, url):
+    add = ("feedback", "add", "t", "rating", "--value", "1", "--pool", url)
+    feedback_id = cli(*add)[1].split()[1]
+    rows = [json.loads(line) for line in cli("feedback", "list", "--json", "--pool", url)[1].splitlines()]
+    assert rows[-1]["feedback_id"] == feedback_id
+    assert cli(*add, "--id", feedback_id)[1] == f"rating {feedback_id} on trajectory t (it was there already)\n"
+
+
+def test_unknown_names_and_sources_are_told_which_there_are(cli, url):
+    for dry in ([], ["--dry-run"]):
+        code, _, err = cli("feedback", "pairs", "--name", "nope", "--pool", url, *dry)
+        assert (code, err) == (0, "agentworld: nobody has rated under the name 'nope'. There are good\n")
+    for store in ([], ["--store"]):
+        code, _, err = cli("feedback", "corrections", "--source", "nobody", "--pool", url, *store)
+        assert (code, err.splitlines()[1:]) == (
+            0, ["agentworld: nobody has corrected anything as 'nobody'. There are anna"])  # fmt: skip
+    assert "nobody" not in cli("feedback", "corrections", "--source", "anna", "--pool", url)[2]
+    assert "nobody" not in cli("feedback", "pairs", "--name", "good", "--margin", "9", "--pool", url)[2]
 
 
 def test_the_list_is_of_a_source_and_a_name(cli, url):

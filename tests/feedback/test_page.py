@@ -164,6 +164,18 @@ def test_a_pages_key_gives_feedback_and_does_nothing_else(talked):
     assert server.send("POST", path, body, swapped)[0] == 401
 
 
+def test_a_pages_key_takes_the_step_alone_once_it_is_there(talked):
+    server, told = talked
+    path, body, headers = sent_by(told)
+    del body["trajectory_id"]
+    assert "`step_id` alone suffices" in section(PAGE, "From a page")
+    assert server.send("POST", path, body, {**headers, **OWN_PAGE})[0] == 200
+    assert [one.step_id for one in server.pool.list_feedback().items] == [body["step_id"]]
+    for more in ({}, {"trajectory_id": told["trajectory"]}):
+        status, _, said_of = server.send("POST", path, {**body, **more, "step_id": "later"}, {**headers, **OWN_PAGE})
+        assert (status, "later" in said_of["error"]["message"]) == (403, True)
+
+
 def test_a_pages_key_is_for_its_trajectory_and_for_writing_alone(talked):
     server, told = talked
     path, body, headers = sent_by(told)

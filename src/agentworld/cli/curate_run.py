@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ from agentworld.cli.source import PoolOption
 
 if TYPE_CHECKING:
     from agentworld.curation.running import Plan, RunReport
+
+SHORT = 80  # characters of what a check says, in the list of all
 
 
 def register(app: typer.Typer) -> None:
@@ -83,14 +86,19 @@ def checks(
             output.emit_json({field: getattr(there[each], field) for field in fields})
     elif name is None or name == "all":
         rows = [
-            (each, there[each].scope, "yes" if there[each].gates else "", there[each].says.split(". ")[0].rstrip("."))
-            for each in names
+            (each, there[each].scope, "yes" if there[each].gates else "", _in_short(there[each].says)) for each in names
         ]
         output.table(("check", "of", "gates", "says"), rows, whole=("check",))
+        typer.echo("All about one: agentworld curate checks NAME", err=True)
     else:
         check = there[name]
         typer.echo(f"{check.name}, version {check.version}, of scope {check.scope}; its label is check.{check.name}")
         typer.echo(f"Value: {check.values}\n\n{check.says}\n\nHow it fails: {check.fails}")
+
+
+def _in_short(says: str) -> str:
+    """The first sentence, cut at a word where it is long."""
+    return textwrap.shorten(says.split(". ")[0].rstrip("."), SHORT, placeholder=" …")
 
 
 def show_report(report: RunReport) -> None:
@@ -100,15 +108,11 @@ def show_report(report: RunReport) -> None:
     columns = ("label", "set", "taken away")
     if rows:
         output.table(columns, rows, right=columns[1:], whole=columns[:1])
-    groups = f" and {_count(report.groups, 'group')}" if report.groups else ""
-    runs = _count(report.trajectories, "trajectory", "trajectories")
-    typer.echo(f"Checked {runs} with {_count(report.steps, 'step')}{groups}")
+    groups = f" and {output.count(report.groups, 'group')}" if report.groups else ""
+    runs = output.count(report.trajectories, "trajectory", "trajectories")
+    typer.echo(f"Checked {runs} with {output.count(report.steps, 'step')}{groups}")
     if report.reviews:
         typer.echo(f"Asked people to look at {report.reviews}, as judges are unsure: agentworld review next")
-
-
-def _count(number: int, one: str, several: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def _plan(checks: list[str] | None, config: Path | None, channel: str | None) -> Plan:

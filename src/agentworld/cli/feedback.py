@@ -98,11 +98,11 @@ def add(
     url: UrlOption = None,
 ) -> None:
     """Give feedback. A label without a value is taken away. What is not there is waited for."""
-    from agentworld.records import Feedback
+    from agentworld.records import Feedback, new_id
 
     sent = Feedback(
         kind=kind.value,
-        feedback_id=feedback_id,
+        feedback_id=feedback_id or new_id("fbk"),
         trajectory_id=trajectory,
         step_id=step,
         other_id=other,
@@ -116,7 +116,8 @@ def add(
         result = opened.add_signals([sent])
     place = f"step {step}" if step else f"trajectory {trajectory}"
     note = f"; it waits, as there is no {place} yet" if result.waiting else ""
-    typer.echo(f"{kind.value} on {place}" + ("" if result.changed else " (it was there already)") + note)
+    known = "" if result.changed else " (it was there already)"
+    typer.echo(f"{kind.value} {sent.feedback_id} on {place}{known}{note}")
 
 
 @app.command("list")

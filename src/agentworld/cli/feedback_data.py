@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from agentworld.factory import EmbeddedPool
     from agentworld.feedback.agreement import Level
     from agentworld.feedback.annotators import Agreement, Kind
+    from agentworld.feedback.content import Reading
     from agentworld.feedback.implicit import Thresholds
+
+MOST_NAMES = 20  # that are listed where an unknown one was given
 
 
 @contextmanager
@@ -63,7 +66,10 @@ def export_corrections(
                 raise CommandLineError(f"{out} cannot be written: {error.strerror}", path="--out") from None
             finally:
                 part.unlink(missing_ok=True)
+        there = _sources(opened_source) if of_source is not None and not count else None
     _say_corrections(count, f"in {out}" if out is not None else "", left_out)
+    if of_source is not None and there is not None:
+        _say_unknown(of_source, there, "corrected anything as")
 
 
 def _write(rows: Iterator[str], write: Callable[[str], object]) -> int:
@@ -83,24 +89,49 @@ def store_corrections(*, where: str | None, of_source: str | None, excluded: boo
     with opened(pool) as found:
         rows = list(corrections(found, where=where, source=of_source, excluded=excluded, left_out=left_out))
         new = store(found, iter(rows))
+        there = _sources(found) if of_source is not None and not rows else None
     _say_corrections(len(rows), f"in the pool, {new} of them new", left_out)
+    if of_source is not None and there is not None:
+        _say_unknown(of_source, there, "corrected anything as")
+
+
+def _sources(found: Reading) -> dict[str, int]:
+    """Who corrected anything, and how often."""
+    from agentworld.feedback.content import all_feedback
+
+    return Counter(one.source for one in all_feedback(found, "correction"))
+
+
+def _say_unknown(given: str, there: dict[str, int], what: str) -> None:
+    """Where nothing has the name that was asked for: the names that there are, the most frequent first."""
+    if given in there:
+        return
+    names = sorted(there, key=lambda name: -there[name])
+    more = ", ..." if len(names) > MOST_NAMES else ""
+    known = f"There are {', '.join(names[:MOST_NAMES])}{more}" if names else "Nobody has at all"
+    typer.echo(f"agentworld: nobody has {what} {output.plain(f'{given!r}. {known}')}", err=True)
 
 
 def _say_corrections(count: int, place: str, left_out: Counter[str]) -> None:
     reasons = ", ".join(f"{number} {reason}" for reason, number in sorted((+left_out).items()))
-    text = f"{count} corrections{' ' + place if place else ''}" + (f"; left out: {reasons}" if reasons else "")
-    typer.echo(f"agentworld: {text}", err=True)
+    where = f" {place}" if place else ""
+    why = f"; left out: {reasons}" if reasons else ""
+    typer.echo(f"agentworld: {output.count(count, 'correction')}{where}{why}", err=True)
 
 
 def make_pairs(name: str, margin: float, most: int, sources: list[str], pool: str | None, *, dry_run: bool) -> None:
     """Comparisons that ratings imply."""
     from agentworld.feedback.comparisons import rating_pairs, store_pairs
+    from agentworld.feedback.content import all_feedback
 
     with opened(pool) as found:
         pairs = list(rating_pairs(found, name, margin=margin, sources=sources, most=most))
+        if not pairs:
+            there = Counter(one.name for one in all_feedback(found, "rating") if one.name is not None)
+            _say_unknown(name, there, "rated under the name")
         if not dry_run:
             new, decided = store_pairs(found, iter(pairs))
-            typer.echo(f"{new} comparisons from ratings {output.plain(name)}, {decided} decided before")
+            typer.echo(f"{output.count(new, 'comparison')} from ratings {output.plain(name)}, {decided} decided before")
             return
     rows = [(one.step_id or one.trajectory_id or "", one.other_id or "", f"{one.value:g}") for one in pairs]
     output.table(("preferred", "to", "by"), rows, right=("by",), whole=("preferred", "to"))
@@ -113,9 +144,10 @@ def run_implicit(thresholds: Thresholds, channel: str | None, pool: str | None, 
     with opened(pool) as found, stopping() as stop, progress_bar() as show:
         derived = derive(found, thresholds, channel=channel, again=again, follow=follow, stop=stop, progress=show)
     signals = ", ".join(f"{count} {name}" for name, count in sorted((+derived.signals).items())) or "nothing new"
-    typer.echo(f"{derived.trajectories} trajectories: {signals}")
+    typer.echo(f"{output.count(derived.trajectories, 'trajectory', 'trajectories')}: {signals}")
     if derived.too_long:
-        typer.echo(f"agentworld: {derived.too_long} trajectories are too long to be looked at", err=True)
+        long = output.count(derived.too_long, "trajectory is", "trajectories are")
+        typer.echo(f"agentworld: {long} too long to be looked at", err=True)
     if stop.is_set():
         typer.echo("agentworld: stopped; the same command goes on", err=True)
         return 0 if follow else 130
@@ -147,19 +179,22 @@ def show_agreement(
 
 
 def _draw_agreement(found: Agreement) -> None:
+    targets = output.count(found.targets, "target")
     typer.echo(
-        f"{found.kind} {output.plain(found.name)} ({found.level}): {found.targets} targets, {found.compared} judged by "
-        f"two or more, {found.disagreed} of those with more than one value"
+        f"{found.kind} {output.plain(found.name)} ({found.level}): {targets}, {found.compared} judged by two or more,"
+        f" {found.disagreed} of those with more than one value"
     )
-    fleiss = f"{found.fleiss_targets} targets with {found.fleiss_annotators} annotators"
+    fleiss = " with ".join(
+        (output.count(found.fleiss_targets, "target"), output.count(found.fleiss_annotators, "annotator"))
+    )
     rows: list[tuple[str, str, str]] = [
-        ("percent agreement", output.number(found.percent), f"{found.compared} targets"),
-        ("Krippendorff's alpha", output.number(found.alpha), f"{found.compared} targets"),
+        ("percent agreement", output.number(found.percent), output.count(found.compared, "target")),
+        ("Krippendorff's alpha", output.number(found.alpha), output.count(found.compared, "target")),
         ("Fleiss' kappa", output.number(found.fleiss), fleiss),
     ]
     for first, second, common, kappa in found.cohen:
         pair = f"{output.plain(first)} and {output.plain(second)}"
-        rows.append((f"Cohen's kappa, {pair}", output.number(kappa), f"{common} targets"))
+        rows.append((f"Cohen's kappa, {pair}", output.number(kappa), output.count(common, "target")))
     output.table(("measure", "value", "of"), rows, right=("value",), whole=("measure",))
     judged = ", ".join(f"{output.plain(source)} {count}" for source, count in found.annotators.items())
     typer.echo(f"targets judged: {judged}" if judged else "nobody has judged anything under that name")
@@ -199,5 +234,5 @@ def show_disagreements(
         ]
         output.table(("on", "worth", "who said what"), rows, right=("worth",), whole=("on",))
     if review:
-        note = f"; {missing} targets are not there" if missing else ""
-        typer.echo(f"agentworld: {asked} reviews asked for or changed{note}", err=True)
+        note = f"; {output.count(missing, 'target is', 'targets are')} not there" if missing else ""
+        typer.echo(f"agentworld: {output.count(asked, 'review')} asked for or changed{note}", err=True)

@@ -42,6 +42,11 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
+def count(number: int, one: str, several: str | None = None) -> str:
+    """A number of things: "1 step", "2 steps", "3 trajectories"."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
 def table(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],

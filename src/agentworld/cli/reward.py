@@ -72,7 +72,7 @@ def run(
     limit: Annotated[int | None, typer.Option(help="At most so many trajectories and groups.", min=1)] = None,
     shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N parts, from 0; run each part once.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Evaluate and write nothing; say what there is to do.")
+        bool, typer.Option("--dry-run", help="Say what there is to do; nothing is evaluated or written.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
     die_with_parent: Annotated[

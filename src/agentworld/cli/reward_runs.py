@@ -107,9 +107,10 @@ def run_config(asked: Asked, pool: str | None, *, as_json: bool, die_with_parent
         return 0 if settings.follow else 130
     if report.failed:
         name = next(name for name, each in report.evaluators.items() if each.failed or each.skipped)
+        failed = output.count(report.failed, "evaluation")
         typer.echo(
-            f"agentworld: {report.failed} evaluations failed. `agentworld reward failures --evaluator {name}` says why,"
-            " `--again failed` tries them once more",
+            f"agentworld: {failed} failed. `agentworld reward failures --evaluator {name}` says why,"
+            " `--again failed` tries once more",
             err=True,
         )
     return 1 if report.failed else 0
@@ -121,19 +122,20 @@ def show_report(report: RunReport, *, dry_run: bool) -> None:
     rows = [
         (
             name,
-            each.evaluated,
+            "" if dry_run else each.evaluated,
             each.due if dry_run else "",
             each.cached,
             each.failed,
             each.skipped,
-            output.number(each.mean),
-            output.number(each.seconds_each),
+            "" if dry_run else output.number(each.mean),
+            "" if dry_run else output.number(each.seconds_each),
         )
         for name, each in report.evaluators.items()
     ]
     output.table(columns, rows, right=columns[1:], whole=columns[:1])
-    groups = f" and {report.groups} groups" if report.groups else ""
-    typer.echo(f"{report.trajectories} trajectories{groups}" + ("; nothing was evaluated" if dry_run else ""))
+    groups = f" and {output.count(report.groups, 'group')}" if report.groups else ""
+    runs = output.count(report.trajectories, "trajectory", "trajectories")
+    typer.echo(f"{runs}{groups}" + ("; nothing was evaluated" if dry_run else ""))
     for name, error in report.resting.items():
         typer.echo(f"agentworld: {name} rests: {output.plain(output.clip(error, 300))}", err=True)
 

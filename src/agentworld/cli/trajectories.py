@@ -17,7 +17,7 @@ from agentworld.cli.usage import CommandLineError
 if TYPE_CHECKING:
     from agentworld.client.factory import Factory
     from agentworld.factory import EmbeddedPool
-    from agentworld.records import Exchange, Step, Trajectory
+    from agentworld.records import Exchange, Reward, Step, Trajectory
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="List trajectories, show one, or end one.")
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON record a line.")]
@@ -27,6 +27,9 @@ SPARE_COLUMNS = ("group", "policy", "task", "created", "agent")
 LONGEST_TASK = 80
 # How many failed calls `show` prints; those before are counted.
 SHOWN_FAILURES = 20
+SHOWN_REWARDS = 40
+# Steps that are asked about at once.
+TARGETS = 1000
 
 
 class Ending(StrEnum):
@@ -47,7 +50,9 @@ def list_(
     channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first; otherwise newest.")] = False,
-    wide: Annotated[bool, typer.Option("--wide", help="Every column, however narrow the terminal.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Every column, the channel too, however narrow the terminal.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Instead of the list: how --where is understood and answered.")
     ] = False,
@@ -67,8 +72,10 @@ def list_(
         typer.echo("No trajectories match." if where or group or channel else "There are no trajectories yet.")
         return
     rows = [_row(each) for each in found]
+    columns = (*COLUMNS, "channel") if wide else COLUMNS
+    rows = [(*row, each.channel) if wide else row for row, each in zip(rows, found, strict=True)]
     left_out = output.table(
-        COLUMNS, rows, right=("reward", "steps", "tokens"), whole=COLUMNS, spare=SPARE_COLUMNS, wide=wide
+        columns, rows, right=("reward", "steps", "tokens"), whole=columns, spare=SPARE_COLUMNS, wide=wide
     )
     if left_out:
         typer.echo(f"Left out for want of room: {', '.join(left_out)}; --wide shows them.", err=True)
@@ -160,7 +167,8 @@ def show(
     width: Annotated[int, typer.Option(min=8, help="Characters of each message in the tree.")] = 60,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one trajectory: what it is about, its rewards, its steps and their tree, and the calls that failed.
+    """Show one trajectory: what it is about, its rewards and, from a pool, who gave each, its steps and their tree, and
+    the calls that failed.
 
     In the tree, brackets stand around what the model sampled; a branch is indented, with the reason for the fork.
     """
@@ -170,11 +178,15 @@ def show(
         trajectory = opened.get_trajectory(trajectory_id)
         found, more = _steps(opened, trajectory_id, steps)
         failures = failed_calls(opened, trajectory_id)
+        given = given_rewards(opened, trajectory_id, [step.step_id for step in found])
     if as_json:
-        for record in (trajectory, *found, *failures):
+        head = {name: getattr(trajectory, name) for name in trajectory.__struct_fields__}
+        for record in (head if given is None else {**head, "given": given}, *found, *failures):
             output.emit_json(record)
         return
     _print_head(trajectory)
+    if given:
+        _print_given(given)
     if found:
         columns = ("#", "step", "parent", "prompt", "reply", "reward", "finish", "tokens from", "policy", "notes")
         rows = [_step_row(step) for step in found]
@@ -229,6 +241,37 @@ def failed_calls(opened: EmbeddedPool | Factory, trajectory_id: str) -> list[Exc
     return failed_of(opened.list_exchanges(trajectory_id, limit=1000))
 
 
+def given_rewards(opened: EmbeddedPool | Factory, trajectory_id: str, step_ids: list[str]) -> list[Reward] | None:
+    """The rewards of each source on a trajectory and these of its steps; None on a server, which tells no sources."""
+    from agentworld.client.factory import Factory
+
+    if isinstance(opened, Factory):
+        return None
+    found = opened.rewards_on(trajectory_ids=[trajectory_id])
+    for begin in range(0, len(step_ids), TARGETS):
+        found += opened.rewards_on(step_ids=step_ids[begin : begin + TARGETS])
+    return found
+
+
+def _print_given(given: list[Reward]) -> None:
+    """Who gave which reward; of one name the last that was set is in force."""
+    columns = ("reward", "value", "on", "given by", "at")
+    rows = [
+        (
+            one.name,
+            output.number(one.value),
+            f"step {one.step_id}" if one.step_id else "trajectory",
+            one.source,
+            output.moment(one.created_at),
+        )
+        for one in given[:SHOWN_REWARDS]
+    ]
+    output.table(columns, rows, right=("value",), whole=("on",))
+    if len(given) > SHOWN_REWARDS:
+        typer.echo(f"These are the first {SHOWN_REWARDS}; --json shows all.", err=True)
+    typer.echo()
+
+
 def _print_failures(failures: list[Exchange]) -> None:
     """The newest of the calls that failed: when, and with what."""
     typer.echo(f"{len(failures)} call{'' if len(failures) == 1 else 's'} failed:")
@@ -257,7 +300,7 @@ def _print_head(trajectory: Trajectory) -> None:
         ("metadata", output.clip(str(trajectory.metadata), 200) if trajectory.metadata else "-"),
         ("created", output.moment(trajectory.created_at)),
         ("completed", output.moment(trajectory.completed_at) or "-"),
-        ("tokens", f"{tokens}, in {trajectory.step_count} steps"),
+        ("tokens", f"{tokens}, in {output.count(trajectory.step_count, 'step')}"),
         ("rewards", rewards),
     ]
     for name, value in lines:
