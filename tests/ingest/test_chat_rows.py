@@ -79,14 +79,27 @@ def test_preferences_are_branches_with_a_comparison(name, row):
 
 
 def test_whole_conversations_part_where_they_differ():
-    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}, {"role": "user", "content": "r"}]
+    call = {"role": "assistant", "content": "x", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+    talk = [{"role": "user", "content": "q"}, call, {"role": "user", "content": "r"}]
     good, bad = ([*talk, {"role": "assistant", "content": text}] for text in ("good", "bad"))
-    (run,), _ = read("sharegpt", {"chosen": good, "rejected": bad})
-    assert [(step.parent_step_id, step.response_message.text) for step in run.steps] == [
-        (None, "x"),
-        ("0", "good"),
-        ("0", "bad"),
-    ]
+    lines = [(None, "x", 1), ("0", "good", 3), ("0", "bad", 3)]
+    # What is asked is in them already, wherever else the row has it.
+    for more in (
+        {}, {"prompt": "q"}, {"prompt": "r"}, {"messages": good}, {"prompt": talk}, {"prompt": "q", "messages": good},
+        {"messages": talk}, {"messages": bad}, {"conversations": talk[:1]},
+    ):  # fmt: skip
+        (run,), notes = read("sharegpt", {**more, "chosen": good, "rejected": bad, "score_chosen": 8.5})
+        assert [(s.parent_step_id, s.response_message.text, len(s.prompt_messages)) for s in run.steps] == lines, more
+        assert [(r.name, r.value, r.step) for r in run.rewards] == [("score", 8.5, "1")]
+        assert not notes
+        assert not run.metadata
+    # What is in neither is kept; answers to another question are answers.
+    (run,), _ = read("sharegpt", {"prompt": "q", "instruction": "Be kind", "chosen": good, "rejected": bad})
+    assert run.metadata == {"row": {"instruction": "Be kind"}}
+    (run,), _ = read("sharegpt", {"system": "s", "messages": [*talk[:2]], "chosen": good[2:], "rejected": bad[2:]})
+    assert [len(step.prompt_messages) for step in run.steps] == [2, 4, 4]
+    (run,), _ = read("sharegpt", {"system": "s", "messages": talk, "chosen": good[2:], "rejected": bad[2:]})
+    assert [len(step.prompt_messages) for step in run.steps] == [2, 4, 4]
 
 
 def test_calls_and_results_out_of_tags_and_texts():

@@ -55,6 +55,12 @@ class ChatReader:
         self._numbered = 0
         self._waiting: list[str] = []
 
+    def again(self) -> ChatReader:
+        """A reader that goes on from here by itself, for another answer to the same."""
+        other = ChatReader(self.values, self.media)
+        other._numbered, other._waiting = self._numbered, list(self._waiting)
+        return other
+
     def conversation(self, given: list[Any], place: str) -> Conversation:
         """Messages at a place; what is none is noted and left out."""
         found = Conversation()

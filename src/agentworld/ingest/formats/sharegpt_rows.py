@@ -29,6 +29,12 @@ PAIRS = (("chosen", "rejected"), ("chosen_messages", "rejected_messages"))
 _ROLE, _TEXT = ("role", "from", "speaker"), ("content", "value", "text")
 _FLAGS = frozenset(("label", "kto_tag", "verified", "resolved", "success", "correct", "is_correct"))
 _NUMBERS = frozenset(("reward", "score"))
+_SCORES = tuple(
+    (name.format(side=side, kind=kind), side, kind)
+    for side in ("chosen", "rejected")
+    for kind in ("score", "rating", "reward")
+    for name in ("{kind}_{side}", "{side}_{kind}", "{side}-{kind}")
+)
 _MEDIA = {"images": "image", "image": "image", "videos": "video", "video": "video", "audios": "audio", "audio": "audio"}
 _WEIGHTS = ("loss", "loss_weight", "weight")
 _HERE = frozenset(("role", "from", "speaker", "content", "value", "text", "thoughts", "actions", *_WEIGHTS))
@@ -99,8 +105,8 @@ class _Row:
         self._read.add("tools")
         model = self._values.name(row, "model", self._place) if isinstance(row.get("model"), str) else None
         fields: dict[str, Any] = {"tools": tools, "model": model}
-        before = [*self._system(), *self._asked()]
         pair = next((pair for pair in PAIRS if pair[0] in row and pair[1] in row), None)
+        before = [*self._system()] if pair and self._are_whole(pair) else [*self._system(), *self._asked()]
         if pair is not None:
             self._pair(before, pair, fields)
         else:
@@ -162,23 +168,57 @@ class _Row:
         self._read.add(name)
         return self._said(self._row[name], f"{self._place}.{name}")
 
+    def _are_whole(self, pair: tuple[str, str]) -> bool:
+        """Whether both answers are whole conversations: they begin as the prompt does, or ask what it asks last. What
+        is asked is then in them, and is not read once more.
+        """
+        row = self._row
+        answers = [_turns(row[name]) for name in pair]
+        if not all(turns and turns[0][0] == "user" for turns in answers):
+            return False
+        asked = [name for name in (*TALKS, *PROMPTS) if row.get(name) not in (None, "", [])]
+        if not asked:
+            return True
+        first = next((name for name in asked if isinstance(row[name], list)), asked[0])
+        prompt = _turns(row[first] if isinstance(row[first], list) else [{"role": "user", "content": row[first]}])
+        last = next((turn for turn in reversed(prompt) if turn[0] == "user"), None)
+        if not prompt or not all(turns[0] == prompt[0] or last in turns[1:] for turns in answers):
+            return False
+        within = [set(turns) for turns in answers]
+        for name in asked:
+            said = _turns(row[name] if isinstance(row[name], list) else [{"role": "user", "content": row[name]}])
+            if any(turns.issuperset(said) for turns in within):
+                self._read.add(name)  # What says something else stays, with the other columns.
+        return True
+
     def _pair(self, before: list[Message], pair: tuple[str, str], fields: dict[str, Any]) -> None:
         """Two answers, each by itself or with what was said before it."""
         self._read.update(pair)
-        good, bad = (self._said(self._row[name], f"{self._place}.{name}") for name in pair)
-        if not before:
+        chat, shown = self._chat, self._shown
+        answers: list[list[Message]] = []
+        for name in pair:
+            # Both go on from the same: the calls that wait there, and the images that are not yet shown.
+            self._chat = chat.again()
+            self._shown = {kind: list(parts) for kind, parts in shown.items()}
+            answers.append(self._said(self._row[name], f"{self._place}.{name}"))
+        good, bad = answers
+        if all(answer and answer[0].role in ("system", "developer") for answer in answers):
+            before = [message for message in before if message.role != "system"]
+        if not any(message.role != "system" for message in before):
             common = 0
             while common < min(len(good), len(bad)) - 1 and good[common] == bad[common]:
                 common += 1
-            before, good, bad = good[:common], good[common:], bad[common:]
+            before, good, bad = [*before, *good[:common]], good[common:], bad[common:]
+        elif before[-1].role == "user" and all(answer and _same(answer[0], before[-1]) for answer in answers):
+            good, bad = good[1:], bad[1:]  # Each begins with what was asked last.
         preference(self._run, before, good, bad, fields)
-        for name in ("score_chosen", "score_rejected", "chosen_score", "rejected_score"):
+        branches = [each for each in self._run.feedback if each.kind == "comparison"]
+        for name, side, kind in _SCORES:
             score = as_finite(self._row.get(name))
-            branches = [each for each in self._run.feedback if each.kind == "comparison"]
             if score is not None and branches:
                 self._read.add(name)
-                step = branches[0].step if "chosen" in name else branches[0].other
-                self._run.rewards.append(RunReward(name="score", value=score, step=step))
+                step = branches[0].step if side == "chosen" else branches[0].other
+                self._run.rewards.append(RunReward(name=kind, value=score, step=step))
 
     def _said(self, given: Any, place: str) -> list[Message]:
         """An answer: text, a message or messages."""
@@ -343,3 +383,20 @@ class _Row:
             run.metadata["row"] = kept
         if not run.steps and not run.trailing:
             self._values.lost(self._place, "the row has no messages")
+
+
+def _turns(given: Any) -> list[tuple[str, str]]:
+    """The roles and contents of raw messages, without the system's, for comparison."""
+    turns = []
+    for each in given if isinstance(given, list) else [given]:
+        if isinstance(each, dict):
+            role = next((each[key] for key in _ROLE if isinstance(each.get(key), str)), "")
+            content = next((each[key] for key in _TEXT if key in each), None)
+            named = ROLES.get(role.lower(), role)
+            if named not in ("system", "developer"):
+                turns.append((named, as_text(content).strip()))
+    return turns
+
+
+def _same(one: Message, other: Message) -> bool:
+    return (one.role, one.content) == (other.role, other.content)
