@@ -36,6 +36,7 @@ from agentworld.records import (
     VersionSpan,
     exact_json,
 )
+from tests.examples import examples
 
 _numbers = itertools.count()
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"a": 1, "b": [2]}}}
@@ -166,7 +167,7 @@ def conversations(draw):
     return steps
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(conversations())
 def test_a_digest_depends_on_nothing_that_was_digested_before_and_on_no_form_of_the_arrays(steps):
     alone = [of(step) for step in steps]
@@ -185,7 +186,7 @@ def test_a_digest_depends_on_nothing_that_was_digested_before_and_on_no_form_of_
 
 
 @pytest.mark.parametrize("pool", ["sqlite", "postgres"], indirect=True)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=conversations())
 def test_steps_have_the_same_digests_in_every_store(pool, memory, steps):
     number = next(_numbers)
@@ -203,7 +204,7 @@ def test_steps_have_the_same_digests_in_every_store(pool, memory, steps):
     assert [of(step) for step in steps_of(pool, f"t{number}")] == found[0][1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.recursive(
         texts | st.integers() | st.booleans() | st.none(), lambda inner: st.dictionaries(texts, inner), max_leaves=8
@@ -270,3 +271,18 @@ def test_a_manifest_is_known_by_all_of_it():
     for change in ({"note": ""}, {"rows": 1}, {"selection": Selection()}, {"created_at": 3.0}, {"parents": ["d@1"]}):
         assert manifest_digest(msgspec.structs.replace(made, **change)) != manifest_digest(made)
     assert manifest_digest(msgspec.structs.replace(made, manifest_digest="0")) == manifest_digest(made)
+
+
+def test_a_digest_does_not_depend_on_what_was_digested_before():
+    """Tools that are equal in Python, as 1, 1.0 and true are, are other tools."""
+    steps = [
+        msgspec.structs.replace(
+            BASE, tools=[{"type": "function", "function": {"name": "add", "parameters": {"a": one}}}]
+        )
+        for one in (1, True, 1.0)
+    ]
+    alone = [StepDigests().of(step) for step in steps]
+    assert len(set(alone)) == 3
+    for order in itertools.permutations(range(3)):
+        digests = StepDigests()
+        assert [digests.of(steps[each]) for each in order] == [alone[each] for each in order]

@@ -106,7 +106,8 @@ class StepDigests:
     def _of_tools(self, tools: Any) -> bytes:
         if not tools:
             return _ABSENT
-        if self._tools[0] != tools:
+        # By identity: what is equal need not be the same, as 1, 1.0 and true are.
+        if self._tools[0] is not tools:
             self._tools = (tools, canonical(tools))
         return self._tools[1]
 
