@@ -94,6 +94,11 @@ def test_a_policy_is_tried_then_put_in_force_shown_and_taken_away(cli, refused, 
     assert "in force" not in out
 
 
+def test_what_a_policy_was_tried_on_is_counted_in_words(cli, place, file):
+    out = cli("curate", "policy", "set", file, "--dry-run", "--latest", "1", *place)[1]
+    assert "Looked at 1 trajectory and 1 step, the latest only." in out
+
+
 def test_json_of_policies(cli, place, file):
     preview = json.loads(cli("curate", "policy", "set", file, "--dry-run", "--json", "--latest", "2", *place)[1])
     assert (preview["trajectories"], preview["whole"], preview["by_rule"]["4"]) == (2, False, 2)

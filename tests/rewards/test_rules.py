@@ -140,6 +140,22 @@ def test_a_regular_expression_that_takes_for_ever_is_a_failed_evaluation():
     assert value({"kind": "regex", "pattern": "a"}, run_of("a")) == 1
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "numeric"},
+        {"kind": "exact"},
+        {"kind": "regex", "pattern": "a"},
+        {"kind": "json_schema", "schema": {}},
+        {"kind": "program", "command": ["true"]},
+        {"kind": "expression", "expression": "numeric(answer, reference)"},
+    ],
+)
+def test_what_reads_numbers_is_another_evaluator_than_before_it_read_exponents(settings):
+    facts = make_evaluator(settings, "test").configuration
+    assert (facts if "revision" in facts else facts["settings"])["revision"] == 2
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_a_number_or_none(text):
     number = read_number(text)

@@ -161,7 +161,8 @@ def _show_preview(policy: CurationPolicy, preview: CurationPreview) -> None:
     output.table(("#", "rule", "holds for", "such as"), rows, right=("#", "holds for"))
     typer.echo()
     part = "" if preview.whole else ", the latest only"
-    typer.echo(f"Looked at {preview.trajectories:,} trajectories and {preview.steps:,} steps{part}.")
+    runs = output.count(preview.trajectories, "trajectory", "trajectories")
+    typer.echo(f"Looked at {runs} and {output.count(preview.steps, 'step')}{part}.")
     for change, count in preview.changes.items():
         typer.echo(f"{count:>8,}  {change}")
     if not preview.changes:
@@ -173,7 +174,7 @@ def _show_policy(one: ActivePolicy) -> None:
         ("channel", one.policy.channel),
         ("policy", f"{one.policy.name} ({one.version})"),
         ("since", f"{output.moment(one.created_at)}, says {one.source}"),
-        ("pending", f"{one.pending:,} trajectories" if one.pending else ""),
+        ("pending", output.count(one.pending, "trajectory", "trajectories") if one.pending else ""),
         ("default", one.policy.default),
     ]
     for name, value in lines:

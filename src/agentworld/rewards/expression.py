@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import BatchTrajectory
@@ -66,6 +66,7 @@ class ExpressionReward(EvaluatorKind, frozen=True, kw_only=True):
 
     expression: str
     name: Name = "expression"
+    revision: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         self._check(self._tree)

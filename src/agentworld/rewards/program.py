@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -42,6 +42,7 @@ class Program(EvaluatorKind, frozen=True, kw_only=True):
     task_files: str | None = None
     answer_file: str | None = None
     answer: AnswerPlace = "whole"
+    revision: ClassVar[int] = 2
     result: Literal["exit", "printed"] = "exit"
     on_timeout: float | None = None
     isolation: Literal["sandbox", "none"] = "sandbox"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ class AnswerRule(EvaluatorKind, frozen=True, kw_only=True):
     reference is a failed evaluation.
     """
 
+    revision: ClassVar[int] = 2
     answer: AnswerPlace = "whole"
     reference: Any = None
     reference_field: str = "reference"

@@ -6,7 +6,7 @@ Expressions run in a child process, as one over a text that a policy chose may t
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -29,6 +29,7 @@ class Regex(EvaluatorKind, frozen=True, kw_only=True):
 
     pattern: str
     answer: AnswerPlace = "whole"
+    revision: ClassVar[int] = 2
     full: bool = False
     flags: str = ""
     absent: bool = False

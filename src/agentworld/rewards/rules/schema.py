@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -27,6 +27,7 @@ class JsonSchema(EvaluatorKind, frozen=True, kw_only=True):
 
     schema: dict[str, Any]
     answer: AnswerPlace | Literal["auto"] = "auto"
+    revision: ClassVar[int] = 2
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 5.0
 
     def __post_init__(self) -> None:
