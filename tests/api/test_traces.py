@@ -1,6 +1,7 @@
 """Spans over OTLP: what exporters send becomes steps, once, whatever server takes it and however often it comes."""
 
 import gzip
+import itertools
 import json
 import random
 import threading
@@ -18,7 +19,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from agentworld.api import otlp_replies, traces
 from agentworld.config import TracesSettings
 from agentworld.errors import PoolError
-from agentworld.ingest.spans.live import close_silent, take
+from agentworld.ingest.spans import live
+from agentworld.ingest.spans.live import Looked, close_silent, take
 from agentworld.ingest.spans.otlp_json import spans_in
 from agentworld.pool.keys import NewKey
 from agentworld.pool.memory import MemoryPool
@@ -196,6 +198,33 @@ def test_silent_traces_end_by_their_root_or_by_themselves():
     assert pool.get_trajectory("trace-of-a-program").status == "open"
     take(pool, parsed({**FIRST, "traceId": "15" * 16}), "traces")
     assert close_silent(pool, 10, 0, now=lambda: now + 10**6) == ([], True)
+
+
+def test_traces_that_stay_open_keep_no_other_from_its_end(monkeypatch):
+    monkeypatch.setattr(live, "_PAGE", 2)
+    pool, now, looked = MemoryPool(), time.time(), Looked()
+    for number in range(12):
+        take(pool, parsed({**FIRST, "traceId": f"{number + 1:032x}"}), "traces")
+    take(pool, parsed(*({**each, "traceId": "ff" * 16} for each in (FIRST, ROOT))), "traces")
+    rounds = [close_silent(pool, 10, 0, looked=looked, now=lambda: now + 60) for _ in range(3)]
+
+    assert sorted(rounds) == [([], True), ([], True), ([f"trace-{'ff' * 16}"], True)]
+
+
+def test_several_traces_in_one_trajectory_are_the_same_steps_in_any_order():
+    resource, found = {"agentworld.trajectory_id": "mine"}, set()
+    spans = [
+        {**chat("02", [name], name.upper(), at=at), "traceId": name * 32}
+        for at, name in enumerate("abc")
+    ]  # fmt: skip
+    for order in itertools.permutations(spans):
+        pool = MemoryPool()
+        for sent in (order, order[::-1], order[:1], order[1:]):
+            assert take(pool, parsed(*sent, resource=resource), "traces").refused == 0
+        page = pool.list_steps(trajectory_id="mine", include=("messages",)).items
+        found.add(tuple(sorted((step.step_id, said(step.response_message)) for step in page)))
+
+    assert found == {tuple((f"{name * 32}.{'02' * 8}", f"assistant({name.upper()})") for name in "abc")}
 
 
 def test_a_call_is_placed_by_what_it_was_shown_and_judged_where_it_stands():

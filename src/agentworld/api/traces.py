@@ -23,7 +23,7 @@ from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundErro
 from agentworld.ingest.decoding import decode
 from agentworld.ingest.entry import BadDocument
 from agentworld.ingest.spans import otlp_json, protobuf
-from agentworld.ingest.spans.live import Taken, close_silent, take
+from agentworld.ingest.spans.live import Looked, Taken, close_silent, take
 from agentworld.ingest.spans.node import Span
 from agentworld.pool.protocol import Pool
 from agentworld.records import MAX_DEPTH
@@ -166,7 +166,7 @@ async def _close(state: State, settings: TracesSettings) -> None:
     pool: Pool = state.pool
     pause = min(max(settings.quiet_seconds / 2, 0.05), SELDOM)
     waited = 0.0
-    others = True
+    others, looked = True, Looked()
     while True:
         await asyncio.sleep(pause)
         waited += pause
@@ -174,7 +174,9 @@ async def _close(state: State, settings: TracesSettings) -> None:
             continue
         state.traces_came, waited = False, 0.0
         try:
-            closed, others = await asyncio.to_thread(close_silent, pool, settings.quiet_seconds, settings.idle_seconds)
+            closed, others = await asyncio.to_thread(
+                close_silent, pool, settings.quiet_seconds, settings.idle_seconds, looked=looked
+            )
             if closed:
                 log.info("traces_closed", count=len(closed))
         except AgentWorldError as error:

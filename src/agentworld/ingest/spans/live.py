@@ -76,13 +76,14 @@ def take(
     known when the spans come again.
     """
     taken = Taken()
-    traces: dict[str, list[Span]] = {}
+    traces: dict[tuple[str, str], list[Span]] = {}
     for span in spans:
         if not span.trace_id or not span.span_id:
             taken.refuse(1, "a span needs a trace_id of 16 bytes and a span_id of 8")
             continue
-        traces.setdefault(trajectory_id or _trajectory_id(span), []).append(span)
-    for own, each in traces.items():
+        traces.setdefault((trajectory_id or _trajectory_id(span), span.trace_id), []).append(span)
+    # A trajectory may hold several traces, the one that began first before the others.
+    for (own, _), each in sorted(traces.items(), key=lambda item: min(span.start for span in item[1])):
         try:
             _Taking(pool, own, each, channel, taken, recent or Recent(), now()).run()
         except PoolError:
@@ -99,7 +100,7 @@ def _trajectory_id(span: Span) -> str:
 
 
 class _Taking:
-    """The spans of one trajectory in one request."""
+    """The spans of one trace that go to one trajectory, in one request."""
 
     def __init__(
         self,
@@ -328,17 +329,31 @@ def _same(step: Step, node: Node) -> bool:
     return node.start <= begin + _SLACK and end <= node.end + _SLACK and shown == asked
 
 
+class Looked(msgspec.Struct):
+    """How far the open traces have been looked at: what comes after `cursor` is next, None is the first."""
+
+    cursor: str | None = None
+
+
 def close_silent(
-    pool: Pool, quiet_seconds: float, idle_seconds: float, *, now: Callable[[], float] = time.time
+    pool: Pool,
+    quiet_seconds: float,
+    idle_seconds: float,
+    *,
+    looked: Looked | None = None,
+    now: Callable[[], float] = time.time,
 ) -> tuple[list[str], bool]:
     """End the trajectories whose trace is over: its root came and then nothing for `quiet_seconds`, or nothing came for
-    `idle_seconds` (0: for ever). Any number of servers may do it at once. Returns what was ended here, and whether
-    others are open.
+    `idle_seconds` (0: for ever). Any number of servers may do it at once. One round looks at some hundred traces;
+    `looked` lets the next round go on behind them. Returns what was ended here, and whether others are open.
     """
+    looked = looked or Looked()
     closed: list[str] = []
-    cursor, others = None, False
+    others = looked.cursor is not None
     for _ in range(_PER_ROUND):
+        cursor, looked.cursor = looked.cursor, None
         page = pool.list_trajectories(where=f"open and trajectory_id like '{PREFIX}%'", cursor=cursor, limit=_PAGE)
+        looked.cursor = page.next_cursor
         for each in page.items:
             if each.metadata.get("source") != SOURCE:
                 continue
@@ -350,10 +365,9 @@ def close_silent(
                 closed.append(each.trajectory_id)
             except (ConflictError, NotFoundError):
                 continue  # It was ended or deleted since it was listed.
-        cursor = page.next_cursor
-        if cursor is None:
+        if looked.cursor is None:
             break
-    return closed, others or cursor is not None
+    return closed, others or looked.cursor is not None
 
 
 def _over(pool: Pool, trajectory: Trajectory, now: float, quiet: float, idle: float) -> TerminalStatus | None:
