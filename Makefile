@@ -29,15 +29,16 @@ demo-quick: install
 
 test: install
 	$(BIN)/python -m tests.clients.installed npm
-	$(BIN)/python -m pytest -m "not faults and not scale and not clients and not trainers" -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not faults and not scale and not clients and not trainers" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: install
 	$(BIN)/python -m pytest -m faults $(ARGS)
 
-# Ray is fetched for this alone, as it is large.
+# Ray is fetched for this alone, as it is large. Generated tests try all their examples here, in `make test` a part.
 test-scale: install
 	$(BIN)/python -c 'import ray.data' 2> /dev/null || $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m scale -rP $(ARGS)
+	TEST_EXAMPLES=all $(BIN)/python -m pytest -m "hypothesis and not scale and not faults and not clients and not trainers" $(ARGS)
 
 # The clients of the tests, to be used by hand; says where they are.
 clients: install

@@ -1,17 +1,41 @@
 """Settings of the whole test run."""
 
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import settings
 
+from agentworld.pool import migrations
+from tests.examples import examples
+from tests.migrated_once import Copies
+
 # How long an example takes is the machine's business: on a busy one any may take long.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=examples(100))
 settings.load_profile("untimed")
 
 # Small models gain nothing from more threads, and tests of several processes would take each other's cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Where processes share the files out, those with a slow test come first, then those with most tests, so that no
+    process is left with a long one at the end.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    number = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -number[item.path]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _migrated_once():
+    """A new SQLite pool of this process is a copy of the first one's, which was migrated; an old one is migrated."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(migrations, "upgrade", Copies(migrations.upgrade))
+        yield
 
 
 @pytest.fixture(scope="session")

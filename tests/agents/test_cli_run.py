@@ -153,6 +153,7 @@ def test_the_quickstart(url, engine):
     assert len(re.findall(r"^stp_\w+  \d+ prompt ids, \d+ sampled", output, re.MULTILINE)) == 4
 
 
+@pytest.mark.slow
 def test_the_example_run(url, engine, tmp_path):
     pytest.importorskip("reasoning_gym")
 

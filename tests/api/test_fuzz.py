@@ -14,6 +14,7 @@ from agentworld.api.app import ROUTES
 from agentworld.pool import open_store
 from tests.api.serving import Serving
 from tests.api.test_errors import is_an_error
+from tests.examples import examples
 
 BIG = (2**31, 2**53, 2**63 - 1, 2**63, 2**64, 2**70, -(2**63), -(2**63) - 1, 10**30)
 DEEP = "DEEP"  # stands for a value that nests 3,000 deep
@@ -118,9 +119,16 @@ def test_all_operations_are_searched():
     assert len(OPERATIONS) == len([route for route in ROUTES if min(route.paths).startswith("/api/v1")]) > 15
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("route", "method", "path"), OPERATIONS, ids=[f"{each[1]} {each[2]}" for each in OPERATIONS])
 def test_nothing_that_is_sent_is_a_fault_of_ours(served, route, method, path):
-    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=examples(60),
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
     @given(requests_to(route, method, path))
     def search(sent):
         status, content = ask(served, *sent)

@@ -12,7 +12,7 @@ LLM = ("/v1/chat/completions", "/v1/messages", "/t/x/v1/chat/completions")
 CHAT = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gateway():
     with ScriptedEngine(lambda request: "four", model="m") as engine:
         model = ModelSettings(name="m", upstream=engine.url, driver="builtin", tokens="engine")

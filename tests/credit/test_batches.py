@@ -8,6 +8,7 @@ from agentworld.credit import CreditSpec, apply_credit, loss_weights, step_tree
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.pool.shards import padding_of
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Message, Step, ToolCall, Trajectory
+from tests.examples import examples
 
 
 def step(step_id, prompt=(1,), reply=(2,), **more):
@@ -64,7 +65,7 @@ def test_padding_and_empty_batches():
         assert len(apply_credit(batch(), CreditSpec(method=method)).weights) == 0
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4))
 def test_weights_sum_to_one(lengths):
     """Whatever steps have, tokens that are trained on share one unit of weight."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from agentworld.credit import credit_by_name, discounted_returns, gae
 from tests.credit import naive
 from tests.credit.builders import rollout, rollout_lists, values
+from tests.examples import examples
 
 shares = st.sampled_from([0.0, 0.5, 0.9, 1.0])
 everywhere = st.sampled_from(["every_leaf", "last_step"])
@@ -18,7 +19,7 @@ def agree(found, expected):
         assert list(map(float, mine)) == pytest.approx(list(map(float, theirs)), abs=1e-9, rel=1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rollout_lists(), shares, shares, everywhere, st.booleans(), st.data())
 def test_every_method_agrees_with_naive_loops(rollouts, gamma, lam, where, flag, data):
     tree = {"ends": where}
@@ -71,14 +72,14 @@ def test_every_method_agrees_with_naive_loops(rollouts, gamma, lam, where, flag,
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rollout_lists(), shares, st.sampled_from([0.0, 0.3, 2.0]), everywhere, st.booleans())
 def test_gigpo_agrees_with_naive_loops(rollouts, gamma, omega, where, per_role):
     rule = credit_by_name("gigpo", omega=omega, gamma=gamma, divide_by_std=False, per_role=per_role, ends=where)
     agree(rule(rollouts), naive.gigpo(rollouts, omega, gamma, False, per_role, where))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(rollout_lists(), st.sampled_from([0.5, 1.0]))
 def test_gigpo_divided_by_the_deviation_agrees(rollouts, gamma):
     # Returns that are equal but for rounding would differ by it over 1e-6: with rewards on a grid of quarters and these
@@ -98,7 +99,7 @@ def test_gigpo_divided_by_the_deviation_agrees(rollouts, gamma):
     agree(credit_by_name("gigpo", gamma=gamma)(exact), naive.gigpo(exact, 1.0, gamma))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rollout_lists(), shares, shares, everywhere)
 def test_time_over_tokens_agrees_with_naive_loops(rollouts, gamma, lam, where):
     found = credit_by_name("gae", gamma=gamma, lam=lam, per="token", ends=where)(rollouts)
@@ -109,7 +110,7 @@ def test_time_over_tokens_agrees_with_naive_loops(rollouts, gamma, lam, where):
         agree(mine, naive.gae_of_tokens(each, gamma, 1.0, where, zero=True))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rollout_lists(), shares, shares, everywhere, st.data())
 def test_gae_of_steps_agrees_with_naive_loops(rollouts, gamma, lam, where, data):
     for each in rollouts:
@@ -120,7 +121,7 @@ def test_gae_of_steps_agrees_with_naive_loops(rollouts, gamma, lam, where, data)
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rollout_lists(), st.sampled_from(["group_relative", "leave_one_out", "reinforce_plus_plus"]))
 def test_roles_are_judged_among_their_own(rollouts, method):
     inherit = [

@@ -18,6 +18,7 @@ from agentworld.credit import (
 )
 from agentworld.errors import InvalidRequestError
 from tests.credit.builders import rollout_lists, trees, values
+from tests.examples import examples
 
 shares = st.sampled_from([0.0, 0.5, 0.9, 1.0])
 grouped = st.lists(st.tuples(values, st.integers(0, 2)), min_size=1, max_size=12)
@@ -63,7 +64,7 @@ def test_leave_one_out_is_group_relative_times_a_constant(items):
     assert leave_one_out(rewards, groups) == pytest.approx(plain * sizes / np.maximum(1, sizes - 1), abs=1e-9)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(rollout_lists(), st.randoms(use_true_random=False))
 def test_the_order_of_rollouts_changes_nothing(rollouts, random):
     order = list(range(len(rollouts)))
@@ -75,7 +76,7 @@ def test_the_order_of_rollouts_changes_nothing(rollouts, random):
             assert shuffled[place] == pytest.approx(straight[index], abs=1e-9), name
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(rollout_lists(), st.randoms(use_true_random=False))
 def test_the_order_of_steps_changes_nothing(rollouts, random):
     """Steps may be numbered in any way, as long as parents and the last step are renumbered with them."""
@@ -124,7 +125,7 @@ def test_a_chain_is_the_list(items, gamma, lam, fork):
         assert as_tree.tolist() == spread(2.0, len(items), how, gamma=gamma).tolist()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rollout_lists(most=1, least_steps=1), st.integers(2, 3), shares, shares, st.data())
 def test_copies_of_a_branch_change_nothing_above_it(rollouts, copies, gamma, lam, data):
     """Where every step goes on as `copies` equal branches, its credit is that of the trajectory without them."""

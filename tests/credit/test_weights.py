@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from agentworld.credit import StepTree, chain, loss_weights, path_tokens
 from agentworld.errors import ConfigError, InvalidRequestError
 from tests.credit.builders import trees, values
+from tests.examples import examples
 
 
 @st.composite
@@ -16,7 +17,7 @@ def forked(draw):
     return parents, [draw(values) for _ in parents], [draw(mask) for _ in parents]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(forked(), st.sampled_from(["mean", "first_path"]))
 def test_rows_of_paths_weigh_what_the_steps_do_once(drawn, shared):
     parents, credits, masks = drawn
@@ -35,7 +36,7 @@ def test_rows_of_paths_weigh_what_the_steps_do_once(drawn, shared):
         assert not row.advantages[~sampled].any()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(forked())
 def test_whole_paths_still_weigh_one_trajectory(drawn):
     parents, credits, masks = drawn
@@ -45,7 +46,7 @@ def test_whole_paths_still_weigh_one_trajectory(drawn):
     assert len(given_weights) <= 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(forked(), min_size=1, max_size=4), st.sampled_from(["token_mean", "trajectory_mean"]))
 def test_a_batch_of_paths_weighs_what_a_batch_of_chains_does(trajectories, aggregation):
     """Rows with shares: the same total, and the same weight of each trajectory, as when every step stands once."""

@@ -1,10 +1,15 @@
 """Pools that checks run over, on every store."""
 
+import shutil
+
 import pytest
 
 from agentworld.pool.memory import MemoryPool
 from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sqlite import SqlitePool
+from tests.pool.conftest import empty_file, postgres_url, postgres_wipe
+
+__all__ = ["empty_file", "memory", "pool", "postgres_url", "postgres_wipe"]
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -12,9 +17,9 @@ def pool(request, tmp_path):
     if request.param == "memory":
         store = MemoryPool()
     elif request.param == "sqlite":
-        store = SqlitePool(tmp_path / "pool.db")
+        store = SqlitePool(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "pool.db"))
     else:
-        store = PostgresPool(request.getfixturevalue("postgres").fresh_pool_url())
+        store = PostgresPool(request.getfixturevalue("postgres_url"))
     yield store
     store.close()
 

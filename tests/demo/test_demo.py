@@ -20,6 +20,7 @@ def small(monkeypatch):
     monkeypatch.setattr(recipe, "quick_plan", lambda seed: msgspec.structs.replace(PLAN, seed=seed))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, capfd, monkeypatch):
     out = tmp_path / "demo"

@@ -15,6 +15,7 @@ from agentworld.dialects.responses_items import exchange_of, item_id, seal, unse
 from agentworld.dialects.responses_output import output_items
 from agentworld.errors import InvalidRequestError
 from agentworld.records import FunctionCall, Message, TextPart, ToolCall
+from tests.examples import examples
 
 HELLO = {"role": "user", "content": "hello"}
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}
@@ -427,7 +428,7 @@ JSON = st.recursive(
 NAMES = ["input", "tools", "tool_choice", "text", "reasoning", "include", "metadata", "previous_response_id", "stop"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from([*NAMES, "instructions", "stream", "n", "truncation"]), JSON, max_size=4))
 def test_whatever_comes_is_read_or_refused(body: dict[str, Any]) -> None:
     for read_it in (wanted, parse):

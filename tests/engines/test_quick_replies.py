@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentworld.engines.openai_wire import NO_KEY, body_reader, decode, read_body
 from agentworld.engines.quick_replies import READERS
 from agentworld.errors import AgentWorldError
+from tests.examples import examples
 
 NUMBER = st.one_of(st.integers(-2, 3), st.sampled_from([2**32 - 1, 2**32, 2**63, -9999.0, -0.5, 1.0, 1e308, True]))
 ODD = st.one_of(st.none(), NUMBER, st.text(max_size=3), st.just([]), st.just({}), st.lists(NUMBER, max_size=3))
@@ -72,7 +73,7 @@ def read(reader):
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(data=st.data())
 def test_both_readers_read_alike(kind, data):
     body = json.dumps(data.draw(BODIES[kind])).encode()

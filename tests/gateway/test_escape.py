@@ -12,6 +12,7 @@ from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.gateway.escape import MARK, Escaper, EscapingTokenizer
 from agentworld.gateway.rendering import render_message
 from agentworld.records import FunctionCall, Message, TextPart, ToolCall
+from tests.examples import examples
 
 TOKENIZERS = {name: load_tokenizer(name) for name in ("byte", "pocket")}
 CONTROL = [token.content for token in TOKENIZERS["byte"].backend.get_added_tokens_decoder().values()]
@@ -30,7 +31,7 @@ def test_text_comes_back_without_control_tokens(name: str) -> None:
     tokenizer = TOKENIZERS[name]
 
     @given(texts)
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     def check(text: str) -> None:
         ids = EscapingTokenizer(tokenizer).encode(Escaper(CONTROL).text(text))
         assert tokenizer.decode(ids) == text

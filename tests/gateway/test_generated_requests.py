@@ -34,20 +34,21 @@ def storm_of(http: aiohttp.ClientSession, running: Any) -> Storm:
     return Storm(http, running.url, is_on_record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "driver"), [("engine", "builtin"), ("token-in", "builtin"), ("none", "openai")])
 async def test_generated_requests(tokens: str, driver: str) -> None:
     async with running(script, tokens=tokens, driver=driver) as gateway:
         storm = storm_of(gateway.http, gateway)
-        await storm.run(range(600))
+        await storm.run(range(300))
         assert gateway.pool.stats().exchanges == storm.recorded
     ended = storm.ended
     for path in {path for path, _, _ in ended}:
         # The generator makes what is taken and what is not, or this would test nothing.
-        assert ended[path, "valid", 2] > 20, path
-        assert ended[path, "mutated", 4] > 20, path
+        assert ended[path, "valid", 2] > 10, path
+        assert ended[path, "mutated", 4] > 15, path
         assert ended[path, "truncated", 2] == 0, path
-        assert ended[path, "again", 2] > 2, path
-        assert ended[path, "further", 2] > 10 or path == "/v1/completions", path
+        assert ended[path, "again", 2] > 1, path
+        assert ended[path, "further", 2] > 5 or path == "/v1/completions", path
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,6 @@ async def test_generated_requests_to_engines_of_other_apis(
         aiohttp.ClientSession() as http,
     ):
         storm = storm_of(http, gateway)
-        await storm.run(range(250))
-        assert gateway.pool.stats().exchanges == storm.recorded > 100
-        assert sum(number for (_, _, hundreds), number in storm.ended.items() if hundreds == 2) > 100
+        await storm.run(range(150))
+        assert gateway.pool.stats().exchanges == storm.recorded > 50
+        assert sum(number for (_, _, hundreds), number in storm.ended.items() if hundreds == 2) > 50

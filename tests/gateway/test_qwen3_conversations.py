@@ -15,6 +15,7 @@ TURNS = {False: 50, True: 16}
 """Plain and streamed."""
 
 
+@pytest.mark.slow
 @needs_qwen3
 @pytest.mark.parametrize("stream", [False, True])
 async def test_fifty_turns_extend_bit_for_bit(stream: bool) -> None:

@@ -17,6 +17,7 @@ from agentworld.gateway.reply_parser import ReplyParser, open_parser
 from agentworld.gateway.stream_parser import Piece
 from agentworld.gateway.token_in import TokenIn
 from agentworld.records import Policy, Sampling
+from tests.examples import examples
 
 from .long_talk import TOOLS, needs_qwen3, qwen3, sampled, words
 from .test_stream_parser import parse, replies
@@ -50,7 +51,9 @@ def read(parser: ReplyParser, ids: list[int]) -> Piece:
 
 
 @given(replies, st.data())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 def test_beginning_and_rest_say_what_the_whole_says(ids: list[int], data: st.DataObject) -> None:
     ids = [token for token in ids if token not in STOPS]
     at = data.draw(st.integers(0, len(ids)))
@@ -65,7 +68,7 @@ def test_beginning_and_rest_say_what_the_whole_says(ids: list[int], data: st.Dat
 
 
 @given(replies, st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_rest_is_the_same_under_every_split(ids: list[int], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(ids)))
     lead = [token for token in ids[:at] if token not in STOPS]

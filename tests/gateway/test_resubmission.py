@@ -21,6 +21,7 @@ from agentworld.errors import EngineError
 from agentworld.gateway.resubmit import BEYOND_STOP, Resubmission
 from agentworld.gateway.stream_parser import Qwen3Parser
 from agentworld.records import Policy, Sampling, Usage, VersionSpan
+from tests.examples import examples
 
 PROMPT = [1, 2, 3]
 TOKENIZER = byte_tokenizer()
@@ -118,7 +119,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     pieces=PIECES,
     says=st.sampled_from(["pieces", "end", "silent"]),

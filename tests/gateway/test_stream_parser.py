@@ -11,6 +11,7 @@ from renderers import Qwen3RendererConfig, create_renderer
 
 from agentworld.engines.tokenizer import byte_tokenizer
 from agentworld.gateway.stream_parser import Piece, Qwen3Parser, read_call
+from tests.examples import examples
 
 TOKENIZER = byte_tokenizer()
 RENDERER = create_renderer(TOKENIZER, Qwen3RendererConfig())
@@ -51,7 +52,7 @@ def parse(ids: list[int], cuts: list[int] | None = None, **options: object) -> P
 
 
 @given(replies, st.data(), st.lists(st.sampled_from(["a", "\n\n", "word", "数 ", "ab"]), max_size=2), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_every_split_gives_the_same(ids: list[int], data: st.DataObject, stops: list[str], tools: bool) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(ids)), max_size=6))
     whole = parse(ids, stops=stops, tools=tools)
@@ -60,7 +61,7 @@ def test_every_split_gives_the_same(ids: list[int], data: st.DataObject, stops: 
 
 
 @given(replies)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_equals_the_renderer_on_whole_replies(ids: list[int]) -> None:
     ours = parse(ids)
     theirs = RENDERER.parse_response(ids)

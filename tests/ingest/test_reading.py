@@ -22,6 +22,7 @@ from agentworld.ingest.files import BytesEntry
 from agentworld.ingest.finding import entries
 from agentworld.ingest.limits import MIB, Limits
 from agentworld.ingest.splitting import Oversized, lines, values
+from tests.examples import examples
 
 
 def read(data, name="x", **limits):
@@ -100,7 +101,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(JSON, max_size=6), st.integers(1, 9), st.sampled_from([None, 1]))
 def test_values_are_split_the_same_however_the_bytes_come(documents, size, indent):
     data = json.dumps(documents, indent=indent).encode()
@@ -112,7 +113,7 @@ def test_values_are_split_the_same_however_the_bytes_come(documents, size, inden
     assert [json.loads(value) for value in values(iter(pieces), 10**6, "text")] == documents
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.binary(max_size=60) | st.text('[]{},:"\\ \n1a', max_size=40).map(str.encode), st.sampled_from(["array", "text"])
 )

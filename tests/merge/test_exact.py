@@ -10,6 +10,7 @@ from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.merge import build_tree, convention_weights, plan_attention, tree_scores
 from agentworld.merge import plan as plan_module
 from agentworld.merge import scores as scores_module
+from tests.examples import examples
 from tests.merge.models import VOCABULARY, farthest, flat_logprobs, gradients, model_of, trained
 
 TREES = st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=9), min_size=1, max_size=6)
@@ -53,7 +54,7 @@ def clipped(logprobs, old, advantages, weights):
     return -(torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages) * weights).sum()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(TREES, st.sampled_from(["runs", "dense"]), st.sampled_from(["per_path", "first_path", "mean"]))
 def test_random_trees_have_the_flat_loss_and_gradients(models, sequences, way, convention):
     model = models["llama"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
 from agentworld.merge import build_tree, pack
+from tests.examples import examples
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=9)
 
@@ -21,7 +22,7 @@ def tokens_of(sequences, chosen):
     return len(nodes), sum(map(len, nodes))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SEQUENCES, st.integers(6, 14), st.none() | st.integers(21, 60), st.integers(1, 3))
 def test_every_sequence_once_under_the_budget_and_counted_right(sequences, budget, attention, ranks):
     found = pack(build_tree(sequences), budget, attention_budget=attention, ranks=ranks)
@@ -38,7 +39,7 @@ def test_every_sequence_once_under_the_budget_and_counted_right(sequences, budge
     assert 0 < found.balance <= 1 + 1e-9
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(st.integers(0, 1), max_size=4), min_size=1, max_size=7), st.integers(5, 9))
 def test_a_tree_is_cut_where_least_is_lost(tails, budget):
     sequences = [[9, *tail] for tail in tails]

@@ -19,6 +19,7 @@ from agentworld.pool.sql.bodies import (
     read_paths,
     unpack_alone,
 )
+from tests.examples import examples
 
 
 def text(seed, length=400):
@@ -37,7 +38,7 @@ def written(writer, tree, contents):
     return nodes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.binary(max_size=300) | st.integers(0, 5)), min_size=1, max_size=30),
     st.integers(1, 4),

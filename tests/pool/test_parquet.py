@@ -28,6 +28,7 @@ from agentworld.records import (
     ToolCall,
     Usage,
 )
+from tests.examples import examples
 from tests.pool.samples import finished, group, step
 
 READ = ("tokens", "messages", "logprobs")
@@ -285,7 +286,7 @@ def steps(draw):
     }
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps(), min_size=1, max_size=4), objects, st.sampled_from([None, "finished", "failed"]))
 def test_any_records_come_back_as_they_were(sqlite_pool, other, tmp_path, drawn, metadata, status):
     run = next(_runs)

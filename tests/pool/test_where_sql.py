@@ -18,6 +18,7 @@ from agentworld.pool.sql.where import NOW, condition
 from agentworld.pool.values import step_value, trajectory_value
 from agentworld.query import bind, evaluate, parse, with_texts
 from agentworld.records import Message, Policy, Step, Trajectory
+from tests.examples import examples
 
 from ..query.strategies import conditions, expressions
 
@@ -271,7 +272,7 @@ EXPRESSIONS = {subject: expressions(subject) for subject in ("steps", "trajector
 
 
 @pytest.mark.parametrize("subject", list(EXPRESSIONS))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_engines_agree_on_any_expression(engines, subject, data):
     source = data.draw(EXPRESSIONS[subject])

@@ -18,6 +18,7 @@ from agentworld.query import (
     fields_of,
     parse,
 )
+from tests.examples import examples
 
 
 def shape(expression):
@@ -242,7 +243,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(st.text(st.sampled_from("rewadlt.=<>!()',\"\\ 019-not in is") | st.characters(), max_size=30))
 def test_any_text_parses_or_is_a_query_error(source):
     # Whatever else is raised fails the test.
@@ -250,7 +251,7 @@ def test_any_text_parses_or_is_a_query_error(source):
         assert shape(parse(source, "steps"))
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
 def test_any_words_parse_or_are_a_query_error(words):
     with contextlib.suppress(QueryError):

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.query.patterns import glob, matches, prefix
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ texts = st.text("ab%_\\.*[\n", max_size=6)
 patterns = st.lists(st.sampled_from(["a", "b", "%", "_", r"\%", r"\_", "\\\\", ".", "*", "[", "\n"]), max_size=6)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(patterns.map("".join), texts)
 def test_patterns_are_regular_expressions_written_otherwise(pattern, text):
     expression = "".join(
@@ -49,7 +50,7 @@ def test_patterns_are_regular_expressions_written_otherwise(pattern, text):
     assert matches(pattern, text) is (re.fullmatch(expression, text, re.DOTALL) is not None)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(patterns.map("".join), texts)
 def test_what_fits_begins_with_the_prefix(pattern, text):
     if matches(pattern, text):

@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.query import parse, printed
+from tests.examples import examples
 
 from .strategies import conditions, expressions
 
@@ -44,7 +45,7 @@ def test_every_condition_that_is_printed_parses_to_itself(subject):
     assert [typed(parse(printed(tree), subject)) for tree in trees] == [typed(tree) for tree in trees]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(st.sampled_from(SUBJECTS).flatmap(lambda subject: st.tuples(st.just(subject), EXPRESSIONS[subject])))
 def test_what_is_printed_parses_to_the_same_tree(drawn):
     subject, source = drawn
@@ -56,7 +57,7 @@ def quoted(text):
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(
     st.text(max_size=20), st.floats(-1e12, 1e12), st.floats(0, 1e12), st.floats(allow_nan=False, allow_infinity=False)
 )

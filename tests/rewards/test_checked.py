@@ -22,6 +22,7 @@ from agentworld.rewards import (
 from agentworld.rewards.checked import MAX_DETAILS_BYTES
 from agentworld.rewards.registry import make_evaluator
 from agentworld.rewards.rules.answer import Exact
+from tests.examples import examples
 from tests.rewards.runs import group_of, run_of
 
 
@@ -138,7 +139,7 @@ def test_the_subject_has_to_be_of_the_scope():
         checked(Says(Verdict({})), group_of("x"))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),

@@ -1,5 +1,6 @@
 """Evaluators over a pool, on every store: what is judged, what is known already, what is left of failures."""
 
+import shutil
 import threading
 
 import pytest
@@ -12,9 +13,12 @@ from agentworld.records import Feedback, Reward
 from agentworld.rewards.running import RunSettings, follower_name, run_rewards
 from agentworld.rewards.running.following import read_saved
 from agentworld.rewards.running.settings import in_shard, read_shard
+from tests.pool.conftest import empty_file, postgres_url, postgres_wipe
 from tests.rewards import counting_evaluators
 from tests.rewards.counting_evaluators import counted
 from tests.rewards.pools import add_step, counting, failures, planned, put
+
+__all__ = ["empty_file", "postgres_url", "postgres_wipe"]
 
 
 class Clock:
@@ -34,9 +38,9 @@ def pool(request, tmp_path, clock):
     if request.param == "memory":
         store = MemoryPool(clock=clock)
     elif request.param == "sqlite":
-        store = SqlitePool(tmp_path / "pool.db", clock=clock)
+        store = SqlitePool(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "pool.db"), clock=clock)
     else:
-        store = PostgresPool(request.getfixturevalue("postgres").fresh_pool_url(), clock=clock)
+        store = PostgresPool(request.getfixturevalue("postgres_url"), clock=clock)
     yield store
     store.close()
 

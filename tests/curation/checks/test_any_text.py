@@ -14,6 +14,7 @@ from agentworld.curation.checks.shortcuts import find_whole
 from agentworld.curation.checks.tool_errors import how_it_failed
 from agentworld.records import BatchTrajectory, FunctionCall, Message, Policy, Step, ToolCall, Trajectory
 from tests.curation.checks.building import calls, run, says, tool, user
+from tests.examples import examples
 
 # Pieces that checks look for, among any characters, lone surrogates too.
 PIECES = [
@@ -78,7 +79,7 @@ CONTEXT = CheckContext(
 
 
 @given(st.lists(records(), max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_check_fails_on_any_trajectory(many):
     checks = {name: make(CONTEXT.settings) for name, make in pool_checks().items()}
     for record in many:
@@ -95,7 +96,7 @@ def test_no_check_fails_on_any_trajectory(many):
 
 
 @given(TEXTS, st.integers(0, 200), st.integers(0, 200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_rules_for_text_take_any(text, start, length):
     for hit in (*secrets(text), *personal_data(text)):
         assert 0 <= hit.start < hit.end <= len(text)
@@ -105,13 +106,13 @@ def test_rules_for_text_take_any(text, start, length):
 
 
 @given(JSON, JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_value_is_held_against_any_schema(value, schema):
     assert fault(value, schema) is None or isinstance(fault(value, schema), str)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=24))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_longest_cycle_is_the_one_that_counting_finds(actions):
     best = 1
     for period in range(1, 5):
@@ -127,7 +128,7 @@ def test_the_longest_cycle_is_the_one_that_counting_finds(actions):
 
 
 @given(st.lists(st.text("ab_ -", min_size=1, max_size=3), max_size=2), st.text("ab_ -", max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_reference_is_found_where_no_letter_stands_beside(needles, text):
     def whole(needle, at):
         before, after = text[at - 1 : at] if at else "", text[at + len(needle) :][:1]

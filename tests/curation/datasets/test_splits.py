@@ -9,6 +9,7 @@ from agentworld.curation.datasets.splits import check_splits, divide
 from agentworld.curation.datasets.tasks import begun_with, first_messages, named_task, task_text, user_text
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Message, Splits, Step, Trajectory
+from tests.examples import examples
 
 HALVES = {"train": 0.5, "test": 0.5}
 TEXT = "one of the oldest lighthouses on this coast was built from granite blocks that were cut by hand"
@@ -29,7 +30,7 @@ def rows(division, sizes):
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=40),
     st.sampled_from([{"train": 1.0}, HALVES, {"train": 0.8, "test": 0.1, "val": 0.1}]),

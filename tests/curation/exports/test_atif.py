@@ -29,6 +29,7 @@ from agentworld.records import (
     exact_json,
 )
 from tests.curation.exports.talks import frozen, put_weather
+from tests.examples import examples
 from tests.ingest.counting import counters, counts_of
 from tests.ingest.test_samples import PATHS
 
@@ -153,7 +154,7 @@ def fields_of(step, without):
     return {name: getattr(step, name) for name in step.__struct_fields__ if name not in without}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(trajectories())
 def test_any_trajectory_comes_back(made):
     trajectory, steps, tail = made
@@ -192,7 +193,7 @@ def test_any_trajectory_comes_back(made):
     assert {digest: MEDIA[digest] for digest in shown}.items() <= run.media.items()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(trajectories())
 def test_documents_are_what_the_format_says(made):
     """The rules of the format's specification that readers check."""

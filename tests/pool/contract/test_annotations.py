@@ -7,13 +7,14 @@ from hypothesis.extra import numpy as arrays
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.annotation_arrays import DTYPES, MAX_BYTES
 from agentworld.records import Annotation, NewTrajectory
+from tests.examples import examples
 
 from ..samples import finished, ids, step
 
 SCALARS = st.sampled_from([*DTYPES, ">f4", ">i8"]).map(np.dtype)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(array=SCALARS.flatmap(lambda kind: arrays.arrays(kind, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0))))
 def test_arrays_read_back_bit_for_bit(pool, array):
     pool.add_annotations([Annotation(name="a", values=array, trajectory_id="t")])

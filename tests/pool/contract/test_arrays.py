@@ -7,6 +7,7 @@ from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool.sql import arrays
 from agentworld.records import Step
 from agentworld.testing.workload import tool_trajectories
+from tests.examples import examples
 from tests.pool.samples import step
 
 
@@ -48,7 +49,7 @@ def test_a_trajectorys_sequences_share_their_memory(pool):
         found[0].ids[0] = 1
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 300), st.integers(1, 200), st.sampled_from([70_000, 1 << 16, 9])),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError, NotFoundError, QueryError
 from agentworld.records import Annotation, Feedback, NewTrajectory, Reward
+from tests.examples import examples
 
 from ..samples import ids, step
 
@@ -178,7 +179,7 @@ SIGNALS = [
 ]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(range(len(SIGNALS) + 2)))
 def test_whatever_the_order_the_end_is_the_same(pool, order):
     """`order` interleaves the signals with the step (7) and the creation of its trajectory (8)."""

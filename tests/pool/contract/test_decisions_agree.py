@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agentworld.errors import AgentWorldError
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import CurationPolicy, Decision, Feedback, NewReview, NewTrajectory, Reward
+from tests.examples import examples
 
 from ..samples import step
 
@@ -51,7 +52,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(actions, min_size=4, max_size=24))
 def test_every_store_decides_alike(pool, clock, acts):
     number = next(numbers)  # Keeps the records of one example apart from those of the others.

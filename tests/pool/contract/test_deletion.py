@@ -21,6 +21,7 @@ from agentworld.records import (
     Reward,
     TextPart,
 )
+from tests.examples import examples
 from tests.pool.samples import finished, group, step
 
 _runs = itertools.count()
@@ -340,7 +341,7 @@ def conversations(draw):
     return names, sequences, draw(st.sets(st.sampled_from(names), min_size=1))
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(conversations())
 def test_content_that_others_share_stays_exactly(pool, drawn):
     _, sequences, gone = drawn

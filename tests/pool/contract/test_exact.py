@@ -25,6 +25,7 @@ from agentworld.records import (
     ToolCall,
     exact_json,
 )
+from tests.examples import examples
 
 from ..samples import step as sample
 
@@ -111,7 +112,7 @@ def shared_pool(request, tmp_path_factory):
 _numbers = itertools.count()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(contents=st.lists(steps(), min_size=1, max_size=4), together=st.booleans(), trajectories=st.integers(1, 2))
 def test_what_goes_in_comes_out(shared_pool, contents, together, trajectories):
     run = next(_numbers)
@@ -134,7 +135,7 @@ def test_what_goes_in_comes_out(shared_pool, contents, together, trajectories):
     assert {result.outcome for result in shared_pool.append_steps(sent)} == {"duplicate"}
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
 @given(task=st.none() | objects, metadata=objects, details=objects, error=objects)
 def test_other_free_json_comes_back_too(shared_pool, task, metadata, details, error):
     run = f"t-free-{next(_numbers)}"

@@ -9,6 +9,7 @@ from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.pool.group_rules import rollout_ended, serves
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import NewTrajectory, Reward
+from tests.examples import examples
 
 from ..samples import step
 
@@ -40,7 +41,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(actions, max_size=14))
 def test_groups_live_alike_in_every_store(pool, clock, acts):
     number = next(numbers)  # Keeps the records of one example apart from those of the others.

@@ -19,6 +19,7 @@ from agentworld.pool.memory import MemoryPool
 from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import BatchSpec
+from tests.examples import examples
 
 from ..conftest import Clock
 from ..samples import group
@@ -182,7 +183,7 @@ class LeaseMachine(RuleBasedStateMachine):
             call(*arguments)
 
 
-@pytest.mark.parametrize(("store", "examples"), [("memory", 60), ("sqlite", 12), ("postgres", 4)])
+@pytest.mark.parametrize(("store", "examples"), [("memory", examples(60)), ("sqlite", examples(12)), ("postgres", 4)])
 def test_leases_follow_the_model(store, examples, tmp_path, request):
     opened = iter(range(10_000))
 

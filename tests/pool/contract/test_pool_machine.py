@@ -22,6 +22,7 @@ from agentworld.pool.memory import MemoryPool
 from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import BatchSpec, Reward
+from tests.examples import examples
 
 from ..conftest import Clock
 from ..samples import ids, step
@@ -241,7 +242,7 @@ class PoolMachine(RuleBasedStateMachine):
         lease["state"] = state
 
 
-@pytest.mark.parametrize(("store", "examples"), [("memory", 40), ("sqlite", 8), ("postgres", 4)])
+@pytest.mark.parametrize(("store", "examples"), [("memory", examples(40)), ("sqlite", examples(8)), ("postgres", 4)])
 def test_a_pool_follows_the_model(store, examples, tmp_path, request):
     opened = iter(range(10_000))
 

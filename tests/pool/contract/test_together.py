@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentworld.errors import AgentWorldError, ConflictError
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import Exchange, Message, NewTrajectory, Policy, Step
+from tests.examples import examples
 
 from ..samples import ids, step
 
@@ -106,7 +107,7 @@ def shared_pool(request, tmp_path_factory):
     store.close()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(work=st.lists(appends(), min_size=1, max_size=10), ended=st.booleans())
 def test_together_is_as_one_by_one(shared_pool, work, ended):
     memory = MemoryPool()

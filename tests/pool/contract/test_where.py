@@ -9,6 +9,7 @@ from agentworld.pool.memory import MemoryPool
 from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Annotation, BatchSpec, Feedback, NewTrajectory, Policy, Reward
+from tests.examples import examples
 
 from ...query.strategies import expressions
 from ..samples import finished, ids, step
@@ -216,7 +217,7 @@ EXPRESSIONS = {subject: expressions(subject) for subject in ("steps", "trajector
 
 
 @pytest.mark.parametrize("subject", list(EXPRESSIONS))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_stores_agree_on_any_expression(stores, subject, data):
     where = data.draw(EXPRESSIONS[subject])

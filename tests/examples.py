@@ -1,0 +1,12 @@
+"""How many examples a generated test tries: a part of them in `make test`, all of them in `make test-scale`."""
+
+import os
+
+ALL = os.environ.get("TEST_EXAMPLES") == "all"
+_PART = 4
+_FEWEST = 10
+
+
+def examples(number: int) -> int:
+    """What to try of `number` examples."""
+    return number if ALL else min(number, max(_FEWEST, number // _PART))
