@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from agentworld.ingest.examining import examine, name_of
+from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
 from agentworld.records import FunctionCall, Message, Step, ToolCall, Usage
 
@@ -27,18 +28,12 @@ def test_the_digest_is_the_one_that_pools_have():
     # Where this changes, every run that was ever imported is taken for a changed one.
     assert facts.digest == "b364fda41c85fb9f2cfe1220b4d05005"
     assert (facts.steps, facts.messages, facts.tool_calls, facts.tool_results) == (2, 5, 1, 1)
-    assert name_of("chat", "n", facts.digest, 3) == "chat-308065cf941fe07fe964fd80"
-    assert name_of("chat", None, facts.digest, 3) == "chat-c82059cba8391e6fce45d641"
-    assert (
-        len(
-            {
-                name_of("chat", None, facts.digest, 4),
-                name_of("other", None, facts.digest, 3),
-                "chat-c82059cba8391e6fce45d641",
-            }
-        )
-        == 3
-    )
+    named, unnamed = name_of("chat", "n", facts.digest, 3), name_of("chat", None, facts.digest, 3)
+    assert (named, unnamed) == ("chat-308065cf941fe07fe964fd80", "chat-c82059cba8391e6fce45d641")
+    others = [("chat", None, facts.digest, 4), ("other", None, facts.digest, 3), ("chat", None, facts.digest, 3, "u")]
+    others += [("chat", "n", facts.digest, 3, "u"), ("chat", "n", facts.digest, 3, "v")]
+    assert len({named, unnamed, *(name_of(*other) for other in others)}) == 7
+    assert name_of("chat", "n", "", 1, "u") == name_of("chat", "n", facts.digest, 3, "u")
 
 
 @pytest.mark.parametrize(
@@ -97,3 +92,14 @@ def test_what_branches_have_in_common_is_counted_once():
     assert (facts.steps, facts.messages) == (2000, 4000)
     assert facts.size < 4000 * 200
     assert msgspec.structs.asdict(facts)["tool_calls"] == 0
+
+
+def test_equal_contents_are_numbered_up_to_so_many_that_memory_stays_bounded():
+    counted = Occurrences(most=2)
+    digests = ["a" * 32, "b" * 32, "a" * 32]
+    assert [counted.count(digest) for digest in digests] == [1, 1, 2]
+    assert not counted.full
+    assert [counted.count(digest) for digest in ("c" * 32, "c" * 32, "b" * 32, "a" * 32)] == [1, 1, 2, 3]
+    assert counted.full
+    counted.start()
+    assert (counted.full, counted.count("a" * 32)) == (False, 1)

@@ -17,6 +17,7 @@ from agentworld.ingest.format import each_alone
 from agentworld.ingest.formats import formats
 from agentworld.ingest.limits import Limits
 from agentworld.ingest.loader import Importer, import_paths
+from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.run import Note, Run, RunFeedback, RunReward, linear_steps
 from agentworld.ingest.wholes import Placing
 from agentworld.records import Message, Step
@@ -113,6 +114,33 @@ def test_a_file_imported_again_changes_nothing_wherever_it_lies(pool, tmp_path):
     assert pool.list_trajectories().items == before
     assert len(before) == 3
     assert (report.formats["chat"].known, report.formats["chat"].added) == (3, 0)
+
+
+def test_runs_without_a_name_are_known_wherever_in_a_file_they_stand_and_equal_ones_stay_several(pool, tmp_path):
+    one, two, other, new = ({"chat": TALK[:2], "metadata": {"a": n}} for n in range(4))
+    written(tmp_path / "a.jsonl", one, two, two, other).write_text(
+        (tmp_path / "a.jsonl").read_text().replace(json.dumps(other), json.dumps(other)[:-1])
+    )
+    assert import_paths(pool, [tmp_path / "a.jsonl"]).formats["chat"].added == 3
+    pool.delete_trajectories([pool.list_trajectories().items[0].trajectory_id], "asked")
+    # A row in front, a repaired line, and another order, in another file.
+    for rows, added in (((new, one, two, two, other), 2), ((other, two, one, two, new, two), 1)):
+        report = import_paths(pool, [written(tmp_path / "b.jsonl", *rows)])
+        counts = report.formats["chat"]
+        assert (counts.added, counts.deleted, counts.known) == (added, 1, len(rows) - added - 1)
+    found = sorted(t.metadata["a"] for t in pool.list_trajectories().items)
+    assert found == [1, 1, 1, 2, 3]
+    # Each file counts for itself, and what is too much to be told apart is said.
+    importer = Importer(pool)
+    importer._occurrences = Occurrences(most=1)
+    for name in "cd":
+        written(tmp_path / f"{name}.jsonl", {"chat": TALK}, {"chat": TALK}, new, one, one)
+    report = importer.run([tmp_path / "c.jsonl", tmp_path / "d.jsonl"])
+    assert (report.formats["chat"].added, report.formats["chat"].deleted) == (2, 4)
+    assert [(n.file, n.lost) for n in report.notes if n.why.startswith("too many")] == [
+        ("c.jsonl", False),
+        ("d.jsonl", False),
+    ]
 
 
 def test_a_run_that_has_grown_takes_the_place_of_what_was_there(pool, tmp_path):

@@ -152,7 +152,11 @@ def _update(hashed: Any, parts: list[bytes]) -> None:
         hashed.update(left[begin : begin + _PIECE])
 
 
-def name_of(format: str, native_id: str | None, digest: str, place: int) -> str:
-    """The id of a run in the pool: of what the file calls it, or of its content and its number in the file."""
-    named = ["named", format, native_id] if native_id is not None else ["unnamed", format, digest, place]
+def name_of(format: str, native_id: str | None, digest: str, occurrence: int, user: str | None = None) -> str:
+    """The id of a run in the pool: of what the file calls it, or of its content and which of several equal ones in the
+    file it is, from 1; where it has a user, of that too, so that one user's runs never stand for another's.
+    """
+    named = ["named", format, native_id] if native_id is not None else ["unnamed", format, digest, occurrence]
+    if user is not None:
+        named.append(user)
     return f"{format}-{hashlib.blake2b(exact_json.encode(named), digest_size=12).hexdigest()}"

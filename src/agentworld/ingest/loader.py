@@ -21,6 +21,7 @@ from agentworld.ingest.finding import check_paths, entries, files
 from agentworld.ingest.format import Format
 from agentworld.ingest.formats import get_format
 from agentworld.ingest.limits import USUAL, Limits
+from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
@@ -75,6 +76,7 @@ class Importer:
         self._waiting: list[tuple[str, str, WholeTrajectory]] = []
         self._waiting_steps = self._waiting_bytes = 0
         self._named: set[tuple[str, ...]] = set()
+        self._occurrences = Occurrences()
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
         """Import what is at the paths; NotFoundError where one is not there, before anything is read."""
@@ -121,11 +123,14 @@ class Importer:
         def say(place: str, why: str, lost: bool) -> None:
             self.report.take(Note(file=file, place=f"{name}: {place}", why=why, lost=lost))
 
+        if read.number == 0:
+            self._occurrences.start()
         counts = self.report.of(format)
         counts.runs += 1
         try:
             facts = examine(run)
-            whole = make_whole(format, file, read.number, run, facts, self._placing, say)
+            occurrence = 1 if run.native_id is not None else self._occurrence(file, facts.digest)
+            whole = make_whole(format, file, read.number, run, facts, self._placing, say, occurrence)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
             # A format put something into a run that records do not take.
             counts.refused += 1
@@ -156,6 +161,14 @@ class Importer:
         self._waiting_bytes += facts.size
         if self._waiting_steps >= _STEPS or len(self._waiting) >= _TRAJECTORIES or self._waiting_bytes >= _BYTES:
             self._store()
+
+    def _occurrence(self, file: str, digest: str) -> int:
+        was_full = self._occurrences.full
+        number = self._occurrences.count(digest)
+        if self._occurrences.full and not was_full:
+            why = "too many runs without a name for all to be told apart: of the others, equal ones are stored once"
+            self.report.take(Note(file=file, place="$", why=why, hint="Split the file", lost=False))
+        return number
 
     def _tell_rewards(self, file: str, name: str, whole: WholeTrajectory) -> None:
         """Say once for each set of names that no reward became the primary one."""

@@ -36,8 +36,8 @@ class RunFeedback(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """One trajectory. `native_id`: what the file calls it, or None where it has no name for it; then the file's content
-    and the place in it decide what is the same.
+    """One trajectory. `native_id`: what the file calls it, or None where it has no name for it; then its content
+    decides what is the same, so nothing in it may depend on where in the file it stands.
 
     `steps`: in order; `step_id` is the run's own key ("0", "1", ...), `parent_step_id` names such a key,
     `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in

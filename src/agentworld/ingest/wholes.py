@@ -50,10 +50,13 @@ class Placing(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def make_whole(
-    format: str, file: str, number: int, run: Run, facts: Facts, placing: Placing, say: Say
+    format: str, file: str, number: int, run: Run, facts: Facts, placing: Placing, say: Say, occurrence: int = 1
 ) -> WholeTrajectory:
-    """The trajectory. The run is used up: its steps get their pool-wide ids."""
-    trajectory_id = name_of(format, run.native_id, facts.digest, number)
+    """The trajectory. The run is used up: its steps get their pool-wide ids. `number`: of the run in the file, from 0;
+    `occurrence`: among the equal ones in it, from 1.
+    """
+    user = placing.user or (_name(run.user, "user", say) or None)
+    trajectory_id = name_of(format, run.native_id, facts.digest, occurrence, user)
     created, completed = _time(run.created_at, "created_at", say), _time(run.completed_at, "completed_at", say)
     group_id = placing.group_id or (None if run.group_id is None else _id(run.group_id))
     keys = _step_keys(run, trajectory_id, say)
@@ -71,8 +74,8 @@ def make_whole(
         task=_json(run.task, "task", say) if run.task else None,
         agent=placing.agent or _name(run.agent, "agent", say),
         channel=placing.channel,
-        user=placing.user or (_name(run.user, "user", say) or None),
-        metadata=_metadata(format, run, say),
+        user=user,
+        metadata=_metadata(format, run, user, say),
     )
     return WholeTrajectory(
         new=new,
@@ -211,7 +214,7 @@ def _objects(values: dict[str, Any], place: str, say: Say) -> dict[str, Any]:
     return values
 
 
-def _metadata(format: str, run: Run, say: Say) -> dict[str, Any]:
+def _metadata(format: str, run: Run, user: str | None, say: Say) -> dict[str, Any]:
     metadata = dict(_objects(run.metadata, "metadata", say))
     if SOURCE in metadata:  # the loader's own
         metadata["import_of_file"] = metadata.pop(SOURCE)
@@ -219,7 +222,7 @@ def _metadata(format: str, run: Run, say: Say) -> dict[str, Any]:
         metadata["trailing"] = msgspec.to_builtins(run.trailing)
     if run.parent_run is not None:
         metadata["parent_run"] = run.parent_run
-        metadata["parent_trajectory"] = name_of(format, run.parent_run, "", 0)
+        metadata["parent_trajectory"] = name_of(format, run.parent_run, "", 1, user)
     return metadata
 
 
