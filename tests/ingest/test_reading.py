@@ -148,7 +148,7 @@ MEMBERS = {
     "z/x.json": b'{"a":1}',
     "n" * 150 + "/y.jsonl": b'{"a":1}\n{"b":2}',
     "big.bin": BIG,
-    ".hidden": b"x",
+    ".DS_Store": b"x",
     "__MACOSX/x": b"x",
     "../../etc/evil.json": b"[]",
 }
@@ -201,7 +201,7 @@ def test_members_of_archives_are_read_where_they_lie(tmp_path, monkeypatch):
     for archive in ("a.zip", "b.zip!in.zip", "b.zip!t.tar", "c.tar", "d.tar"):
         inside = {name.removeprefix(f"{archive}!"): data for name, data in read.items() if name.startswith(archive)}
         assert inside == {name: MEMBERS[name] for name in SHOWN}
-    assert set(notes) == {"links in archives are not followed"}
+    assert set(notes) == {"links in archives are not followed", "a name that leads out of the archive is refused"}
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -266,7 +266,7 @@ def test_folders_are_read_in_order_without_what_is_hidden_or_leads_out(tmp_path)
     outside = tmp_path / "outside.json"
     outside.write_text("{}")
     folder = tmp_path / "folder"
-    for path in ("b/2.json", "b/10.json", "a.json", ".git/x.json", "b/.x.json"):
+    for path in ("b/2.json", "b/10.json", "a.json", ".git/x.json", "b/.DS_Store", ".agent/x.json", "b/.x.json"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text("{}")
     (folder / "c.json").symlink_to(outside)
@@ -275,5 +275,9 @@ def test_folders_are_read_in_order_without_what_is_hidden_or_leads_out(tmp_path)
     read, notes = found(folder)
 
     assert list(read) == ["a.json", "b/10.json", "b/2.json"]
-    assert notes == ["a link that leads out of the folder is not followed"]
+    assert notes == [
+        "a link that leads out of the folder is not followed",
+        "2 hidden files and folders are not read, such as .agent",
+    ]
+    assert list(found(folder / ".agent")[0]) == ["x.json"]
     assert list(found(folder, members=2)[0]) == ["a.json", "b/10.json"]

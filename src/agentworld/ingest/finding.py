@@ -12,6 +12,7 @@ from agentworld.ingest.archives import expanded
 from agentworld.ingest.files import DiskEntry, StreamEntry
 from agentworld.ingest.format import Notes
 from agentworld.ingest.limits import USUAL, Limits
+from agentworld.ingest.members import is_of_tools
 from agentworld.ingest.run import Note
 
 
@@ -25,24 +26,29 @@ def check_paths(paths: Iterable[Path]) -> None:
 
 
 def files(paths: Iterable[Path], note: Notes, limits: Limits = USUAL) -> Iterator[DiskEntry]:
-    """The files at the paths. In folders, in order of their names, hidden ones are left out, and links that lead out of
-    the folder are not followed.
+    """The files at the paths. In folders, in order of their names, hidden ones are left out, which is said once, and
+    links that lead out of the folder are not followed.
     """
     for path in paths:
         if not path.is_dir():
             yield DiskEntry(path, limits=limits, note=note)
             continue
         root = path.resolve()
-        for count, file in enumerate(_within(root, root, root.name or path.name, note)):
+        hidden: list[str] = []
+        for count, file in enumerate(_within(root, root, root.name or path.name, note, hidden)):
             if count == limits.members:
                 why = f"the folder has more than {limits.members} files; what follows is not read"
                 note(Note(file=root.name, place="$", why=why))
                 break
             name = f"{root.name}/{file.relative_to(root).as_posix()}" if root.name else file.as_posix()
             yield DiskEntry(file, name, limits=limits, note=note)
+        if hidden:
+            such = Path(hidden[0]).relative_to(root).as_posix()
+            why = f"{len(hidden)} hidden files and folders are not read, such as {such}"
+            note(Note(file=root.name, place="$", why=why, hint="Name them to have them read", lost=False))
 
 
-def _within(folder: Path, root: Path, name: str, note: Notes) -> Iterator[Path]:
+def _within(folder: Path, root: Path, name: str, note: Notes, hidden: list[str]) -> Iterator[Path]:
     try:
         found = sorted(os.scandir(folder), key=lambda each: each.name)
     except OSError as error:
@@ -50,6 +56,8 @@ def _within(folder: Path, root: Path, name: str, note: Notes) -> Iterator[Path]:
         return
     for each in found:
         if each.name.startswith("."):
+            if not is_of_tools(each.name):
+                hidden.append(each.path)
             continue
         below, path = f"{name}/{each.name}", Path(each.path)
         if each.is_symlink():
@@ -59,7 +67,7 @@ def _within(folder: Path, root: Path, name: str, note: Notes) -> Iterator[Path]:
             # What it leads to within the folder is read where it is.
             continue
         if each.is_dir(follow_symlinks=False):
-            yield from _within(path, root, below, note)
+            yield from _within(path, root, below, note, hidden)
         elif stat.S_ISREG(each.stat(follow_symlinks=False).st_mode):
             yield path
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.limits import MIB
-from agentworld.ingest.members import is_hidden, shown
+from agentworld.ingest.members import LEADS_OUT, is_left_out, leads_out, shown
 from agentworld.ingest.unpacking import CHUNK, BrokenOff
 
 BLOCK = 512
 _KEPT_OF_MEMBER = 4 * MIB
 _KEPT = 64 * MIB
 _LONGEST_HEADER = MIB
+_DIGITS = 20  # of numbers in headers
 
 
 def is_tar(start: bytes) -> bool:
@@ -73,8 +74,14 @@ class TarArchive:
         place = count = total = 0
         long_name: str | None = None
         said_size: int | None = None
+        member = end = 0  # the place of the header before, and where what it announces ends
         while True:
             reader = self.take(place)
+            if reader.position < end:
+                why = f"the tar archive is broken: {end - reader.position} bytes that it announces are not there"
+                entry.say(f"byte {member}", why)
+                return
+            member = place
             header = reader.read(BLOCK)
             if not header.strip(b"\0"):
                 self.give_back(reader)
@@ -90,6 +97,9 @@ class TarArchive:
             size = info.size if info.type not in (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE) else 0
             if info.isreg() and said_size is not None:
                 size, said_size = said_size, None
+            if info.size < 0 or size < 0:
+                entry.say(f"byte {place}", "the tar archive is broken: a size is negative; what follows is not read")
+                return
             if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE):
                 if size > _LONGEST_HEADER:
                     entry.say(f"byte {place}", "a header of the tar archive is too long; what follows is not read")
@@ -98,7 +108,11 @@ class TarArchive:
                 if info.type == tarfile.GNUTYPE_LONGNAME:
                     long_name = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
                 elif info.type == tarfile.XHDTYPE:
-                    long_name, said_size = _extended(data)
+                    try:
+                        long_name, said_size = _extended(data)
+                    except ValueError as error:
+                        entry.say(f"byte {place}", f"the tar archive is broken: {error}; what follows is not read")
+                        return
             self.give_back(reader)
             if info.isreg():
                 name, long_name = shown(long_name or info.name), None
@@ -109,11 +123,14 @@ class TarArchive:
                     return
                 if info.type == tarfile.GNUTYPE_SPARSE:
                     entry.say(name, "the member is stored with gaps, which is not read")
-                elif not is_hidden(name):
+                elif leads_out(name):
+                    entry.say(name, LEADS_OUT)
+                elif not is_left_out(name):
                     yield TarMember(self, name, begin, size)
             elif info.issym() or info.islnk():
                 entry.say(shown(long_name or info.name), "links in archives are not followed", lost=False)
                 long_name = None
+            end = begin + size
             place = begin + -(-size // BLOCK) * BLOCK
 
     def take(self, place: int) -> _Reader:
@@ -140,19 +157,29 @@ class TarArchive:
 
 
 def _extended(data: bytes) -> tuple[str | None, int | None]:
-    """Name and size that an extended header says, in records such as `25 path=folder/name\\n`."""
+    """Name and size that an extended header says, in records such as `25 path=folder/name\\n`; ValueError for numbers
+    that are none.
+    """
     name = size = None
-    while data:
-        length, space, _ = data.partition(b" ")
-        if not space or not length.isdigit() or not 0 < int(length) <= len(data):
-            break
-        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
+    begin = 0
+    while begin < len(data) and data[begin]:
+        space = data.find(b" ", begin, begin + _DIGITS + 1)
+        end = begin + _number(data[begin:space] if space > begin else b"", "a record of an extended header")
+        if not space < end <= len(data):
+            raise ValueError("a record of an extended header has no such length")
+        key, _, value = data[space + 1 : end - 1].partition(b"=")
         if key == b"path":
             name = value.decode("utf-8", "surrogateescape")
-        elif key == b"size" and value.isdigit():
-            size = int(value)
-        data = data[int(length) :]
+        elif key == b"size":
+            size = _number(value, "a size")
+        begin = end
     return name, size
+
+
+def _number(digits: bytes, of: str) -> int:
+    if not digits.isdigit() or len(digits) > _DIGITS:
+        raise ValueError(f"{of} is no number")
+    return int(digits)
 
 
 class TarMember(StreamEntry):

@@ -13,7 +13,7 @@ import zstandard
 from agentworld.ingest.limits import MIB
 
 CHUNK = 256 * 1024
-_RATIO_FROM = 16 * MIB
+RATIO_FROM = 16 * MIB
 
 
 class BrokenOff(Exception):
@@ -22,6 +22,12 @@ class BrokenOff(Exception):
     def __init__(self, why: str, hint: str | None = None) -> None:
         super().__init__(why)
         self.hint = hint
+
+
+def grown(ratio: int) -> BrokenOff:
+    """Of what is so many times larger than in the archive."""
+    why = f"it grows to more than {ratio} times its compressed size; the rest is not read"
+    return BrokenOff(why, "See --max-ratio")
 
 
 class _Decompressor(Protocol):
@@ -53,10 +59,8 @@ def unpacked(chunks: Iterator[bytes], packing: Packing, ratio: int) -> Iterator[
     for piece in pieces:
         given += len(piece)
         taken = counted.count
-        if given > _RATIO_FROM and given > ratio * max(taken, 1):
-            raise BrokenOff(
-                f"it grows to more than {ratio} times its compressed size; the rest is not read", "See --max-ratio"
-            )
+        if given > RATIO_FROM and given > ratio * max(taken, 1):
+            raise grown(ratio)
         yield piece
 
 
@@ -76,6 +80,7 @@ class _Zlib:
 
     def __init__(self, wbits: int) -> None:
         self._inner = zlib.decompressobj(wbits=wbits)
+        self._broken: zlib.error | None = None
 
     @property
     def eof(self) -> bool:
@@ -86,7 +91,23 @@ class _Zlib:
         return self._inner.unused_data
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        """What can be unpacked before an error is given first, as the library lets go of it."""
+        if self._broken is not None:
+            raise self._broken
+        data = self._inner.unconsumed_tail + data
+        before = self._inner.copy()
+        try:
+            return self._inner.decompress(data, max_length)
+        except zlib.error as error:
+            self._broken, given = error, bytearray()
+            try:
+                for at in range(len(data)):
+                    given += before.decompress(data[at : at + 1])
+            except zlib.error:
+                pass
+            if not given:
+                raise
+            return bytes(given)
 
 
 _NEW: dict[str, Callable[[], _Decompressor]] = {

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from agentworld.ingest.entry import BadDocument
 from agentworld.ingest.files import BytesEntry, DiskEntry, StreamEntry
-from agentworld.ingest.members import is_hidden, shown
-from agentworld.ingest.unpacking import CHUNK, BrokenOff, unpacked
+from agentworld.ingest.members import LEADS_OUT, is_left_out, leads_out, shown
+from agentworld.ingest.unpacking import CHUNK, RATIO_FROM, BrokenOff, grown, unpacked
 
 ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+_HEADER = 30  # before the name
 _BYTES_OF_A_MEMBER = 512  # of a listing, with a long name
 _END_OF_ZIP = struct.Struct("<4s4H2LH")
 _ZIP_METHODS = {zipfile.ZIP_STORED: "", zipfile.ZIP_DEFLATED: "deflate", zipfile.ZIP_BZIP2: "bz2", 93: "zst", 20: "zst"}
@@ -34,23 +36,48 @@ def zip_members(entry: StreamEntry) -> Iterator[StreamEntry]:
                 return
             with zipfile.ZipFile(file) as archive:
                 infos = archive.infolist()
+            size = file.seek(0, io.SEEK_END)
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error, UnicodeError) as error:
         entry.say("$", f"the zip archive is broken: {error}")
         return
     total = 0
-    for info in sorted(infos, key=lambda info: info.filename):
-        if info.is_dir() or is_hidden(info.filename):
+    apart = _apart(infos, size)
+    if len(apart) < len(infos):
+        overlapping = len(infos) - len(apart)
+        why = f"the zip archive is broken: {overlapping} members lie over others or outside of it; they are not read"
+        entry.say("$", why)
+    for info in sorted(apart, key=lambda info: info.filename):
+        if info.is_dir() or is_left_out(info.filename):
             continue
         name = shown(info.filename)
-        if info.flag_bits & 1:
+        if leads_out(name):
+            entry.say(name, LEADS_OUT)
+        elif info.flag_bits & 1:
             entry.say(name, "the member is encrypted")
         elif info.compress_type not in _ZIP_METHODS:
             entry.say(name, f"the member is compressed by the unknown method {info.compress_type}")
         elif total + info.file_size > limits.archive_bytes:
             entry.say(name, f"the members are larger than {limits.archive_bytes} bytes; this one is not read")
+        elif total and total + info.file_size > max(RATIO_FROM, limits.archive_ratio * size):
+            broken = grown(limits.archive_ratio)
+            entry.say(name, f"with this member, {broken}", hint=broken.hint)
+            return
         else:
             total += info.file_size
             yield ZipMember(entry, name, info, opened)
+
+
+def _apart(infos: list[zipfile.ZipInfo], size: int) -> list[zipfile.ZipInfo]:
+    """The members whose bytes are within the archive, and of no member before them."""
+    apart = []
+    end = 0
+    for info in sorted(infos, key=lambda info: info.header_offset):
+        if info.header_offset >= end:
+            ends = info.header_offset + _HEADER + info.compress_size
+            if ends <= size:
+                end = ends
+                apart.append(info)
+    return apart
 
 
 def _random_access(entry: StreamEntry) -> Callable[[], BinaryIO] | None:
@@ -94,22 +121,25 @@ class ZipMember(StreamEntry):
         info = self._info
         with self._opened() as file:
             file.seek(info.header_offset)
-            header = file.read(30)
-            if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
+            header = file.read(_HEADER)
+            if len(header) < _HEADER or not header.startswith(b"PK\x03\x04"):
                 raise BrokenOff("the member has no header in the archive")
             name_length, extra_length = struct.unpack("<HH", header[26:30])
-            file.seek(info.header_offset + 30 + name_length + extra_length)
+            file.seek(info.header_offset + _HEADER + name_length + extra_length)
             raw = _bounded(file, info.compress_size)
             method = _ZIP_METHODS[info.compress_type]
             pieces = unpacked(raw, method, self.limits.archive_ratio) if method else raw
-            given = 0
+            given = checksum = 0
             for piece in pieces:
                 given += len(piece)
                 if given > info.file_size:
                     raise BrokenOff(f"the member is larger than the {info.file_size} bytes that it announces")
+                checksum = zlib.crc32(piece, checksum)
                 yield piece
         if given < info.file_size:
             raise BrokenOff(f"the member ends after {given} of {info.file_size} bytes")
+        if checksum != info.CRC:
+            raise BrokenOff("its checksum is another: what was read is not what was stored")
 
 
 def _bounded(file: BinaryIO, size: int) -> Iterator[bytes]:
