@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from agentworld.curation.datasets.reading import rows_of
 from agentworld.curation.exports import export_dataset
 from agentworld.errors import ConfigError, InvalidRequestError
-from agentworld.records import Feedback, MediaPart, Message, Reward, TextPart
+from agentworld.records import Decision, Feedback, MediaPart, Message, Reward, Splits, TextPart
 from tests.curation.exports.talks import WEATHER, asked, frozen, put, put_weather, result, says, step, user
 
 
@@ -192,6 +193,55 @@ def test_pairs_of_comparisons_corrections_and_rewards(memory, export):
         export("preference", sources=("rewards",))
     with pytest.raises(InvalidRequestError, match=r"group_without_contrast"):
         export("preference", sources=("rewards",), margin=5.0)
+
+
+def test_pairs_are_of_the_steps_of_the_version_and_of_one_split(memory, tmp_path):
+    """Whatever happens to the other side after the version was frozen, and wherever it is."""
+    for number in range(12):
+        for town in ("Ulm", "Bonn"):
+            put(
+                memory,
+                f"{number:02}{town}",
+                [step(f"{number:02}{town}", 0, [user("Where?")], says(f"{town} {number}"))],
+            )
+    put(memory, "secret", [step("secret", 0, [user("Where?")], says("Kiel"))], channel="other")
+    put(memory, "two", [step("two", 0, [user("Where?")], says("2")), step("two", 1, [user("Where?")], says("3"))])
+    memory.decide([Decision(verdict="exclude", step_id="two-0", reason="bad")])
+    names = [f"{number:02}{town}" for number in range(12) for town in ("Ulm", "Bonn")]
+    memory.add_feedback(
+        [
+            Feedback(kind="comparison", trajectory_id=one, other_id=other)
+            for one in names
+            for other in names
+            if one < other
+        ]
+        + [
+            Feedback(kind="comparison", trajectory_id="00Ulm", other_id="secret"),
+            Feedback(kind="comparison", step_id="00Ulm-0", other_id="secret-0"),
+            Feedback(kind="comparison", step_id="two-1", other_id="two-0"),
+        ]
+    )
+    halves = Splits(fractions={"train": 0.5, "test": 0.5}, by="trajectory", near_duplicates=None)
+    version = frozen(memory, splits=halves).version
+    split = {row.trajectory_id: row.split for row in rows_of(memory, version)}
+    same = sum(split[one] == split[other] for one in names for other in names if one < other)
+
+    def pairs(folder):
+        report = export_dataset(memory, version, "preference", tmp_path / folder, file_format="jsonl")
+        lines = [line for each in report.splits.values() for file in each.files
+                 for line in (tmp_path / folder / file).read_text().splitlines()]  # fmt: skip
+        return sorted(json.loads(line)["agentworld"]["step_ids"] for line in lines), report.left_out
+
+    found, left_out = pairs("before")
+    assert all(split[better[:-2]] == split[worse[:-2]] for better, worse in found)
+    assert len(found) == same > 0
+    assert left_out == {"comparison_of_other_split": 12 * 23 - same, "comparison_outside_version": 3}
+    memory.decide([Decision(verdict="exclude", step_id="03Bonn-0", reason="later")])
+    assert pairs("after") == (found, left_out)
+    memory.delete_trajectories(["03Bonn"], "asked for")
+    again, left_out = pairs("gone")
+    assert again == [pair for pair in found if "03Bonn-0" not in pair]
+    assert left_out["deleted"] == 1
 
 
 def test_replies_are_good_or_bad_by_their_own_value_or_their_trajectorys(memory, export):

@@ -95,6 +95,13 @@ def steps_of(
             return
 
 
+def read_row(pool: Pool, row: DatasetRow, include: Sequence[str] = EVERYTHING) -> FrozenTrajectory | None:
+    """One row as `read_version` gives it; None where its trajectory or a step of it is gone."""
+    trajectory = whole_trajectory(pool, row.trajectory_id)
+    steps = None if trajectory is None else _steps(pool, row, include)
+    return None if trajectory is None or steps is None else _frozen(row, trajectory, steps)
+
+
 class Deleted:
     """What was deleted on request, looked up by trajectory; read once, and only where something is missing."""
 
@@ -138,8 +145,12 @@ def _read(
         if trajectory is None or steps is None:
             skipped(skipped_row(row, deleted, there=trajectory is not None))
             continue
-        said = {"rewards": row.rewards, "reward": row.reward, "labels": row.labels}
-        yield FrozenTrajectory(row=row, trajectory=msgspec.structs.replace(trajectory, **said), steps=steps)
+        yield _frozen(row, trajectory, steps)
+
+
+def _frozen(row: DatasetRow, trajectory: Trajectory, steps: list[Step]) -> FrozenTrajectory:
+    said = {"rewards": row.rewards, "reward": row.reward, "labels": row.labels}
+    return FrozenTrajectory(row=row, trajectory=msgspec.structs.replace(trajectory, **said), steps=steps)
 
 
 def _steps(pool: Pool, row: DatasetRow, include: Sequence[str]) -> list[Step] | None:

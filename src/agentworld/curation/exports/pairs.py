@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeVar
 
@@ -79,14 +79,11 @@ class Pairing:
         for one in latest.values():
             margin = number(one.value)
             if one.step_id is not None:
-                other = self._source.step(one.other_id or "")
-                yield from self._of_steps(own.get(one.step_id), other, margin, "comparison_of_no_step")
+                yield from self._with_step(frozen, own, one, margin)
                 continue
-            found = self._source.trajectory(one.other_id or "")
-            if found is None:
-                self._left_out["comparison_of_no_trajectory"] += 1
-                continue
-            yield from self.of_trajectories(frozen.steps, found[1], margin)
+            other = self._other(frozen, one.other_id or "", "comparison_of_no_trajectory")
+            if other is not None:
+                yield from self.of_trajectories(frozen.steps, other.steps, margin)
 
     def contrasted_steps(self, frozen: FrozenTrajectory, value: Value, margin: float, most: int) -> Iterator[Pair]:
         """Steps of one trajectory that answer one prompt, such as several choices, with values that are apart."""
@@ -132,6 +129,37 @@ class Pairing:
             )
             return
         self._left_out["no_common_prompt"] += 1
+
+    def _with_step(
+        self, frozen: FrozenTrajectory, own: Mapping[str, Step], one: Feedback, margin: float | None
+    ) -> Iterator[Pair]:
+        better, worse = own.get(one.step_id or ""), own.get(one.other_id or "")
+        if better is not None and worse is None:
+            trajectory_id = self._source.trajectory_of(one.other_id or "")
+            if trajectory_id is not None:
+                other = self._other(frozen, trajectory_id, "comparison_of_no_step")
+                if other is None:
+                    return
+                worse = next((step for step in other.steps if step.step_id == one.other_id), None)
+                if worse is None:
+                    self._left_out["comparison_outside_version"] += 1
+                    return
+        yield from self._of_steps(better, worse, margin, "comparison_of_no_step")
+
+    def _other(self, frozen: FrozenTrajectory, trajectory_id: str, gone: str) -> FrozenTrajectory | None:
+        """The other trajectory of a comparison as it was frozen: a version's pairs are of its own rows, and those of
+        one split of that split.
+        """
+        row = self._source.find(trajectory_id)
+        if row is None:
+            self._left_out["comparison_outside_version"] += 1
+        elif row.split != frozen.row.split:
+            self._left_out["comparison_of_other_split"] += 1
+        elif (found := self._source.at(row.position)) is None:
+            self._left_out[gone] += 1
+        else:
+            return found
+        return None
 
     def _of_steps(self, better: Step | None, worse: Step | None, margin: float | None, missing: str) -> Iterator[Pair]:
         if better is None or worse is None or better.response_message is None or worse.response_message is None:

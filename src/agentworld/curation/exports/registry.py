@@ -17,7 +17,7 @@ from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.options import ExportOptions, FileFormat
 from agentworld.errors import ConfigError
-from agentworld.records import DatasetVersion, Step, Trajectory
+from agentworld.records import DatasetRow, DatasetVersion, Step
 
 ENTRY_POINTS = "agentworld.exports"
 _BUILT_IN = ("sft", "sft_tokens", "preference", "kto", "prm", "rl_prompts", "steps", "atif")
@@ -31,11 +31,11 @@ class Source(Protocol):
     def at(self, position: int) -> FrozenTrajectory | None:
         """A row of the version again; null where its trajectory is gone."""
 
-    def step(self, step_id: str) -> Step | None:
-        """A step of the pool with messages; null where it is not there."""
+    def find(self, trajectory_id: str) -> DatasetRow | None:
+        """The row of a trajectory; null where it is not in the version."""
 
-    def trajectory(self, trajectory_id: str) -> tuple[Trajectory, list[Step]] | None:
-        """A trajectory of the pool with its steps and their messages; null where it is not there."""
+    def trajectory_of(self, step_id: str) -> str | None:
+        """The trajectory of a step of the pool; null where it is not there."""
 
     def media(self, digest: str) -> bytes:
         """The bytes of a medium; NotFoundError where they are not there."""

@@ -9,7 +9,9 @@ import msgspec
 REASONS = {
     "arguments_without_json": "the arguments of a tool call are no JSON object; export with arguments as text",
     "comparison_of_no_step": "the preferred step is not in the version, or the other one is not in the pool",
-    "comparison_of_no_trajectory": "the other trajectory of a comparison is not in the pool",
+    "comparison_of_no_trajectory": "the other trajectory of a comparison is not in the pool any more",
+    "comparison_of_other_split": "the other side of a comparison is in another split of the version",
+    "comparison_outside_version": "the other side of a comparison is not in the version",
     "correction_of_no_step": "a correction is of a step that is not in the version or has no messages",
     "correction_outdated": "a correction was given on another reply than the one that is there",
     "correction_unchanged": "a correction says what was said",

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
-from agentworld.curation.datasets.reading import SkippedRow, read_version, steps_of, whole_trajectory
+from agentworld.curation.datasets.reading import SkippedRow, read_row, read_version
 from agentworld.errors import NotFoundError
 from agentworld.pool.protocol import Pool
-from agentworld.records import DatasetVersion, Step, Trajectory
+from agentworld.records import DatasetRow, DatasetVersion
 
 
 class PoolSource:
@@ -30,31 +30,35 @@ class PoolSource:
 
     def at(self, position: int) -> FrozenTrajectory | None:
         """See Source."""
-        for row in self._pool.dataset_rows(self.version.version, after=position - 1, limit=1):
-            trajectory = whole_trajectory(self._pool, row.trajectory_id)
-            if trajectory is None:
+        row = self._row(position)
+        return None if row is None else read_row(self._pool, row, self._reads)
+
+    def find(self, trajectory_id: str) -> DatasetRow | None:
+        """See Source."""
+        first, end = 0, self.version.rows
+        while first < end:  # Rows are in the order of their ids.
+            middle = (first + end) // 2
+            row = self._row(middle)
+            if row is None:
                 return None
-            found = {step.step_id: step for step in steps_of(self._pool, row.trajectory_id, include=self._reads)}
-            if any(each.step_id not in found for each in row.steps):
-                return None
-            return FrozenTrajectory(row=row, trajectory=trajectory, steps=[found[each.step_id] for each in row.steps])
+            if row.trajectory_id == trajectory_id:
+                return row
+            if row.trajectory_id < trajectory_id:
+                first = middle + 1
+            else:
+                end = middle
         return None
 
-    def step(self, step_id: str) -> Step | None:
+    def trajectory_of(self, step_id: str) -> str | None:
         """See Source."""
         try:
-            return self._pool.get_step(step_id, include=("messages",))
+            return self._pool.get_step(step_id).trajectory_id
         except NotFoundError:
             return None
-
-    def trajectory(self, trajectory_id: str) -> tuple[Trajectory, list[Step]] | None:
-        """See Source."""
-        found = whole_trajectory(self._pool, trajectory_id)
-        if found is None:
-            return None
-        steps = steps_of(self._pool, trajectory_id, include=("messages",))
-        return found, [step for step in steps if step.excluded_reason is None]
 
     def media(self, digest: str) -> bytes:
         """See Source."""
         return self._pool.get_media(digest).data
+
+    def _row(self, position: int) -> DatasetRow | None:
+        return next(iter(self._pool.dataset_rows(self.version.version, after=position - 1, limit=1)), None)
