@@ -119,6 +119,71 @@ def test_calls_and_results_out_of_tags_and_texts():
     assert kept.steps[0].response_message.text == half
 
 
+@pytest.mark.parametrize("name", ["openai-fine-tuning", "sharegpt"])
+def test_blocks_of_anthropic_are_calls_results_thoughts_and_pictures(name):
+    png = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+    use = {"type": "tool_use", "id": "tu", "name": "f", "input": {"a": 1}}
+    think = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+    result = {"type": "tool_result", "tool_use_id": "tu", "content": [{"type": "text", "text": "TR"}, png]}
+    empty = {"type": "tool_result", "tool_use_id": "tv", "is_error": True}
+    talk = [
+        {"role": "user", "content": [png, {"type": "text", "text": "q"}]},
+        {"role": "assistant", "content": [think, {"type": "text", "text": "t"}, use, {**use, "id": "tv"}]},
+        {"role": "user", "content": [{"type": "text", "text": "more"}, result, empty]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{**result, "content": "r"}]},
+        {"role": "assistant", "content": "x"},
+    ]
+    (run,), notes = read(name, {"messages": talk})
+    assert not notes
+    first, called, end = (step.response_message for step in run.steps)
+    assert (first.content, first.reasoning, called.content, end.content) == ("t", "Hm.", None, "x")
+    assert [(c.id, c.function.name, json.loads(c.function.arguments)) for c in first.tool_calls] == [
+        ("tu", "f", {"a": 1}), ("tv", "f", {"a": 1}),
+    ]  # fmt: skip
+    lines = [(m.role, m.text, len(m.media), m.tool_call_id) for m in run.steps[2].prompt_messages]
+    assert lines == [
+        ("user", "q", 1, None), ("assistant", "t", 0, None), ("tool", "TR", 1, "tu"), ("tool", "error", 0, "tv"),
+        ("user", "more", 0, None), ("assistant", "", 0, None), ("tool", "r", 0, "tu"),
+    ]  # fmt: skip
+    assert {media_type for _, media_type in run.media.values()} == {"image/png"}
+    assert "is_error" in json.dumps(run.metadata["messages"])
+
+
+@pytest.mark.parametrize("name", ["openai-fine-tuning", "sharegpt"])
+def test_fields_of_messages_that_are_not_known_stay(name):
+    text = {"type": "reasoning.text", "text": "RD"}
+    custom = {"id": "c2", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
+    talk = [
+        {"role": "user", "mood": "sad"},
+        {"role": "assistant", "content": "x", "reasoning_details": [text], "logprobs": [-0.5], "score": 3},
+        {"role": "user", "content": ""},
+        {"role": "assistant", "content": None, "reasoning": "R", "reasoning_details": [{**text, "signature": "s"}]},
+        {"role": "assistant", "content": None, "tool_calls": [custom]},
+    ]
+    (run,), notes = read(name, {"messages": talk})
+    assert not [note for note in notes if note.lost]
+    assert [message.content for message in run.steps[1].prompt_messages] == [None, "x", ""]
+    assert [step.response_message.reasoning for step in run.steps] == ["RD", "R\nRD", None]
+    (call,) = run.steps[2].response_message.tool_calls
+    assert (call.id, call.function.name, call.function.arguments) == ("c2", "shell", "ls -l")
+    kept = json.dumps([run.metadata, [step.metadata for step in run.steps]])
+    assert all(each in kept for each in ('"sad"', "-0.5", '"score": 3', '"signature": "s"'))
+    assert kept.count("RD") == 1
+    if name == "sharegpt":
+        assert run.steps[0].metadata == {"message": {"logprobs": [-0.5], "score": 3}}
+
+
+def test_names_of_models_are_the_assistants_and_unknown_ones_are_told():
+    tags = ("human", "bing", "thought", "bard", "human", "thought", "Claude", "thought", "human", "critic", "thought")
+    (run,), notes = read("sharegpt", {"conversations": [{"from": tag, "value": f"{n}"} for n, tag in enumerate(tags)]})
+    replies = [(step.response_message.content, step.response_message.reasoning) for step in run.steps]
+    assert replies == [("1", None), ("3", "2"), ("6", "5"), (None, "7"), (None, "10")]
+    assert [(note.place, note.lost, "'critic'" in note.why) for note in notes] == [
+        ("line 1.conversations[9].role", True, True)
+    ]
+
+
 def test_images_take_the_place_of_their_marks():
     (marked, unmarked, parts), _ = read_path("auto", FIXTURES / "sharegpt" / "images.jsonl")
     kinds = [type(part) for part in marked.steps[0].prompt_messages[0].content]

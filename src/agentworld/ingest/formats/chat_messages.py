@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agentworld.ingest.formats.chat_blocks import detailed, picture_of, prepared
 from agentworld.ingest.formats.media import Media, put_base64, put_url
 from agentworld.ingest.formats.noted import Values, as_text, call_of, kind_of
 from agentworld.records import MediaPart, Message, TextPart, Tool, ToolCall
@@ -16,8 +17,13 @@ ROLES: dict[str, Role] = {
     "system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "tool",
     "function": "tool", "human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant",
     "bot": "assistant", "ai": "assistant", "observation": "tool", "ipython": "tool", "tool_response": "tool",
+    "bing": "assistant", "bard": "assistant", "claude": "assistant", "gemini": "assistant", "palm": "assistant",
+    "llama": "assistant", "gpt4": "assistant", "gpt-4": "assistant", "gpt-3.5": "assistant", "gpt3.5": "assistant",
+    "chat_gpt": "assistant", "llm": "assistant", "agent": "assistant", "copilot": "assistant",
+    "prompter": "user", "tool_result": "tool", "tool_output": "tool", "function_response": "tool",
+    "function_result": "tool", "function_output": "tool", "environment": "tool", "env": "tool",
 }  # fmt: skip
-_READ = frozenset(
+READ = frozenset(
     (
         "role",
         "content",
@@ -64,15 +70,13 @@ class ChatReader:
     def conversation(self, given: list[Any], place: str) -> Conversation:
         """Messages at a place; what is none is noted and left out."""
         found = Conversation()
-        for number, each in enumerate(given):
+        for number, each in prepared(given, _role_in):
             where = f"{place}[{number}]"
             if not isinstance(each, dict):
                 self.values.lost(where, f"a message must be an object, not {kind_of(each)}")
                 continue
-            if not each.keys() <= _READ:
-                about = {key: value for key, value in each.items() if key not in _READ}
-                if about := {key: value for key, value in about.items() if value not in (None, "", [], {})}:
-                    found.about[len(found.messages)] = about
+            if about := beyond(each, READ):
+                found.about[len(found.messages)] = about
             found.messages.append(self.message(each, where))
         return found
 
@@ -93,6 +97,9 @@ class ChatReader:
                 thoughts.append(said)
             elif said is not None and not isinstance(said, str):
                 values.lost(f"{place}.{key}", f"reasoning must be a text, not {kind_of(said)}")
+        for said in detailed(given.get("reasoning_details"))[0]:
+            if not any(said in thought for thought in thoughts):
+                thoughts.append(said)
         if role != "assistant" and calls:
             values.said(place, f"only an assistant calls tools; the message of {role} is read as the assistant's")
             role = "assistant"
@@ -100,8 +107,6 @@ class ChatReader:
         tool_call_id = values.text(given, "tool_call_id", place) if "tool_call_id" in given else None
         if role == "tool":
             tool_call_id = self.answered(tool_call_id)
-        elif content is None and role != "assistant":
-            content = ""
         return Message(
             role=role,
             content=content,
@@ -120,6 +125,10 @@ class ChatReader:
                 self.values.lost(where, f"a call must be an object, not {kind_of(each)}")
                 continue
             function = each.get("function", each)
+            custom = each.get("custom")
+            if isinstance(custom, dict) and "function" not in each:
+                function = {"name": custom.get("name"), "arguments": custom.get("input")}
+                self.values.said(where, "a custom tool's call; its input is kept as the arguments")
             call_id = self.values.text(each, "id", where)
             self._called(found, function, call_id, where)
         if given.get("function_call") not in (None, "none", "auto", {}):
@@ -181,6 +190,7 @@ class ChatReader:
             detail = part.get("detail")
             if isinstance(given, dict):
                 given, detail = given.get("url"), given.get("detail", detail)
+            given = given or picture_of(part)
             if isinstance(given, str):
                 return self.picture(given, place, detail if isinstance(detail, str) else None)
         audio = part.get("input_audio") if kind == "input_audio" else None
@@ -213,9 +223,26 @@ class ChatReader:
     def _role(self, given: Any, place: str) -> Role:
         role = ROLES.get(given.lower()) if isinstance(given, str) else None
         if role is None:
-            self.values.said(f"{place}.role", f"the role {as_text(given)[:40]!r} is not known; read as the user's")
+            self.values.lost(f"{place}.role", f"the role {as_text(given)[:40]!r} is not known; read as the user's")
             return "user"
         return role
+
+
+def beyond(given: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What a message has besides what is read of it, and what is empty."""
+    about = {} if given.keys() <= known else {key: value for key, value in given.items() if key not in known}
+    if "reasoning_details" in about and detailed(about["reasoning_details"])[1]:
+        del about["reasoning_details"]
+    return {key: value for key, value in about.items() if value not in (None, "", [], {})}
+
+
+def role_of(given: Any) -> Any:
+    """A role as it is called here; what is not known, as it is."""
+    return ROLES.get(given.lower(), given) if isinstance(given, str) else given
+
+
+def _role_in(message: Mapping[str, Any]) -> Any:
+    return role_of(message.get("role"))
 
 
 def tools_of(given: Any, values: Values, place: str) -> list[Tool] | None:

@@ -13,7 +13,8 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.noted import Values, kind_of
-from agentworld.ingest.formats.sharegpt_rows import ANSWERS, PAIRS, PROMPTS, TALKS, Mapped, RowReader
+from agentworld.ingest.formats.sharegpt_pairs import PAIRS, PROMPTS, TALKS
+from agentworld.ingest.formats.sharegpt_rows import ANSWERS, Mapped, RowReader
 from agentworld.ingest.formats.sharegpt_texts import dialogue_in
 from agentworld.ingest.run import Run
 

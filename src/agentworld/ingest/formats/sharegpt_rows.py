@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from agentworld.ingest.formats.branches import preference
-from agentworld.ingest.formats.chat_messages import ROLES, ChatReader, Part, tools_of
+from agentworld.ingest.formats.chat_blocks import prepared
+from agentworld.ingest.formats.chat_messages import READ, ROLES, ChatReader, Part, beyond, role_of, tools_of
 from agentworld.ingest.formats.media import put_base64
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, kind_of
+from agentworld.ingest.formats.sharegpt_pairs import PAIRS, PROMPTS, ROLE, SCORES, TALKS, TEXT, columns_within, same
 from agentworld.ingest.formats.sharegpt_texts import (
     PLACES,
     around_places,
@@ -22,22 +24,12 @@ from agentworld.ingest.formats.sharegpt_texts import (
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
 from agentworld.records import MediaPart, Message, TextPart
 
-TALKS = ("conversations", "messages", "conversation", "dialogue", "dialog", "chat", "turns")
-PROMPTS = ("prompt", "instruction", "question", "query")
 ANSWERS = ("completion", "response", "output", "answer")
-PAIRS = (("chosen", "rejected"), ("chosen_messages", "rejected_messages"))
-_ROLE, _TEXT = ("role", "from", "speaker"), ("content", "value", "text")
 _FLAGS = frozenset(("label", "kto_tag", "verified", "resolved", "success", "correct", "is_correct"))
 _NUMBERS = frozenset(("reward", "score"))
-_SCORES = tuple(
-    (name.format(side=side, kind=kind), side, kind)
-    for side in ("chosen", "rejected")
-    for kind in ("score", "rating", "reward")
-    for name in ("{kind}_{side}", "{side}_{kind}", "{side}-{kind}")
-)
 _MEDIA = {"images": "image", "image": "image", "videos": "video", "video": "video", "audios": "audio", "audio": "audio"}
 _WEIGHTS = ("loss", "loss_weight", "weight")
-_HERE = frozenset(("role", "from", "speaker", "content", "value", "text", "thoughts", "actions", *_WEIGHTS))
+_HERE = READ.union(("role", "from", "speaker", "content", "value", "text", "thoughts", "actions", *_WEIGHTS))
 _CALLER = frozenset(("function_call", "tool_call"))
 
 
@@ -78,6 +70,17 @@ class RowReader:
         found = self._roles.get(given, given) if isinstance(given, str) else given
         return "function_call" if found == "function" and given in self._roles else found
 
+    @property
+    def keys(self) -> Iterable[str]:
+        """The keys under which messages have their role and content, where the description names them."""
+        return [self._mapped.tags[name] for name in ("role_tag", "content_tag") if name in self._mapped.tags]
+
+    def known_role(self, message: Mapping[str, Any]) -> Any:
+        """The role of a message as it is called here; that of one that only calls, too."""
+        key = self.key("role_tag", message, ROLE)
+        role = self.role(message.get(key)) if key else None
+        return "assistant" if isinstance(role, str) and role in _CALLER else role_of(role)
+
     def key(self, name: str, message: Mapping[str, Any], usual: tuple[str, ...]) -> str | None:
         """The key under which a message has its role or its content."""
         given = self._mapped.tags.get(name)
@@ -92,6 +95,7 @@ class _Row:
         self._chat = ChatReader(self._values, self._run.media)
         self._read: set[str] = set()
         self._weights: dict[int, tuple[Message, Any]] = {}  # by the identity of replies
+        self._about: dict[int, tuple[Message, dict[str, Any], str]] = {}  # by the identity of messages
         self._is_talk = False
         self._shown: dict[str, list[MediaPart]] = {}
 
@@ -106,13 +110,18 @@ class _Row:
         model = self._values.name(row, "model", self._place) if isinstance(row.get("model"), str) else None
         fields: dict[str, Any] = {"tools": tools, "model": model}
         pair = next((pair for pair in PAIRS if pair[0] in row and pair[1] in row), None)
-        before = [*self._system()] if pair and self._are_whole(pair) else [*self._system(), *self._asked()]
+        within = columns_within(row, pair) if pair else None
+        before = self._system()
+        if within is None:
+            before += self._asked()
+        self._read.update(within or ())
         if pair is not None:
             self._pair(before, pair, fields)
         else:
             run.steps, run.trailing = linear_steps([*before, *self._answer()], **fields)
         self._place_rest()
         self._weigh()
+        self._tell()
         self._outcomes()
         return run
 
@@ -168,29 +177,6 @@ class _Row:
         self._read.add(name)
         return self._said(self._row[name], f"{self._place}.{name}")
 
-    def _are_whole(self, pair: tuple[str, str]) -> bool:
-        """Whether both answers are whole conversations: they begin as the prompt does, or ask what it asks last. What
-        is asked is then in them, and is not read once more.
-        """
-        row = self._row
-        answers = [_turns(row[name]) for name in pair]
-        if not all(turns and turns[0][0] == "user" for turns in answers):
-            return False
-        asked = [name for name in (*TALKS, *PROMPTS) if row.get(name) not in (None, "", [])]
-        if not asked:
-            return True
-        first = next((name for name in asked if isinstance(row[name], list)), asked[0])
-        prompt = _turns(row[first] if isinstance(row[first], list) else [{"role": "user", "content": row[first]}])
-        last = next((turn for turn in reversed(prompt) if turn[0] == "user"), None)
-        if not prompt or not all(turns[0] == prompt[0] or last in turns[1:] for turns in answers):
-            return False
-        within = [set(turns) for turns in answers]
-        for name in asked:
-            said = _turns(row[name] if isinstance(row[name], list) else [{"role": "user", "content": row[name]}])
-            if any(turns.issuperset(said) for turns in within):
-                self._read.add(name)  # What says something else stays, with the other columns.
-        return True
-
     def _pair(self, before: list[Message], pair: tuple[str, str], fields: dict[str, Any]) -> None:
         """Two answers, each by itself or with what was said before it."""
         self._read.update(pair)
@@ -209,11 +195,11 @@ class _Row:
             while common < min(len(good), len(bad)) - 1 and good[common] == bad[common]:
                 common += 1
             before, good, bad = [*before, *good[:common]], good[common:], bad[common:]
-        elif before[-1].role == "user" and all(answer and _same(answer[0], before[-1]) for answer in answers):
+        elif before[-1].role == "user" and all(answer and same(answer[0], before[-1]) for answer in answers):
             good, bad = good[1:], bad[1:]  # Each begins with what was asked last.
         preference(self._run, before, good, bad, fields)
         branches = [each for each in self._run.feedback if each.kind == "comparison"]
-        for name, side, kind in _SCORES:
+        for name, side, kind in SCORES:
             score = as_finite(self._row.get(name))
             if score is not None and branches:
                 self._read.add(name)
@@ -230,13 +216,15 @@ class _Row:
 
     def _messages(self, given: list[Any], place: str) -> list[Message]:
         messages: list[Message] = []
-        for number, each in enumerate(given):
+        for number, each in prepared(given, self._rows.known_role):
             where = f"{place}[{number}]"
             if not isinstance(each, dict):
                 self._values.lost(where, f"a message must be an object, not {kind_of(each)}")
                 continue
             made = self._message(each, where)
             messages += made
+            if made and (about := beyond(each, _HERE.union(self._rows.keys))):
+                self._about[id(made[-1])] = made[-1], about, where
             weight = next((each[key] for key in _WEIGHTS if each.get(key) is not None), None)
             for message in made:
                 if weight is not None and message.role == "assistant":
@@ -245,7 +233,7 @@ class _Row:
 
     def _message(self, given: dict[str, Any], place: str) -> list[Message]:
         rows, chat = self._rows, self._chat
-        role_key, text_key = rows.key("role_tag", given, _ROLE), rows.key("content_tag", given, _TEXT)
+        role_key, text_key = rows.key("role_tag", given, ROLE), rows.key("content_tag", given, TEXT)
         role = rows.role(given.get(role_key)) if role_key else None
         content = given.get(text_key) if text_key else None
         calls: list[tuple[str, Any]] | None = None
@@ -267,7 +255,7 @@ class _Row:
                 Message(role="tool", content=text, tool_call_id=chat.answered(given_id if len(results) == 1 else None))
                 for text in results
             ]
-        rest = {key: value for key, value in given.items() if key not in _HERE}
+        rest = {key: value for key, value in given.items() if key in READ or key == "reasoning_details"}
         message = chat.message({**rest, "role": role, "content": content}, place)
         if calls:
             made = tuple(chat.call(name, arguments) for name, arguments in calls)
@@ -363,6 +351,16 @@ class _Row:
                 label = RunFeedback(kind="label", name="training_weight", value=value, step=step.step_id)
                 self._run.feedback.append(label)
 
+    def _tell(self) -> None:
+        """What messages have besides what is read: of a reply the metadata of its step, of others of the run."""
+        for step in self._run.steps:
+            _, about, place = self._about.pop(id(step.response_message), (None, None, ""))
+            if about is not None and (kept := self._values.bounded(about, f"{place} (other fields)")) is not None:
+                step.metadata = {**step.metadata, "message": kept}
+        others = {place.removeprefix(f"{self._place}."): about for _, about, place in self._about.values()}
+        if (kept := self._values.bounded(others, f"{self._place} (other fields of messages)")) is not None:
+            self._run.metadata["messages"] = kept
+
     def _outcomes(self) -> None:
         """Flags and numbers of the row, of its last reply; and the rest as metadata."""
         run, row = self._run, self._row
@@ -383,20 +381,3 @@ class _Row:
             run.metadata["row"] = kept
         if not run.steps and not run.trailing:
             self._values.lost(self._place, "the row has no messages")
-
-
-def _turns(given: Any) -> list[tuple[str, str]]:
-    """The roles and contents of raw messages, without the system's, for comparison."""
-    turns = []
-    for each in given if isinstance(given, list) else [given]:
-        if isinstance(each, dict):
-            role = next((each[key] for key in _ROLE if isinstance(each.get(key), str)), "")
-            content = next((each[key] for key in _TEXT if key in each), None)
-            named = ROLES.get(role.lower(), role)
-            if named not in ("system", "developer"):
-                turns.append((named, as_text(content).strip()))
-    return turns
-
-
-def _same(one: Message, other: Message) -> bool:
-    return (one.role, one.content) == (other.role, other.content)
