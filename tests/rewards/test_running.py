@@ -13,12 +13,12 @@ from agentworld.records import Feedback, Reward
 from agentworld.rewards.running import RunSettings, follower_name, run_rewards
 from agentworld.rewards.running.following import read_saved
 from agentworld.rewards.running.settings import in_shard, read_shard
-from tests.pool.conftest import empty_file, postgres_url, postgres_wipe
+from tests.pool.conftest import empty_file, kept_connections, postgres_kept, postgres_url, postgres_wipe
 from tests.rewards import counting_evaluators
 from tests.rewards.counting_evaluators import counted
 from tests.rewards.pools import add_step, counting, failures, planned, put
 
-__all__ = ["empty_file", "postgres_url", "postgres_wipe"]
+__all__ = ["empty_file", "kept_connections", "postgres_kept", "postgres_url", "postgres_wipe"]
 
 
 class Clock:
@@ -40,7 +40,7 @@ def pool(request, tmp_path, clock):
     elif request.param == "sqlite":
         store = SqlitePool(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "pool.db"), clock=clock)
     else:
-        store = PostgresPool(request.getfixturevalue("postgres_url"), clock=clock)
+        store = PostgresPool(request.getfixturevalue("postgres_kept"), clock=clock)
     yield store
     store.close()
 
@@ -391,6 +391,7 @@ def test_a_run_that_is_stopped_goes_on_later(memory, log):
 
 def test_a_run_that_is_stopped_while_all_is_held_ends(memory, monkeypatch):
     monkeypatch.setattr("agentworld.rewards.running.worker.STOP_SECONDS", 0.0)
+    counting_evaluators.released.clear()
     for n in range(33):
         put(memory, f"t{n}", "held")
     stop = threading.Event()

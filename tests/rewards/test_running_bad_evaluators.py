@@ -61,6 +61,7 @@ def test_each_leaves_a_visible_failure_and_the_others_judge(pool):
 
 
 def test_what_never_ends_in_this_process_is_left_behind(pool):
+    counting_evaluators.released.clear()
     for n in range(3):
         put(pool, f"t{n}", f"it is {n}", task={"reference": "1"})
     plan = planned(
