@@ -20,11 +20,14 @@ from agentworld.records import (
     Exchange,
     Feedback,
     FunctionCall,
+    MediaPart,
     Message,
     NewTrajectory,
     Policy,
     Reward,
     Sampling,
+    Step,
+    TextPart,
     ToolCall,
     Usage,
 )
@@ -354,3 +357,27 @@ def test_an_export_that_does_not_tell_what_feedback_saw_is_read(source, other, t
     parquet.write_table(parquet.read_table(file).drop_columns(["content"]), file)
     other.import_parquet(tmp_path / "export")
     assert contents(other) == contents(source)
+
+
+def test_media_go_with_what_shows_them(source, other, tmp_path):
+    shown, answered = (source.put_media(data, "image/png") for data in (b"shown", b"answered"))
+    source.put_media(b"nobody shows this", "image/png")
+    part = {digest: MediaPart(digest=digest, media_type="image/png") for digest in (shown, answered, "0" * 32)}
+    prompt = [Message(role="user", content=(TextPart("look"), part[shown], part[shown], part["0" * 32]))]
+    reply = Message(role="assistant", content=(part[answered],))
+    source.append_steps([Step(step_id="s", trajectory_id="t", prompt_messages=prompt, response_message=reply)])
+    folder = tmp_path / "export"
+    assert source.export_parquet(folder).rows["media"] == 2
+    assert other.import_parquet(folder).media == 2
+    assert [other.get_media(digest).data for digest in (shown, answered)] == [b"shown", b"answered"]
+    assert other.get_media(shown).media_type == "image/png"
+    assert other.import_parquet(folder).known == 1
+    path = folder / "media.parquet"
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    rows[0]["data"] = b"other"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    with pytest.raises(ConfigError, match=f"the medium {rows[0]['digest']} is damaged"):
+        other.import_parquet(folder)
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"media\.parquet is missing"):
+        other.import_parquet(folder)

@@ -47,7 +47,7 @@ def test_a_round_trip_keeps_versions_and_their_rows(source, made, other, tmp_pat
     (small, everything), rows = made
     manifest = source.export_parquet(tmp_path / "out")
     assert (manifest.rows["datasets"], manifest.rows["dataset_rows"]) == (2, 7)
-    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".json", *[".parquet"] * 10]
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".json", *[".parquet"] * 11]
     done = other.import_parquet(tmp_path / "out")
     assert (done.datasets, done.datasets_known, done.trajectories) == (2, 0, 4)
     assert versions(other) == versions(source) == [(everything, rows), (small, rows[:3])]

@@ -15,6 +15,7 @@ from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.pool import schema
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.media.blob import Medium
 from agentworld.pool.parquet.datasets import Exported, any_versions, trajectories_of, write_versions
 from agentworld.pool.parquet.layout import (
     ARRAYS,
@@ -27,6 +28,8 @@ from agentworld.pool.parquet.layout import (
     plain_row,
 )
 from agentworld.pool.parquet.manifest import Manifest, write_manifest
+from agentworld.pool.parquet.media import NAME as MEDIA
+from agentworld.pool.parquet.media import MediaFile
 from agentworld.pool.results import Page
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.arrays import read_arrays
@@ -106,9 +109,10 @@ def write_export(
     where: str | None = None,
     channel: str | None = None,
     dataset: str | None = None,
+    media: Callable[[str], Medium],
     progress: Progress = no_progress,
 ) -> Manifest:
-    """See Pool.export_parquet; `pages`: list_trajectories of the pool."""
+    """See Pool.export_parquet; `pages`: list_trajectories of the pool, `media`: its get_media."""
     arrow()
     if dataset is not None and (where is not None or channel is not None):
         raise InvalidRequestError("a dataset version is exported as it is", path="dataset", hint="Leave where out")
@@ -122,7 +126,7 @@ def write_export(
     partial.mkdir()
     try:
         wanted = _listed(pages, where, channel) if dataset is None else trajectories_of(database, dataset)
-        rows = _write(database, wanted, partial, progress)
+        rows = _write(database, wanted, partial, media, progress)
         manifest = Manifest(
             schema_version=SCHEMA_VERSION,
             created_at=time.time(),
@@ -181,10 +185,14 @@ def _listed(pages: Pages, where: str | None, channel: str | None) -> Iterator[st
             return
 
 
-def _write(database: Database, wanted: Iterator[str], folder: Path, progress: Progress) -> dict[str, int]:
+def _write(
+    database: Database, wanted: Iterator[str], folder: Path, read: Callable[[str], Medium], progress: Progress
+) -> dict[str, int]:
     """Write the files; returns how many rows each has."""
     groups: set[str] = set()
     with ExitStack() as stack:
+        media = MediaFile(folder, read)
+        stack.callback(media.close)
         files = {name: _File(folder, name) for name in ("trajectories", "steps", *ROWS, *DATASETS)}
         for file in files.values():
             stack.callback(file.close)
@@ -192,16 +200,18 @@ def _write(database: Database, wanted: Iterator[str], folder: Path, progress: Pr
         if exported is not None:
             stack.callback(exported.close)
         for trajectory_id in wanted:
-            _write_trajectory(database, files, trajectory_id, groups)
+            _write_trajectory(database, files, media, trajectory_id, groups)
             if exported is not None:
                 exported.add(trajectory_id)
             progress("trajectories", files["trajectories"].rows, None)
         if exported is not None:
             write_versions(database, files["datasets"], files["dataset_rows"], exported, progress)
-    return {name: file.rows for name, file in files.items()}
+    return {**{name: file.rows for name, file in files.items()}, MEDIA: media.rows}
 
 
-def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id: str, groups: set[str]) -> None:
+def _write_trajectory(
+    database: Database, files: dict[str, _File], media: MediaFile, trajectory_id: str, groups: set[str]
+) -> None:
     above = 0
     with database.reading() as reader:
         found = reader.execute(FIND, {"id": trajectory_id})
@@ -217,6 +227,8 @@ def _write_trajectory(database: Database, files: dict[str, _File], trajectory_id
                 above = row["pk"]
                 own = {**plain_record(step), **_arrays(row, arrays[step.step_id]), "content": bytes(row["content"])}
                 files["steps"].add(own, row["id_count"])
+                media.add(step.prompt_messages or ())
+                media.add(() if step.response_message is None else (step.response_message,))
             if len(rows) < STEPS_AT_ONCE:
                 break
         for name, statement in _OF_TRAJECTORY.items():

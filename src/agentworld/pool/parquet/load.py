@@ -28,6 +28,8 @@ from agentworld.pool.parquet.layout import (
     table_row,
 )
 from agentworld.pool.parquet.manifest import Imported, Manifest, read_manifest
+from agentworld.pool.parquet.media import NAME as MEDIA
+from agentworld.pool.parquet.media import read_media
 from agentworld.pool.rejections import rejection
 from agentworld.pool.sql import importing
 from agentworld.pool.sql.append import Appender
@@ -44,14 +46,22 @@ LATER = ("decisions", *DATASETS)  # files that exports of earlier formats have n
 
 
 def read_export(
-    database: Database, writer: Writer, appender: Appender, folder: Path, *, progress: Progress = no_progress
+    database: Database,
+    writer: Writer,
+    appender: Appender,
+    folder: Path,
+    *,
+    media: Callable[[bytes, str], str],
+    progress: Progress = no_progress,
 ) -> Imported:
-    """See Pool.import_parquet."""
+    """See Pool.import_parquet; `media`: put_media of the pool."""
     folder = Path(folder)
     manifest = read_manifest(folder)
     files = {name: _Stream(folder, name) for name in _NAMES if name in manifest.rows or name not in LATER}
     groups = {row[OWNER]: table_row("groups", row) for row in files["groups"].all()}
     done = Imported()
+    if MEDIA in manifest.rows:  # exports of earlier formats have none
+        done.media = read_media(folder, media)
     for number, row in enumerate(files["trajectories"].all()):
         progress("trajectories", number, manifest.rows.get("trajectories"))
         _import_one(writer, appender, row, files, groups, done)

@@ -14,7 +14,7 @@ NAME = "manifest.json"
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """`rows`: of each file. `where`, `channel`, `dataset`: what was asked for. Of media only digests are there."""
+    """`rows`: of each file. `where`, `channel`, `dataset`: what was asked for."""
 
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
@@ -41,6 +41,7 @@ class Imported(msgspec.Struct, kw_only=True):
     known: int = 0
     deleted: int = 0
     rejected: int = 0
+    media: int = 0
     datasets: int = 0
     datasets_known: int = 0
 

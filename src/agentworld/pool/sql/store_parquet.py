@@ -29,11 +29,20 @@ class ParquetMethods(KeepingMethods):
 
         pages = self.list_trajectories
         return write_export(
-            self._database, pages, folder, where=where, channel=channel, dataset=dataset, progress=progress
+            self._database,
+            pages,
+            folder,
+            where=where,
+            channel=channel,
+            dataset=dataset,
+            media=self.get_media,
+            progress=progress,
         )
 
     def import_parquet(self, folder: Path, *, progress: Progress = no_progress) -> Imported:
         """See Pool."""
         from agentworld.pool.parquet.load import read_export
 
-        return read_export(self._database, self._writer, self._appender, folder, progress=progress)
+        return read_export(
+            self._database, self._writer, self._appender, folder, media=self.put_media, progress=progress
+        )
