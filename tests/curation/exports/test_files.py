@@ -1,7 +1,12 @@
 """The files of an export: columns, shards, the card, and what happens where one fails or is broken off."""
 
+import errno
+import io
 import json
+import os
 import re
+import shutil
+import stat
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +15,7 @@ import pytest
 from agentworld.curation.exports import export_dataset, known_layouts
 from agentworld.curation.exports.card import code
 from agentworld.curation.exports.columns import arrow_array, arrow_type, card_feature, features, stored
+from agentworld.curation.exports.place import PREFIX, Place
 from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
 from agentworld.records import MediaPart, Message, Splits, TextPart
 from tests.curation.exports.talks import CLOCK, frozen, put, put_weather, says, step, user
@@ -50,7 +56,7 @@ def test_parquet_has_json_columns_features_and_splits(memory, tmp_path):
     assert head["dataset_info"]["features"][0] == {"name": "messages", "list": "json"}
     assert version.version in text
     assert version.digest in text
-    assert not (tmp_path / "out.partial").exists()
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
 def test_rows_go_into_shards_of_a_size_and_one_split_can_be_asked_for(memory, tmp_path, monkeypatch):
@@ -175,6 +181,77 @@ def test_nothing_is_there_unless_all_is(memory, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="is there already"):
         export_dataset(memory, version.name, "sft", tmp_path / "out")
+
+
+def test_only_what_killed_exports_left_is_removed_and_nothing_is_replaced_or_followed(memory, tmp_path):
+    put_weather(memory)
+    name = frozen(memory).name
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "mine").write_text("precious")
+    (tmp_path / "goal").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "goal")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    others = tmp_path / f"{PREFIX}own"
+    others.mkdir()
+    (others / "mine").write_text("precious")
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "out.partial")
+    before = sorted(tmp_path.rglob("*"))
+    for folder, said in (
+        ("goal", "there already"), ("link", "there already"), ("dangling", "there already"), (".", "there already"),
+        ("goal/../out.partial/mine", "there already"), ("out.partial/mine/x", "Not a directory"),
+        ("nul\0", "a NUL"), ("half \ud800", "no bytes"), ("long" * 100, "too long"), ("no/where", "does not exist"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=said) as caught:
+            export_dataset(memory, name, "sft", tmp_path / folder)
+        assert caught.value.path == "folder"
+        assert caught.value.hint
+        assert sorted(tmp_path.rglob("*")) == before
+
+    alive, dead, other = Place(tmp_path / "out"), Place(tmp_path / "out"), Place(tmp_path / "another")
+    for left in (dead, other):
+        os.close(left._held)  # As of a process that was killed.
+    (dead.inside / "data").mkdir()
+    export_dataset(memory, name, "sft", tmp_path / "out")
+    assert [each.inside.exists() for each in (alive, dead, other)] == [True, False, True]
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "goal").stat().st_mode)
+    with pytest.raises(ConfigError, match="there already"):
+        alive.arrive()
+    alive.leave()
+    shutil.rmtree(other.inside.parent)
+    shutil.rmtree(tmp_path / "out")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_two_exports_into_one_folder_do_not_mix_and_one_is_told(memory, tmp_path):
+    put_weather(memory)
+    name = frozen(memory).name
+    done = []
+
+    def other(*told):
+        if not done:
+            done.append(True)
+            export_dataset(memory, name, "sft", tmp_path / "out", file_format="parquet")
+
+    with pytest.raises(ConfigError, match="there already"):
+        export_dataset(memory, name, "sft", tmp_path / "out", file_format="jsonl", progress=other)
+    assert [file.name for file in (tmp_path / "out" / "data").iterdir()] == ["train-00000-of-00001.parquet"]
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_files_that_cannot_be_written_are_said_and_leave_nothing(memory, tmp_path, monkeypatch, kind):
+    put_weather(memory)
+    name = frozen(memory).name
+
+    class Full(io.BytesIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(tmp_path), "open", lambda self, mode: Full())
+    with pytest.raises(ConfigError, match="No space left") as caught:
+        export_dataset(memory, name, "sft", tmp_path / "out", file_format=kind)
+    assert "space" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_deleted_since_is_left_out_and_said(memory, tmp_path):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.card import card, split_name
 from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.options import ExportOptions, FileFormat, check_options
+from agentworld.curation.exports.place import Place
 from agentworld.curation.exports.registry import Row, Work, layout_of
 from agentworld.curation.exports.report import ExportedSplit, ExportReport, reasons
 from agentworld.curation.exports.source import PoolSource
@@ -45,8 +45,8 @@ def export_dataset(
 
     `version`: any of its names. `split`: one or several of its splits; all where nothing is said. `file_format`: the
     layout's own where nothing is said. `options`: those of ExportOptions that the layout takes. Rows go out as they
-    are made, into `FOLDER.partial`, which becomes the folder once all is in it. InvalidRequestError, with the reasons,
-    where not a single row comes out.
+    are made, into a private folder beside it, which becomes the folder once all is in it; ConfigError where that cannot
+    be written, or is there by then. InvalidRequestError, with the reasons, where not a single row comes out.
     """
     found = layout_of(layout)
     chosen = options_from(options)
@@ -65,16 +65,13 @@ def export_dataset(
     columns: dict[str, Kind] = {**found.columns(chosen), PROVENANCE: "about"}
     manifest = pool.get_dataset(version)
     splits = _splits(manifest.splits, split)
-    folder = Path(folder)
-    if folder.exists():
-        raise ConfigError(f"{folder} is there already", path="folder", hint="Name a folder that is not there")
-    if not folder.absolute().parent.is_dir():
-        raise ConfigError(f"the folder {folder.absolute().parent} does not exist", path="folder", hint="Create it")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    (partial / "data").mkdir(parents=True)
+    place = Place(Path(folder))
+    partial = place.inside
     stack = ExitStack()
+    stack.callback(place.leave)
     try:
+        with place.writing():
+            (partial / "data").mkdir()
         source = PoolSource(pool, manifest, found.reads)
         total = sum(manifest.splits[name].rows for name in splits)
         count = _Count(progress, total, stopped)
@@ -88,13 +85,14 @@ def export_dataset(
                 writer = JsonlWriter(partial / "data", label, columns, shard_bytes)
             else:
                 writer = ParquetWriter(partial / "data", label, columns, shard_bytes, left_out)
-            stack.callback(writer.stop)
+            stack.callback(_stop, writer)
             rows = found.make(Work(chosen, source, left_out))
             for frozen in source.read(name, left_out):
-                _add_all(writer, rows.rows(frozen), manifest.version, left_out)
+                _add_all(place, writer, rows.rows(frozen), manifest.version, left_out)
                 count.one()
-            _add_all(writer, rows.rest(), manifest.version, left_out)
-            files = writer.close() if file_format == "json" else _numbered(writer.close())
+            _add_all(place, writer, rows.rest(), manifest.version, left_out)
+            with place.writing():
+                files = writer.close() if file_format == "json" else _numbered(writer.close())
             written[label] = ExportedSplit(
                 rows=writer.rows,
                 files=[file.relative_to(partial).as_posix() for file in files],
@@ -112,11 +110,12 @@ def export_dataset(
         )
         if not report.rows:
             raise _empty(report)
-        (partial / "README.md").write_text(card(report, manifest, chosen, columns, license), encoding="utf-8")
-        partial.rename(folder)
+        text = card(report, manifest, chosen, columns, license)
+        with place.writing():
+            (partial / "README.md").write_text(text, encoding="utf-8")
+        place.arrive()
     finally:
         stack.close()
-        shutil.rmtree(partial, ignore_errors=True)
     return report
 
 
@@ -148,13 +147,19 @@ class _Count:
             raise KeyboardInterrupt
 
 
-def _add_all(writer: Writer, rows: Any, version: str, left_out: Counter[str]) -> None:
+def _stop(writer: Writer) -> None:
+    with suppress(OSError):  # What it holds is thrown away.
+        writer.stop()
+
+
+def _add_all(place: Place, writer: Writer, rows: Any, version: str, left_out: Counter[str]) -> None:
     row: Row
     for row in rows:
         origin = row[PROVENANCE]
         about = {"version": version, "trajectory_id": origin.trajectory_id, "step_ids": origin.step_ids}
         try:
-            writer.add({**row, PROVENANCE: about})
+            with place.writing():
+                writer.add({**row, PROVENANCE: about})
         except NotPlain as reason:
             left_out[str(reason)] += 1
 
