@@ -350,3 +350,33 @@ def test_replies_to_nothing_are_no_completions(memory, export):
         rows, left_out = export(layout, **options)
         assert {row["agentworld"]["trajectory_id"] for row in rows} == {"t1"}
         assert left_out == {"without_prompt": 1}
+
+
+@pytest.mark.parametrize("layout", ["sft", "sft-tokens"])
+def test_what_is_not_to_be_imitated_is_left_out(memory, export, layout):
+    """Replies of weight 0 are context, and the worse one of a comparison is no target."""
+    first, call, answered, answer = asked("Ulm")
+    ids = {"prompt_ids": [1, 2], "token_source": "submitted"}
+    put(
+        memory,
+        "t1",
+        [
+            step("t1", 0, first, call, response_ids=[3], **ids),
+            step("t1", 1, answered, answer, **{**ids, "prompt_ids": [1, 2, 3, 4]}, response_ids=[5]),
+            step("t1", 2, first, says("Rain, surely."), response_ids=[6], **ids),
+        ],
+    )
+    memory.add_feedback(
+        [
+            Feedback(kind="label", name="training_weight", value=0, step_id="t1-0", source="import"),
+            Feedback(kind="comparison", step_id="t1-1", other_id="t1-2", source="anna"),
+        ]
+    )
+    options = {"style": "prompt-completion"} if layout == "sft" else {}
+    [row], left_out = export(layout, **options)
+    assert left_out == {"weight_zero": 1, "not_preferred": 1}
+    assert row["agentworld"]["step_ids"] == ["t1-1"]
+    if layout == "sft-tokens":
+        assert [label for label in row["labels"] if label != -100] == [5]
+    else:
+        assert [message["content"] for message in row["completion"]] == [answer.text]

@@ -23,6 +23,7 @@ REASONS = {
     "missing": "the trajectory is not in the pool any more",
     "missing_steps": "a step of the trajectory is not in the pool any more",
     "no_common_prompt": "the two of a pair answer no prompt in common, or never differently",
+    "not_preferred": "a reply that another one was preferred to, which is not to be imitated",
     "nothing_to_train": "no token of the sequence is to be trained on",
     "other_replies": "conversations with replies that are not of the version, which would be trained on too; "
     "export as prompt-completion",
@@ -31,6 +32,7 @@ REASONS = {
     "text_without_utf8": "a text has half a surrogate pair, which loaders leave out without a word",
     "tools_of_another_shape": "tools whose shape cannot stand beside that of the others in plain columns; "
     "export with another style",
+    "weight_zero": "a reply whose label training_weight is 0",
     "without_first_step": "the trajectory's first step is not in the version",
     "without_ids": "steps without token ids",
     "without_messages": "steps without messages",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.conversations import Conversation, conversations, has_messages
+from agentworld.curation.exports.imitation import imitated
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
 from agentworld.curation.exports.rendering import Renderer, check_prompt
 from agentworld.errors import ConfigError
+from agentworld.records import Step
 
 STYLES = ("messages", "prompt-completion", "verl")
 
@@ -66,8 +68,9 @@ class Sft:
 
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
         """See LayoutRows."""
-        self._work.left_out["without_messages"] += sum(not has_messages(step) for step in frozen.steps)
-        for each in branches(frozen, self._work.options):
+        steps = imitated(frozen, self._work.left_out)
+        self._work.left_out["without_messages"] += sum(not has_messages(step) for step in steps)
+        for each in branches(steps, self._work.options):
             if self._style != "prompt-completion" and each.other_replies:
                 self._work.left_out["other_replies"] += 1
                 continue
@@ -96,8 +99,8 @@ class Sft:
         return row
 
 
-def branches(frozen: FrozenTrajectory, options: ExportOptions) -> list[Conversation]:
+def branches(steps: Sequence[Step], options: ExportOptions) -> list[Conversation]:
     """The branches, or of each step its prompt as it was seen with its reply."""
     if options.expand == "each-step":
-        return [one for step in frozen.steps for one in conversations([step])]
-    return conversations(frozen.steps)
+        return [one for step in steps for one in conversations([step])]
+    return conversations(steps)

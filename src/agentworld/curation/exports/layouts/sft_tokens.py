@@ -10,6 +10,7 @@ from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.components import Components
+from agentworld.curation.exports.imitation import imitated
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
 from agentworld.curation.exports.sequences import Chosen, has_ids, sampled, sequences
@@ -41,8 +42,9 @@ class SftTokens:
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
         """See LayoutRows."""
         options, left_out = self._work.options, self._work.left_out
-        left_out["without_ids"] += sum(not has_ids(step) for step in frozen.steps)
-        for each in sequences(frozen.steps, self._chosen, each_step=options.expand == "each-step"):
+        steps = imitated(frozen, left_out)
+        left_out["without_ids"] += sum(not has_ids(step) for step in steps)
+        for each in sequences(steps, self._chosen, each_step=options.expand == "each-step"):
             if not each.mask.any():
                 left_out["nothing_to_train"] += 1
                 continue
