@@ -1,3 +1,3 @@
-from tests.pool.conftest import clock, empty_file, pool, postgres_url, postgres_wipe
+from tests.pool.conftest import clock, empty_file, kept_connections, pool, postgres_kept, postgres_url, postgres_wipe
 
-__all__ = ["clock", "empty_file", "pool", "postgres_url", "postgres_wipe"]
+__all__ = ["clock", "empty_file", "kept_connections", "pool", "postgres_kept", "postgres_url", "postgres_wipe"]

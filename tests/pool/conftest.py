@@ -4,9 +4,11 @@ import psycopg
 import pytest
 
 from agentworld.pool.memory import MemoryPool
-from agentworld.pool.postgres import PostgresPool
+from agentworld.pool.postgres import PostgresPool, database
 from agentworld.pool.schema import metadata
 from agentworld.pool.sqlite import SqlitePool
+
+from .kept_connections import KeptConnections
 
 
 class Clock:
@@ -53,6 +55,21 @@ def postgres_url(postgres_wipe):
     return url
 
 
+@pytest.fixture(scope="session")
+def kept_connections(postgres):
+    """Connections for pools that tests open one after another."""
+    kept = KeptConnections()
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def postgres_kept(postgres_url, kept_connections, monkeypatch):
+    """As postgres_url; pools of the test use connections that were used before."""
+    monkeypatch.setattr(database, "connect", kept_connections.connect)
+    return postgres_url
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def pool(request, tmp_path, clock):
     """The store under the contract."""
@@ -61,7 +78,7 @@ def pool(request, tmp_path, clock):
     elif request.param == "sqlite":
         store = SqlitePool(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "pool.db"), clock=clock)
     else:
-        store = PostgresPool(request.getfixturevalue("postgres_url"), clock=clock)
+        store = PostgresPool(request.getfixturevalue("postgres_kept"), clock=clock)
     yield store
     store.close()
 

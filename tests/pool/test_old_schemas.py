@@ -4,6 +4,7 @@
 """
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -49,24 +50,38 @@ def restore_on_postgres(name, url, path):
             target.cursor().executemany(f"INSERT INTO {table} ({names}) VALUES ({slots})", rows.fetchall())
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def engine(request):
     return request.param
 
 
-@pytest.fixture(params=OLD)
-def old(request, engine, tmp_path):
-    """A pool that was made by an earlier version, opened by this one, and what the earlier one read."""
-    path = tmp_path / "pool.db"
+@pytest.fixture(scope="module", params=OLD)
+def upgraded(request, engine, tmp_path_factory):
+    """The schema's name, and a pool of it that this version has opened: a file, or the name of a database."""
+    path = tmp_path_factory.mktemp("old") / "pool.db"
     if engine == "sqlite":
         restore(request.param, path)
-        pool = SqlitePool(path, clock=lambda: NOW)
+        SqlitePool(path, clock=lambda: NOW).close()
+        yield request.param, path
+        return
+    server = request.getfixturevalue("postgres")
+    url = server.create_database("upgraded")
+    restore_on_postgres(request.param, url, path)
+    PostgresPool(url, clock=lambda: NOW).close()
+    yield request.param, "upgraded"
+    server.drop_database("upgraded")
+
+
+@pytest.fixture
+def old(request, engine, upgraded, tmp_path):
+    """A pool that was made by an earlier version, opened by this one, and what the earlier one read."""
+    name, place = upgraded
+    if engine == "sqlite":
+        pool = SqlitePool(shutil.copy(place, tmp_path / "pool.db"), clock=lambda: NOW)
     else:
         server = request.getfixturevalue("postgres")
-        url = server.create_database("old")
-        restore_on_postgres(request.param, url, path)
-        pool = PostgresPool(url, clock=lambda: NOW)
-    yield pool, json.loads((HERE / f"{request.param}.json").read_text())
+        pool = PostgresPool(server.create_database("old", template=place), clock=lambda: NOW)
+    yield pool, json.loads((HERE / f"{name}.json").read_text())
     pool.close()
     if engine == "postgres":
         server.drop_database("old")

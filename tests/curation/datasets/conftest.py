@@ -1,5 +1,5 @@
 """The stores under the contract, emptied instead of made anew, as the tests of pools have them."""
 
-from tests.pool.conftest import clock, empty_file, pool, postgres_url, postgres_wipe
+from tests.pool.conftest import clock, empty_file, kept_connections, pool, postgres_kept, postgres_url, postgres_wipe
 
-__all__ = ["clock", "empty_file", "pool", "postgres_url", "postgres_wipe"]
+__all__ = ["clock", "empty_file", "kept_connections", "pool", "postgres_kept", "postgres_url", "postgres_wipe"]

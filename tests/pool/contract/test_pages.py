@@ -6,17 +6,28 @@ import random
 import pytest
 
 from agentworld.errors import InvalidRequestError, QueryError
+from agentworld.pool.memory import MemoryPool
+from agentworld.pool.postgres import PostgresPool
 from agentworld.pool.sql import reads, search
 from agentworld.pool.sql.connections import SearchTimeoutError
+from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import NewTrajectory, Policy, Reward
+from tests.pool.conftest import Clock
 from tests.pool.samples import finished, ids, step
 
 TRAJECTORIES = 60
 
 
-@pytest.fixture
-def filled(pool, clock):
-    """Trajectories of two steps each that differ in all that has an index; what they are, by id."""
+@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
+def filled(request, tmp_path_factory):
+    """Trajectories of two steps each that differ in all that has an index; what they are, by id. Tests only read."""
+    clock = Clock()
+    if request.param == "memory":
+        pool = MemoryPool(clock=clock)
+    elif request.param == "sqlite":
+        pool = SqlitePool(tmp_path_factory.mktemp("pages") / "pool.db", clock=clock)
+    else:
+        pool = PostgresPool(request.getfixturevalue("postgres").fresh_pool_url(), clock=clock)
     dice = random.Random(11)
     made = {}
     for number in range(TRAJECTORIES):
@@ -58,7 +69,8 @@ def filled(pool, clock):
             "finished": "complete" if facts["reward"] is None else "ready",
         }[facts["status"]]
         made[name] = facts
-    return pool, made
+    yield pool, made
+    pool.close()
 
 
 def of_both(start):
