@@ -83,12 +83,12 @@ def import_(
     from agentworld.ingest.wholes import Placing
 
     if format is None or (not paths and format not in (AUTO, *known_formats()) and Path(format).exists()):
-        raise CommandLineError("say the format first, or auto", hint="agentworld import auto PATH")
+        raise CommandLineError("say the format first, or auto", hint="Write agentworld import auto PATH")
     if format not in (AUTO, *known_formats()):
         raise CommandLineError(
             f"there is no format {format!r}",
             path="FORMAT",
-            hint="agentworld import --formats lists them; or auto",
+            hint="See agentworld import --formats, or write auto",
         )
     if not paths:
         raise CommandLineError("no path is given", path="PATH", hint="Name files, folders or archives")
