@@ -19,8 +19,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from agentworld.api import otlp_replies, traces
 from agentworld.config import TracesSettings
 from agentworld.errors import PoolError
-from agentworld.ingest.spans import live
-from agentworld.ingest.spans.live import Looked, close_silent, take
+from agentworld.ingest.spans import closing
+from agentworld.ingest.spans.closing import Looked, close_silent
+from agentworld.ingest.spans.live import take
 from agentworld.ingest.spans.otlp_json import spans_in
 from agentworld.pool.keys import NewKey
 from agentworld.pool.memory import MemoryPool
@@ -201,7 +202,7 @@ def test_silent_traces_end_by_their_root_or_by_themselves():
 
 
 def test_traces_that_stay_open_keep_no_other_from_its_end(monkeypatch):
-    monkeypatch.setattr(live, "_PAGE", 2)
+    monkeypatch.setattr(closing, "_PAGE", 2)
     pool, now, looked = MemoryPool(), time.time(), Looked()
     for number in range(12):
         take(pool, parsed({**FIRST, "traceId": f"{number + 1:032x}"}), "traces")
@@ -225,6 +226,62 @@ def test_several_traces_in_one_trajectory_are_the_same_steps_in_any_order():
         found.add(tuple(sorted((step.step_id, said(step.response_message)) for step in page)))
 
     assert found == {tuple((f"{name * 32}.{'02' * 8}", f"assistant({name.upper()})") for name in "abc")}
+
+
+def judged(own, parent, value, *, name="acc", **named):
+    values = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
+    return span(own, parent, name="evaluation", values=values, **named)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scores_are_on_the_calls_that_they_are_within_in_whatever_order_all_comes(seed):
+    between, within_it = span("0b", "03", name="judge"), judged("0c", "0b", 3)
+    spans = [FIRST, SECOND, judged("0a", "02", 1), within_it, judged("0d", "01", 2), ROOT, between]
+    random.Random(seed).shuffle(spans)
+    # What a span is within ends, and so comes, after it.
+    spans.sort(key=lambda each: (each is between and 2) or (each is within_it and 1))
+    pool, reasons = MemoryPool(), []
+    for each in (*spans, *spans[::-1]):
+        reasons += take(pool, parsed(each), "traces").reasons
+    close_silent(pool, 0, 60, now=lambda: time.time() + 99)
+    ended, found = pool.get_trajectory(f"trace-{TRACE}"), pool.list_steps().items
+
+    assert {step.step_id[-2:]: step.rewards for step in found} == {"02": {"acc": 1.0}, "03": {"acc": 3.0}}
+    assert (ended.status, ended.rewards, list(ended.labels)) == ("finished", {"acc": 2.0}, ["trace"])
+    assert reasons == ([f"trace-{TRACE} has no call of a model that this root could be of"] if spans[0] is ROOT else [])
+
+
+def test_what_cannot_be_kept_is_rejected_with_the_reason():
+    pool, elsewhere = MemoryPool(), {"agentworld.trajectory_id": "other"}
+    other = chat("02", ["Hi"], "Something else", at=1)
+
+    def rejected(*sent, resource=None):
+        taken = take(pool, parsed(*sent, resource=resource), "traces")
+        assert len(taken.reasons) == bool(taken.refused)
+        return taken.refused, (taken.reasons or [""])[0]
+
+    assert rejected(ROOT) == (1, f"trace-{TRACE} has no call of a model that this root could be of")
+    assert pool.list_trajectories().items == []
+    assert rejected(FIRST, other, FIRST) == (1, f"the span {'02' * 8} is there twice; the first one is taken")
+    assert rejected(FIRST, ROOT, ROOT) == (0, "")
+    assert rejected(other) == (1, f"the span {'02' * 8} is on record with other content, which stays")
+    assert rejected({**ROOT, "name": "else"}) == (
+        1,
+        f"the span {'01' * 8} is on record with other content, which stays",
+    )
+    assert rejected(FIRST, resource=elsewhere) == (1, f"the span {'02' * 8} is on record in trace-{TRACE}")
+    assert rejected(judged("0a", "02", 1), judged("0a", "02", 1)) == (0, "")
+    assert rejected(judged("0b", "02", 1)) == (0, "")
+    count, why = rejected(judged("0c", "02", 0), judged("0d", "02", "good", name="tone"))
+    assert (count, why.partition(" has ")[2]) == (1, "the score 'acc' of 1.0 already; 0.0 is not kept")
+    assert rejected(judged("0e", "02", "bad", name="tone"))[0] == 1
+    (step,), (ended,) = pool.list_steps(include=("messages",)).items, pool.list_trajectories().items
+    assert (said(step.response_message), step.rewards, step.labels) == (
+        "assistant(Hello)",
+        {"acc": 1.0},
+        {"tone": "good"},
+    )
+    assert (ended.labels["trace"]["root"], ended.rewards) == ("run", {})
 
 
 def test_a_call_is_placed_by_what_it_was_shown_and_judged_where_it_stands():
@@ -307,6 +364,24 @@ def test_keys_and_their_channels():
 
         assert (status, refused["partialSuccess"]["rejectedSpans"]) == (200, "2")
         assert "is for the channel 'val' alone" in refused["partialSuccess"]["errorMessage"]
+
+        def rejected(name, *spans):
+            headers = {"Authorization": f"Bearer {secret[name]}"}
+            told = server.send("POST", "/v1/traces", request(*spans), headers)[2].get("partialSuccess", {})
+            return int(told.get("rejectedSpans", 0)), told.get("errorMessage", "")
+
+        other = {**FIRST, "traceId": "22" * 16}
+        count, why = rejected("val", judged("0a", "02", 1, trace="22" * 16))
+        assert (count, "is for the channel 'val' alone" in why) == (1, True)
+        assert rejected("val", {**ROOT, "traceId": "22" * 16})[0] == 1
+        # Its trajectory is its own, and the span another's: nothing is left open for it.
+        other["attributes"] = other["attributes"] + attributes({"agentworld.trajectory_id": "mine"})
+        assert rejected("val", other) == (1, f"the span {'02' * 8} is on record in another trajectory")
+        assert server.pool.get_trajectory("mine").status == "abandoned"
+        assert rejected("val", judged("0a", "02", 1, trace="23" * 16)) == (0, "")
+        assert rejected("val", judged("0a", "02", 1, trace="25" * 16)) == (0, "")
+        assert rejected("val", {**FIRST, "traceId": "25" * 16}) == (0, "")
+        assert [step.rewards for step in server.pool.list_steps(where="reward.acc > 0").items] == [{"acc": 1.0}] * 2
         assert found == {"trace-22": "traces", "trace-23": "val", "t-one": "traces"}
 
 

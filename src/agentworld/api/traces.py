@@ -23,7 +23,8 @@ from agentworld.errors import AgentWorldError, InvalidRequestError, NotFoundErro
 from agentworld.ingest.decoding import decode
 from agentworld.ingest.entry import BadDocument
 from agentworld.ingest.spans import otlp_json, protobuf
-from agentworld.ingest.spans.live import Looked, Taken, close_silent, take
+from agentworld.ingest.spans.closing import Looked, close_silent
+from agentworld.ingest.spans.live import Taken, take
 from agentworld.ingest.spans.node import Span
 from agentworld.pool.protocol import Pool
 from agentworld.records import MAX_DEPTH

@@ -8,38 +8,35 @@ call continues. What is not a call of a model is not kept; it says the agent's n
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
 from agentworld.errors import AgentWorldError, ConflictError, GoneError, NotFoundError, PoolError
+from agentworld.ingest.spans import judging
 from agentworld.ingest.spans.attributes import first
 from agentworld.ingest.spans.call_ids import with_ids
 from agentworld.ingest.spans.conventions import node_of, scores_of
 from agentworld.ingest.spans.joining import tell
+from agentworld.ingest.spans.judging import SOURCE
 from agentworld.ingest.spans.lineage import Lineage
-from agentworld.ingest.spans.loose import bounded, named, number, text
+from agentworld.ingest.spans.loose import bounded, named, text
 from agentworld.ingest.spans.node import Node, Score, Span, Trace
 from agentworld.ingest.spans.recent import Known, Recent
-from agentworld.ingest.spans.runs import agent_of, fields_of, said, without_doubles
+from agentworld.ingest.spans.recorded import is_other, is_same
+from agentworld.ingest.spans.runs import agent_of, ancestors, fields_of, without_doubles
 from agentworld.pool.protocol import Pool
-from agentworld.records import Feedback, NewTrajectory, Reward, Step, TerminalStatus, Trajectory
+from agentworld.records import Feedback, NewTrajectory, Step, Trajectory
 
-SOURCE = "otlp"
 PREFIX = "trace-"
 """How the ids of trajectories begin that a trace made. One that a span names is its program's to end."""
 ROOT = "trace"
 """The label that says how the root of a trace ended."""
 LOOKED_AT = 100
 """So many of a trajectory's latest steps a call is compared with."""
-_PAGE = 100
-_SLACK = 0.05
-"""Seconds by which clocks of one machine and their rounding may differ."""
-_PER_ROUND = 5
+_MAX_ANCESTORS = 200
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}")
 
 
@@ -84,12 +81,13 @@ def take(
         traces.setdefault((trajectory_id or _trajectory_id(span), span.trace_id), []).append(span)
     # A trajectory may hold several traces, the one that began first before the others.
     for (own, _), each in sorted(traces.items(), key=lambda item: min(span.start for span in item[1])):
+        before = taken.refused
         try:
             _Taking(pool, own, each, channel, taken, recent or Recent(), now()).run()
         except PoolError:
             raise
         except AgentWorldError as error:
-            taken.refuse(len(each), f"{own}: {error.one_line()}"[:300])
+            taken.refuse(len(each) - (taken.refused - before), f"{own}: {error.one_line()}"[:300])
     return taken
 
 
@@ -118,10 +116,17 @@ class _Taking:
         self._channel = channel
         self._taken = taken
         self._now = now
-        self._spans = spans
         self._trace = Trace(trace_id=spans[0].trace_id)
         self._notes: list[str] = []
+        self._refused: set[str] = set()
+        self._on_record: dict[str, str] = {}  # of calls: the step that each one is
+        self._made = self._kept = False
+        self._spans: dict[str, Span] = {}
         for span in spans:
+            if (first_one := self._spans.setdefault(span.span_id, span)) is not span:
+                if msgspec.structs.replace(span, place="") != msgspec.structs.replace(first_one, place=""):
+                    taken.refuse(1, f"the span {span.span_id} is there twice; the first one is taken")
+                continue
             self._trace.add(node_of(span, self._say))
             tell(self._trace, span)
 
@@ -129,27 +134,61 @@ class _Taking:
         if lost and len(self._notes) < 20:
             self._notes.append(f"{place}: {why}"[:300])
 
+    def _refuse(self, node_id: str, why: str) -> None:
+        """Count a span that cannot be taken, once."""
+        self._taken.refuse(int(node_id not in self._refused), why[:300])
+        self._refused.add(node_id)
+
     def run(self) -> None:
         nodes = sorted(self._trace.nodes.values(), key=lambda node: node.start)
-        calls = [node for node in nodes if node.call is not None and node.call.replies]
-        calls = without_doubles(calls, self._trace, self._say)
+        told = [node for node in nodes if node.call is not None and node.call.replies]
+        calls = without_doubles(told, self._trace, self._say)
         self._taken.silent += sum(node.kind == "llm" and node.call is None and node.error is None for node in nodes)
-        told = any(not node.parent for node in nodes) or any(scores_of(span) for span in self._spans)
-        there = self._there(create=bool(calls)) if calls or told else None
+        scores = [score for span in self._spans.values() for score in scores_of(span)]
+        roots = [node for node in nodes if not node.parent]
+        if (there := self._there()) is None:
+            calls = [node for node in calls if not self._is_elsewhere(node)]
+            scores = [score for score in scores if score.node not in self._refused]
+            if calls or scores or any(node.kind == "agent" for node in roots):
+                there = self._create()
         if there is None:
+            # Most traces of a service call no model; their roots make no trajectories.
+            for node in roots:
+                if node.kind != "llm":
+                    self._refuse(node.id, f"{self._id} has no call of a model that this root could be of")
             return
         if calls:
             self._append(calls, there.step_count)
-        self._tell_signals(nodes)
+        for outer in told:
+            inner = next((node for node in calls if outer in ancestors(node, self._trace)), None)
+            if outer.id not in self._on_record and inner is not None and inner.id in self._on_record:
+                self._on_record[outer.id] = self._on_record[inner.id]
+        self._tell_roots(roots)
+        for score in scores:
+            if score.node not in self._refused:
+                self._judge(score)
+        self._settle(there)
+        if self._made and not self._kept and self._pool.get_trajectory(self._id).step_count == 0:
+            self._pool.complete_trajectory(self._id, "abandoned")
 
-    def _there(self, *, create: bool) -> Trajectory | None:
+    def _there(self) -> Trajectory | None:
         try:
             return self._pool.get_trajectory(self._id)
         except GoneError:
             raise
         except NotFoundError:
-            if not create:
-                return None
+            return None
+
+    def _is_elsewhere(self, node: Node) -> bool:
+        """Whether the span is on record in another trajectory: this one is not there."""
+        try:
+            step = self._pool.get_step(self._step_id(node), include=())
+        except NotFoundError:
+            return False
+        self._refuse(node.id, f"the span {node.id} is on record in {step.trajectory_id}")
+        return True
+
+    def _create(self) -> Trajectory:
         metadata = {"source": SOURCE, "trace_id": self._trace.trace_id, "session": self._trace.session}
         new = NewTrajectory(
             trajectory_id=self._id,
@@ -159,41 +198,58 @@ class _Taking:
             metadata=bounded({**metadata, **self._trace.metadata}),
         )
         try:
-            return self._pool.create_trajectory(new)
+            made = self._pool.create_trajectory(new)
         except ConflictError:
             # Another server has just created it from spans that said something else.
             return self._pool.get_trajectory(self._id)
+        self._made = True
+        return made
 
     def _append(self, calls: list[Node], count: int) -> None:
         """Put calls into the trajectory, which has `count` steps."""
         known = self._recent.take(self._id, count) or self._read(count)
         steps: list[Step] = []
-        of_steps: dict[str, str] = {}
+        of_steps: dict[str, Node] = {}
         for node in calls:
-            if self._is_known(node, known):
-                self._taken.known += 1
+            if (record := self._record(node, known)) is not None:
+                self._know(node, record)
+                if record.exchange_id == self._step_id(node):
+                    for index in range(1, len(node.call.replies) if node.call is not None else 0):
+                        self._know(node, self._stored(f"{self._step_id(node)}.{index}"))
                 continue
             for step in self._steps(node, known):
                 steps.append(step)
-                of_steps[step.step_id] = node.id
-        refused: dict[str, str] = {}
+                of_steps[step.step_id] = node
         stored = 0
         for result in self._pool.append_steps(steps) if steps else []:
+            node = of_steps[result.step_id]
             if result.outcome == "rejected":
-                refused.setdefault(of_steps[result.step_id], result.reason or "it cannot be stored")
+                self._refuse(node.id, result.reason or "it cannot be stored")
             elif result.outcome in ("late", "stored"):
                 stored += 1
                 self._taken.late += result.outcome == "late"
                 self._taken.steps += result.outcome == "stored"
-            else:  # Another server took the same span at this moment.
-                self._taken.known += 1
-        for why in refused.values():
-            self._taken.refuse(1, why[:300])
+                self._on_record.setdefault(node.id, result.step_id)
+            else:  # Another server took the span at this moment, or it is in another trajectory.
+                self._know(node, self._stored(result.step_id))
+        self._kept = self._kept or stored > 0
         if stored == len(steps):
             known.count += stored
             known.whole = known.whole and len(known.steps) + stored <= LOOKED_AT
             known.steps = [*known.steps, *steps][-LOOKED_AT:]
             self._recent.put(self._id, known)
+
+    def _know(self, node: Node, record: Step | None) -> None:
+        """Count a call that is on record, as what this span says or as something else."""
+        if record is None or record.trajectory_id != self._id:
+            where = record.trajectory_id if record is not None else "another trajectory"
+            self._refuse(node.id, f"the span {node.id} is on record in {where}")
+        elif is_other(record, node):
+            self._refuse(node.id, f"the span {node.id} is on record with other content, which stays")
+        else:
+            self._taken.known += 1
+            index = record.choice_index
+            self._on_record[node.id] = record.step_id.removesuffix(f".{index}") if index else record.step_id
 
     def _read(self, count: int) -> Known:
         page = self._pool.list_steps(trajectory_id=self._id, order="newest", limit=LOOKED_AT, include=("messages",))
@@ -241,148 +297,89 @@ class _Taking:
     def _step_id(self, node: Node) -> str:
         return f"{self._trace.trace_id}.{node.id}"
 
-    def _is_known(self, node: Node, known: Known) -> bool:
-        """Whether the call is on record: under its span's id, or told by another span within or around this one."""
+    def _record(self, node: Node, known: Known) -> Step | None:
+        """The call as it is on record: under its span's id, or told by another span within or around this one."""
         step_id = self._step_id(node)
-        if any(step.step_id == step_id or _same(step, node) for step in known.steps):
-            return True
-        if known.whole:
-            return False
-        try:
-            return self._pool.get_step(step_id, include=()).trajectory_id == self._id
-        except NotFoundError:
-            return False
+        for step in known.steps:
+            if step.step_id == step_id:
+                return step
+        if (same := next((step for step in known.steps if is_same(step, node)), None)) is not None:
+            return same
+        found = None if known.whole else self._stored(step_id)
+        return found if found is not None and found.trajectory_id == self._id else None
 
-    def _tell_signals(self, nodes: list[Node]) -> None:
-        """What is said of the calls and of the trace: evaluations, and how its root ended."""
-        sent: list[Reward | Feedback] = []
-        for span in self._spans:
-            sent += [self._signal(score) for score in scores_of(span)]
-        for node in nodes:
-            if not node.parent:
-                ended = "error" if node.error is not None else "ok"
-                value = {"root": node.name[:200], "status": ended, "received_at": round(self._now, 3)}
-                sent.append(
-                    Feedback(
-                        kind="label",
-                        feedback_id=f"{self._trace.trace_id}.{node.id}.root",
-                        trajectory_id=self._id,
-                        name=ROOT,
-                        value=value,
-                        source=SOURCE,
-                    )
-                )
-        for signal in sent:
-            try:
-                self._pool.add_signals([signal])
-            except ConflictError:
-                continue  # It is there already, and came at another moment.
-
-    def _signal(self, score: Score) -> Reward | Feedback:
-        step_id: str | None = f"{self._trace.trace_id}.{score.node}"
+    def _stored(self, step_id: str) -> Step | None:
         try:
-            self._pool.get_step(str(step_id), include=())
+            return self._pool.get_step(step_id, include=("messages",))
         except NotFoundError:
-            step_id = None
-        value = score.value if isinstance(score.value, str | bool) else number(score.value)
-        if isinstance(value, float) and math.isfinite(value):
-            details = {"comment": score.comment} if score.comment else None
-            return Reward(
-                name=named(score.name) or "score",
+            return None
+
+    def _tell_roots(self, roots: list[Node]) -> None:
+        """How the roots of the trace ended."""
+        for node in roots:
+            if node.id in self._refused:
+                continue
+            ended = "error" if node.error is not None else "ok"
+            value = {"root": node.name[:200], "status": ended, "received_at": round(self._now, 3)}
+            label = Feedback(
+                kind="label",
+                feedback_id=f"{self._trace.trace_id}.{node.id}.root",
+                trajectory_id=self._id,
+                name=ROOT,
                 value=value,
                 source=SOURCE,
-                details=details,
-                trajectory_id=self._id,
-                step_id=step_id,
             )
-        return Feedback(
-            kind="label",
-            feedback_id=f"{self._trace.trace_id}.{score.node}.{_word(score.name)}",
-            name=named(score.name) or "score",
-            value=value,
-            comment=score.comment,
-            source=SOURCE,
-            trajectory_id=self._id,
-            step_id=step_id,
-        )
-
-
-def _word(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:40]
-
-
-def _same(step: Step, node: Node) -> bool:
-    """Whether a step and a span are one call: another span within or around this one told of it, or the gateway
-    recorded it while this one lasted. They have one reply then.
-    """
-    call = node.call
-    assert call is not None
-    if step.response_message is None or said(step.response_message) != said(call.replies[0].message):
-        return False
-    told_by = step.metadata.get("span_id")
-    if told_by is not None:
-        return node.parent == told_by or step.metadata.get("parent_span") == node.id
-    if not node.start or not step.created_at or step.latency_ms is None:
-        return False
-    begin, end = step.created_at, step.created_at + step.latency_ms / 1000
-    shown, asked = (messages[-1].text if messages else "" for messages in (step.prompt_messages, call.prompt))
-    return node.start <= begin + _SLACK and end <= node.end + _SLACK and shown == asked
-
-
-class Looked(msgspec.Struct):
-    """How far the open traces have been looked at: what comes after `cursor` is next, None is the first."""
-
-    cursor: str | None = None
-
-
-def close_silent(
-    pool: Pool,
-    quiet_seconds: float,
-    idle_seconds: float,
-    *,
-    looked: Looked | None = None,
-    now: Callable[[], float] = time.time,
-) -> tuple[list[str], bool]:
-    """End the trajectories whose trace is over: its root came and then nothing for `quiet_seconds`, or nothing came for
-    `idle_seconds` (0: for ever). Any number of servers may do it at once. One round looks at some hundred traces;
-    `looked` lets the next round go on behind them. Returns what was ended here, and whether others are open.
-    """
-    looked = looked or Looked()
-    closed: list[str] = []
-    others = looked.cursor is not None
-    for _ in range(_PER_ROUND):
-        cursor, looked.cursor = looked.cursor, None
-        page = pool.list_trajectories(where=f"open and trajectory_id like '{PREFIX}%'", cursor=cursor, limit=_PAGE)
-        looked.cursor = page.next_cursor
-        for each in page.items:
-            if each.metadata.get("source") != SOURCE:
-                continue
-            if (status := _over(pool, each, now(), quiet_seconds, idle_seconds)) is None:
-                others = True
-                continue
             try:
-                pool.complete_trajectory(each.trajectory_id, status)
-                closed.append(each.trajectory_id)
-            except (ConflictError, NotFoundError):
-                continue  # It was ended or deleted since it was listed.
-        if looked.cursor is None:
-            break
-    return closed, others or looked.cursor is not None
+                self._pool.add_signals([label])
+            except ConflictError:
+                known = judging.told(self._pool, self._id, str(label.feedback_id))
+                if not isinstance(known, dict) or {**known, "received_at": value["received_at"]} != value:
+                    self._refuse(node.id, f"the span {node.id} is on record with other content, which stays")
+                continue  # Else it is there already, and came at another moment.
+            self._kept = True
 
+    def _judge(self, score: Score) -> None:
+        """Put a score on the call that it is of, or let it wait for that."""
+        step_id, parent = self._owner(score.node)
+        if parent:
+            why = judging.wait(self._pool, self._id, self._trace.trace_id, score, parent)
+        else:
+            why = judging.put(self._pool, self._id, step_id, self._trace.trace_id, score)
+        if why is not None:
+            self._refuse(score.node, why)
+        else:
+            self._kept = True
 
-def _over(pool: Pool, trajectory: Trajectory, now: float, quiet: float, idle: float) -> TerminalStatus | None:
-    """How the trajectory ended; None where it has not."""
-    page = pool.list_steps(trajectory_id=trajectory.trajectory_id, order="newest", limit=1, include=("messages",))
-    step = page.items[0] if page.items else None
-    root: Any = trajectory.labels.get(ROOT)
-    root = root if isinstance(root, dict) else None
-    times = [trajectory.created_at, number(step.metadata.get("received_at")) if step is not None else None]
-    times.append(number(root.get("received_at")) if root is not None else None)
-    latest = max(each for each in times if each is not None)
-    if root is not None and latest < now - quiet:
-        return "failed" if root.get("status") == "error" else "finished"
-    if idle > 0 and latest < now - idle:
-        reply = step.response_message if step is not None else None
-        answered = reply is not None and not reply.tool_calls
-        return "finished" if answered else "abandoned"
-    return None
+    def _settle(self, there: Trajectory) -> None:
+        """Put the scores to their calls that waited for a span of this request."""
+        trace_id = self._trace.trace_id
+        for kept in judging.waiting(self._pool, there):
+            came = str(kept.get("parent"))
+            if kept.get("trace") != trace_id or kept.get("step") or came not in self._trace.nodes:
+                continue
+            score = judging.score_of(kept)
+            step_id, parent = self._owner(came)
+            why = None
+            if not parent:
+                why = judging.put(self._pool, self._id, step_id, trace_id, score)
+            if why is None and (parent or step_id not in (None, f"{trace_id}.{came}")):
+                why = judging.wait(self._pool, self._id, trace_id, score, parent or came, step_id)
+            if why is not None:
+                self._taken.refuse(0, why)
+
+    def _owner(self, node_id: str) -> tuple[str | None, str]:
+        """The step of the nearest call that a span is or is within, none where that is the whole trace; or the span
+        that has to come before that is known.
+        """
+        for _ in range(_MAX_ANCESTORS):
+            if node_id in self._on_record:
+                return self._on_record[node_id], ""
+            node = self._trace.nodes.get(node_id)
+            if node is None:
+                step_id = f"{self._trace.trace_id}.{node_id}"
+                known = judging.is_step(self._pool, self._id, step_id)
+                return (step_id, "") if known else (None, node_id)
+            if not node.parent:
+                break
+            node_id = node.parent
+        return None, ""

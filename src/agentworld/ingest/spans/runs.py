@@ -27,12 +27,12 @@ def run_of(trace: Trace, say: Say) -> Run | None:
     nodes = sorted(trace.nodes.values(), key=lambda node: node.start)
     calls = [node for node in nodes if node.kind == "llm" and node.call is not None]
     told = {node.id for node in calls}
-    around = {above.id for node in calls for above in _above(node, trace)}
+    around = {above.id for node in calls for above in ancestors(node, trace)}
     for node in nodes:
         if node.kind == "llm" and node.call is None:
             if node.error is not None:
                 say(node.place, f"the call of a model failed: {_short(node.error)}", lost=False)
-            elif node.id not in around and not any(above.id in told for above in _above(node, trace)):
+            elif node.id not in around and not any(above.id in told for above in ancestors(node, trace)):
                 say(node.place, "the call of a model has no messages: its content was not recorded")
     calls = without_doubles(calls, trace, say)
     # The rest of a trace that was taken in pieces is no new version of the first.
@@ -184,7 +184,7 @@ def fields_of(node: Node, call: Call) -> dict[str, Any]:
 
 def agent_of(node: Node, trace: Trace) -> str | None:
     """The agent within whose run a node is: of several, the innermost."""
-    found = next((each.agent for each in (node, *_above(node, trace)) if each.agent), trace.agent)
+    found = next((each.agent for each in (node, *ancestors(node, trace)) if each.agent), trace.agent)
     return named(found)
 
 
@@ -195,7 +195,7 @@ def without_doubles(calls: list[Node], trace: Trace, say: Say) -> list[Node]:
     by_id = {node.id: node for node in calls}
     doubles: set[str] = set()
     for inner in calls:
-        outer = next((by_id[above.id] for above in _above(inner, trace) if above.id in by_id), None)
+        outer = next((by_id[above.id] for above in ancestors(inner, trace) if above.id in by_id), None)
         if outer is not None and outer.id not in doubles and same_call(outer, inner):
             doubles.add(outer.id)
             say(outer.place, "the call is told twice, one within the other; the inner one is kept", lost=False)
@@ -217,7 +217,7 @@ def said(message: Message) -> tuple[str, list[str]]:
     return message.text.strip(), [call.function.name for call in message.tool_calls]
 
 
-def _above(node: Node, trace: Trace) -> Iterator[Node]:
+def ancestors(node: Node, trace: Trace) -> Iterator[Node]:
     """What a node is within, the nearest first."""
     for _ in range(_MAX_ANCESTORS):
         above = trace.nodes.get(node.parent) if node.parent else None
