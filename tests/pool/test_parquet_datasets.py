@@ -86,6 +86,7 @@ def test_what_was_deleted_stays_deleted_wherever_a_version_goes(source, made, ot
     assert (left[1].trajectory_id, left[1].digest, left[1].feedback) == ("b", rows[1].digest, [])
     assert left[1].steps == [FrozenStep(one.step_id, one.digest) for one in rows[1].steps]
     assert [(one.target_id, one.reason) for one in other.tombstones()] == [("b", "asked")]
+    assert [one.at for one in other.tombstones()] == [one.at for one in source.tombstones() if one.kind == "trajectory"]
     # An export from before the deletion brings nothing of it back.
     done = other.import_parquet(tmp_path / "before")
     assert (done.deleted, done.datasets, done.datasets_known) == (1, 1, 1)

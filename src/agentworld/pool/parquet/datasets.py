@@ -94,12 +94,14 @@ def write_versions(
             with database.reading() as reader:
                 buried = datasets.buried_of(reader, [row.trajectory_id for row in page])
             for row in page:
+                gone = buried.get(row.trajectory_id)
                 rows.add(
                     {
                         "version": manifest.version,
                         "record": exact_json.encode(row).decode(),
-                        "deleted": row.trajectory_id in buried,
-                        "reason": buried.get(row.trajectory_id),
+                        "deleted": gone is not None,
+                        "reason": None if gone is None else gone.reason,
+                        "deleted_at": None if gone is None else gone.at,
                     }
                 )
 
@@ -126,13 +128,17 @@ def read_versions(writer: Writer, database: Database, versions: _Read, rows: _Re
             records = [_decoded(row["record"], DatasetRow) for row in part]
             records = check_rows(records, position, last)
             position, last = position + len(records), records[-1].trajectory_id
-            gone = {one.trajectory_id: row["reason"] for one, row in zip(records, part, strict=True) if row["deleted"]}
+            gone = {
+                one.trajectory_id: datasets.Buried(row["reason"], float(row["deleted_at"]))
+                for one, row in zip(records, part, strict=True)
+                if row["deleted"]
+            }
             run(lambda txn, number=number, records=records, gone=gone: _put(txn, number, records, gone))  # type: ignore[misc]
         run(lambda txn, number=number, version=version: datasets.freeze(txn, number, version))  # type: ignore[misc]
         done.datasets += 1
 
 
-def _put(txn: Transaction, number: int, rows: list[DatasetRow], gone: dict[str, str | None]) -> None:
+def _put(txn: Transaction, number: int, rows: list[DatasetRow], gone: dict[str, datasets.Buried]) -> None:
     """Put rows. What was deleted where they come from, or here, is not there, and nothing of it comes back."""
     there = datasets.there_of(txn, [row.trajectory_id for row in rows])
     here = datasets.buried_of(txn, [row.trajectory_id for row in rows])
@@ -142,7 +148,7 @@ def _put(txn: Transaction, number: int, rows: list[DatasetRow], gone: dict[str, 
                 f"{row.trajectory_id} of a dataset is not in the export", path="path", hint="Export the pool again"
             )
     told = [each for each in gone if each not in there and each not in here]
-    bury(txn, "trajectory", told, [gone[each] for each in told])
+    bury(txn, "trajectory", told, [gone[each].reason for each in told], at=[gone[each].at for each in told])
     kept = [row if row.trajectory_id in there else scrubbed_row(row) for row in rows]
     datasets.insert_rows(txn, number, [datasets.pack(row) for row in kept])
 

@@ -58,11 +58,11 @@ ROWS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "groups": (schema.groups, ()),
     "decisions": (schema.decisions, ("labels",)),
 }
-# The files of dataset versions, which go with no trajectory; `record` is a DatasetRow. `deleted`, `reason`: of those of
-# its trajectories that were deleted on request.
+# The files of dataset versions, which go with no trajectory; `record` is a DatasetRow. `deleted`, `reason`,
+# `deleted_at`: of those of its trajectories that were deleted on request.
 DATASETS: dict[str, dict[str, Kind]] = {
     "datasets": {"version": "text", "manifest": "json"},
-    "dataset_rows": {"version": "text", "record": "json", "deleted": "flag", "reason": "text"},
+    "dataset_rows": {"version": "text", "record": "json", "deleted": "flag", "reason": "text", "deleted_at": "real"},
 }
 # Texts of a file beside the columns of its table: what its rows are of, by id.
 NAMED: dict[str, tuple[str, ...]] = {"decisions": ("step_id",)}

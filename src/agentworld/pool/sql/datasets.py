@@ -123,7 +123,9 @@ _BURIED = sql(
     select(_tomb.c.target_id).where(_tomb.c.kind.in_(["trajectory", "step"]), among_texts(_tomb.c.target_id, "ids"))
 )
 _BURIED_TRAJECTORIES = sql(
-    select(_tomb.c.target_id, _tomb.c.reason).where(_tomb.c.kind == "trajectory", among_texts(_tomb.c.target_id, "ids"))
+    select(_tomb.c.target_id, _tomb.c.reason, _tomb.c.at).where(
+        _tomb.c.kind == "trajectory", among_texts(_tomb.c.target_id, "ids")
+    )
 )
 _packer = zstandard.ZstdCompressor(level=3, write_content_size=True, write_checksum=False)
 _unpacker = zstandard.ZstdDecompressor()
@@ -207,9 +209,16 @@ def there_of(reader: Reader | Transaction, ids: Sequence[str]) -> set[str]:
     return {row[0] for row in reader.execute(_THERE, {"ids": json_list(ids)})} if ids else set()
 
 
-def buried_of(reader: Reader | Transaction, ids: Sequence[str]) -> dict[str, str | None]:
-    """Those of the trajectories that were deleted on request, each with the reason."""
-    return {row[0]: row[1] for row in reader.execute(_BURIED_TRAJECTORIES, {"ids": json_list(ids)})}
+class Buried(NamedTuple):
+    """Why and when something was deleted on request."""
+
+    reason: str | None
+    at: float
+
+
+def buried_of(reader: Reader | Transaction, ids: Sequence[str]) -> dict[str, Buried]:
+    """Those of the trajectories that were deleted on request."""
+    return {row[0]: Buried(row[1], row[2]) for row in reader.execute(_BURIED_TRAJECTORIES, {"ids": json_list(ids)})}
 
 
 def check_trajectories(reader: Reader | Transaction, ids: Sequence[str]) -> None:

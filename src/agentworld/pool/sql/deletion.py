@@ -170,16 +170,24 @@ class Removed(NamedTuple):
     steps: int
 
 
-def bury(txn: Transaction, kind: str, target_ids: Sequence[str], reasons: Sequence[str | None]) -> None:
-    """Leave tombstones; one that is there stays as it is."""
+def bury(
+    txn: Transaction,
+    kind: str,
+    target_ids: Sequence[str],
+    reasons: Sequence[str | None],
+    at: Sequence[float] | None = None,
+) -> None:
+    """Leave tombstones; one that is there stays as it is. `at`: when each was deleted, now by default."""
     known = {row[0] for row in txn.execute(_KNOWN_TOMBS, {"of_kind": kind, "ids": json_list(target_ids)})}
-    new = {each: reason for each, reason in zip(target_ids, reasons, strict=True) if each not in known}
+    times = [txn.now] * len(target_ids) if at is None else at
+    told = zip(target_ids, reasons, times, strict=True)
+    new = {each: (reason, when) for each, reason, when in told if each not in known}
     if not new:
         return
     first = txn.next_pk("tombstones", len(new))
     rows = [
-        {"pk": first + number, "kind": kind, "target_id": each, "reason": reason, "at": txn.now}
-        for number, (each, reason) in enumerate(new.items())
+        {"pk": first + number, "kind": kind, "target_id": each, "reason": reason, "at": when}
+        for number, (each, (reason, when)) in enumerate(new.items())
     ]
     txn.many(_BURY, rows)
     txn.count(counters.TOMBSTONES, len(rows))
