@@ -251,6 +251,34 @@ def test_scores_are_on_the_calls_that_they_are_within_in_whatever_order_all_come
     assert reasons == ([f"trace-{TRACE} has no call of a model that this root could be of"] if spans[0] is ROOT else [])
 
 
+def test_branches_have_the_reason_that_their_messages_say():
+    talk = ["Hi", "Hello", "And?", "Well", "So?"]
+    turns = [chat(f"0{2 + at}", talk[: 2 * at + 1], [*talk, "Bye"][2 * at + 1], at=at) for at in range(3)]
+    for order in itertools.permutations(turns):
+        pool = MemoryPool()
+        for each in order:
+            take(pool, parsed(each), "traces")
+        assert [reason for _, _, reason in steps(pool)] == [None] * 3
+
+    def reasons(*prompts):
+        pool = MemoryPool()
+        for at, prompt in enumerate(prompts):
+            given = [message(("system", "user", "assistant")["sua".index(text[0])], text[1:]) for text in prompt]
+            take(
+                pool, parsed(chat(f"0{2 + at}", [], f"r{at}", at=at, values={"gen_ai.input.messages": given})), "traces"
+            )
+        return [reason for _, _, reason in steps(pool)]
+
+    long = ["sBe kind", "uHi", "ar0", "uMore", "ax", "uGo on"]
+    assert reasons(["uOne"], ["uTwo"]) == [None, "parallel"]
+    assert reasons(long, ["sBe kind", "uElse"]) == [None, "parallel"]
+    assert reasons(["sBe kind", "uElse"], long) == [None, "parallel"]
+    assert reasons(long, ["sBe kind", "uHi", "uIn short: more"]) == [None, "compaction"]
+    assert reasons(long, [*long[:3], "uLess", *long[4:]]) == [None, "history_rewritten"]
+    assert reasons(long, ["sJudge", "uHi"]) == [None, "subagent"]
+    assert reasons(long[:2], [*long[:3], "uA", "ax", "uB"], [*long[:3], "uC"])[1:] == [None, "history_rewritten"]
+
+
 def test_what_cannot_be_kept_is_rejected_with_the_reason():
     pool, elsewhere = MemoryPool(), {"agentworld.trajectory_id": "other"}
     other = chat("02", ["Hi"], "Something else", at=1)

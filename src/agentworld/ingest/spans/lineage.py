@@ -15,6 +15,7 @@ from agentworld.records.ids import digest
 
 _ROOT = digest(b"spans")
 _LOOKED_AT = 4
+_SYSTEM = ("system", "developer")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -41,6 +42,12 @@ class Lineage:
         rooted = tools_digest(tools)
         found = match(self._tips, prompt, keys, rooted, agent)
         reason = fork_reason(self._tips, found, prompt, keys, rooted, None, agent=agent)
+        if reason in ("compaction", "history_rewritten", "subagent"):
+            tips = [tip for tip in self._tips if tip.agent == agent]
+            if any(tip.tools == rooted and _shows(tip, keys, len(keys)) for tip in tips):
+                reason = None  # It comes late: a later call, which is there, was shown all of this and more.
+            elif found is None and tips:
+                reason = _of_unmatched(reason, tips, prompt, keys)
         return Place(found.tip.step_id if found is not None else None, reason, keys)
 
     def add(
@@ -85,3 +92,22 @@ class Lineage:
             if same == len(tip.messages):
                 break
         return chain(_ROOT, messages, match_key, known)
+
+
+def _shows(tip: Tip, keys: Sequence[bytes], count: int) -> bool:
+    """Whether a call was shown the first `count` messages, and others after them."""
+    return len(tip.keys) > count + 1 and tip.keys[count - 1] == keys[count - 1]
+
+
+def _of_unmatched(
+    reason: ForkReason, tips: Sequence[Tip], prompt: Sequence[Message], keys: Sequence[bytes]
+) -> ForkReason:
+    """The reason of a call that continues none of its agent's: calls of one trace may have nothing in common."""
+    if reason == "subagent":
+        # A system prompt of its own tells of another agent; another question alone does not.
+        return reason if prompt[0].role in _SYSTEM else "parallel"
+    # One system prompt stands before many conversations.
+    opening = next((at for at, message in enumerate(prompt) if message.role not in _SYSTEM), None)
+    if opening is None:
+        return "parallel"
+    return reason if any(_shows(tip, keys, opening + 1) for tip in tips) else "parallel"
