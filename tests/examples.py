@@ -10,3 +10,8 @@ _FEWEST = 10
 def examples(number: int) -> int:
     """What to try of `number` examples."""
     return number if ALL else min(number, max(_FEWEST, number // _PART))
+
+
+def seeds(number: int) -> range:
+    """Seeds of a test that draws by itself; it is marked `hypothesis`, so that all `number` are tried there too."""
+    return range(number if ALL else (number + 1) // 2)

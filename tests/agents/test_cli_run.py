@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from agentworld.cli import invoke
 from agentworld.tasks.teacher import reply
 from agentworld.testing import ScriptedReply
 
@@ -46,6 +47,20 @@ def run(url, *arguments, **variables):
 
 
 @pytest.fixture
+def here(monkeypatch, capsys):
+    """As `run`, for commands that end before they do anything: in this process, which starts no other."""
+
+    def run(url, *arguments):
+        for name in [name for name in os.environ if name.startswith("AGENTWORLD_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AGENTWORLD_URL", url)
+        code = invoke(list(arguments))
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
 def config(tmp_path):
     (tmp_path / "words.jsonl").write_text('{"prompt": "say one", "reference": "one"}\n')
     (tmp_path / "own.py").write_text("def check(answer, reference):\n    return reference in answer\n")
@@ -72,18 +87,16 @@ def test_a_run_prints_its_numbers_and_writes_its_report(url, engine, config, tmp
     assert re.fullmatch(r"cli-1: 1 rollout in [\d.]+ s, 2 complete already", output.splitlines()[-1])
 
 
-def test_a_report_that_cannot_be_written_is_known_before_the_run(url, config, engine, tmp_path):
+def test_a_report_that_cannot_be_written_is_known_before_the_run(here, url, config, engine, tmp_path):
     asked = len(engine.requests)
-    code, _, errors = run(
-        url, "-m", "agentworld", "run", str(config), "--report", str(tmp_path / "none" / "report.json")
-    )
+    code, _, errors = here(url, "run", str(config), "--report", str(tmp_path / "none" / "report.json"))
     assert (code, len(engine.requests) - asked) == (1, 0)
     assert "there is no folder" in errors
 
 
-def test_a_folder_is_no_report(url, config, engine, tmp_path):
+def test_a_folder_is_no_report(here, url, config, engine, tmp_path):
     asked = len(engine.requests)
-    code, _, errors = run(url, "-m", "agentworld", "run", str(config), "--report", str(tmp_path))
+    code, _, errors = here(url, "run", str(config), "--report", str(tmp_path))
     assert (code, len(engine.requests) - asked) == (1, 0)
     assert f"{tmp_path} is a folder. Give --report the name of a file" in errors
 
@@ -124,22 +137,22 @@ def test_signals_stop_it_cleanly(url, engine, config, factory, number):
         ("http://127.0.0.1:1", CONFIG.replace("m", "m", 1), "Nothing answers at http://127.0.0.1:1: "),
     ],
 )
-def test_what_is_wrong_is_one_line(url, config, address, text, says):
+def test_what_is_wrong_is_one_line(here, url, config, address, text, says):
     if text is None:
         config.unlink()
     else:
         config.write_text(text)
-    code, _, errors = run(address or url, "-m", "agentworld", "run", str(config), "-q", "--name", "bad")
+    code, _, errors = here(address or url, "run", str(config), "-q", "--name", "bad")
     assert code == 1
     assert says in errors
     assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", [[], ["--name", "lost"]])
-def test_an_engine_is_not_taken_for_a_server(engine, config, name):
+def test_an_engine_is_not_taken_for_a_server(here, engine, config, name):
     lines = [f'{{"prompt": "say {number}", "reference": "{number}"}}\n' for number in range(20)]
     (config.parent / "words.jsonl").write_text("".join(lines))
-    code, _, errors = run(engine.url, "-m", "agentworld", "run", str(config), "-q", *name)
+    code, _, errors = here(engine.url, "run", str(config), "-q", *name)
     assert code == 1
     assert errors.startswith(f"agentworld: {engine.url} is no AgentWorld server")
     assert errors.count("\n") == 1

@@ -9,6 +9,13 @@ from agentworld.pool.memory import MemoryPool
 from tests.api.serving import Serving
 
 
+@pytest.fixture(scope="module")
+def server():
+    """One for all that is refused."""
+    with Serving() as running:
+        yield running
+
+
 def is_an_error(body):
     return set(body) == {"error"} and set(body["error"]) == {"code", "message", "path", "hint"}
 

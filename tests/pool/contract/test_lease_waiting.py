@@ -7,6 +7,7 @@ import pytest
 from agentworld.pool.memory import MemoryPool
 from agentworld.pool.sql import knowledge, leases, pulling, units, walk
 from agentworld.records import BatchSpec, Feedback, NewTrajectory, Policy, Reward
+from tests.examples import seeds
 
 from ..samples import finished, group, step
 
@@ -192,7 +193,8 @@ def test_a_comparison_waits_for_its_trajectories(pool):
     assert keys(pool.lease(spec, "c")) == ["comparison:f"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("seed", seeds(4))
 def test_any_order_of_calls_gives_what_memory_gives(pool, clock, monkeypatch, seed):
     """Every order, with all that changes what fits; leases come often enough for all to have been pulled before."""
     monkeypatch.setattr(pulling, "PULL_ROWS", 512)

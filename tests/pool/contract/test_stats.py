@@ -21,6 +21,7 @@ from agentworld.records import (
     Step,
     Tool,
 )
+from tests.examples import seeds
 from tests.pool.samples import finished, step
 
 NAMES = [f"t{number}" for number in range(12)]
@@ -143,7 +144,8 @@ class Caller:
             self.pool.collect()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("seed", seeds(4))
 def test_counters_are_a_full_count(pool, clock, seed):
     Caller(pool, clock, seed)(300)
     other_clock = type(clock)()
