@@ -54,6 +54,7 @@ def test_every_field_has_its_place():
     assert (first.usage.prompt_tokens, first.usage.completion_tokens) == (4, 3)
     assert first.metadata == {
         "reasoning_effort": "low", "cached_tokens": 2.0, "cost_usd": 0.001, "metrics": {"reasoning_tokens": 1},
+        "other": {"observation.results[1].extra": {"took": 1.5}},
     }  # fmt: skip
     assert last.created_at - first.created_at == 2.5
     results = [(message.role, message.tool_call_id, message.text) for message in last.prompt_messages[3:5]]
@@ -66,6 +67,35 @@ def test_every_field_has_its_place():
         ("progress", 0.25, "3"), ("success", 0.0, None), ("honesty", 1.0, None),
     }  # fmt: skip
     assert [tool["function"]["name"] for tool in first.tools] == ["weigh", "look"]
+
+
+def test_what_has_no_field_of_its_own_is_kept_by_its_place():
+    reference = {"session_id": "elsewhere", "extra": {"w": 1}}
+    result = {"source_call_id": "c", "content": "o", "extra": {"q": 2}, "odd": 3, "subagent_trajectory_ref": reference}
+    call = {"tool_call_id": "c", "function_name": "f", "arguments": {}, "extra": {"agentworld": {}, "e": 4}}
+    metrics = {"prompt_tokens": 1, "completion_tokens": 1, "seconds": 5}
+    steps = [
+        {"step_id": 1, "source": "user", "message": "q", "extra": {"seen": 6}, "mood": "calm"},
+        {
+            "step_id": 2, "source": "agent", "message": "x", "tool_calls": [call], "weird": 7, "metrics": metrics,
+            "observation": {"results": [result], "extra": "OX"},
+        },
+    ]  # fmt: skip
+    inner = {"schema_version": "ATIF-v1.4", "session_id": "in", "notes": "N", "extra": {"i": 8}, "top": 9}
+    inner = {**inner, "agent": {"name": "b"}, "steps": [{"step_id": 1, "source": "agent", "message": "y"}]}
+    whole = {"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "a", "kind": "k"}, "steps": steps}
+    (run,), notes = read({**whole, "top": 10, "subagent_trajectories": [inner]})
+    assert not [note for note in notes if note.lost]
+    assert run.steps[0].metadata["other"] == {
+        "weird": 7, "metrics.seconds": 5, "tool_calls[0].extra": {"e": 4}, "observation.extra": "OX",
+        "observation.results[0].extra": {"q": 2}, "observation.results[0].odd": 3,
+        "observation.results[0].subagent_trajectory_ref[0].extra": {"w": 1},
+    }  # fmt: skip
+    assert run.metadata["atif"]["other"] == {
+        "top": 10, "agent.kind": "k", "steps[0].extra": {"seen": 6}, "steps[0].other": {"mood": "calm"},
+    }  # fmt: skip
+    of_inner = run.metadata["documents"][1]
+    assert (of_inner["notes"], of_inner["extra"], of_inner["other"]) == ("N", {"i": 8}, {"top": 9})
 
 
 def test_results_without_an_id_belong_to_the_calls_in_order():

@@ -206,6 +206,23 @@ def test_flags_weights_and_scores_are_labels_and_rewards():
     ]
 
 
+@pytest.mark.parametrize(
+    ("columns", "rewards"),
+    [
+        ({"reward": "0.5"}, [("reward", 0.5, None)]),
+        ({"rewards": {"style": 1, "truth": "0.25"}}, [("style", 1.0, None), ("truth", 0.25, None)]),
+        ({"rewards": [0, 1.5]}, [("reward", 0.0, "0"), ("reward", 1.5, "1")]),
+        ({"scores": [1, 2, 3]}, []),
+        ({"reward": "good"}, []),
+    ],
+)
+def test_rewards_as_texts_objects_and_lists(columns, rewards):
+    talk = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "x"}, {"from": "gpt", "value": "y"}]
+    (run,), _ = read("sharegpt", {"conversations": talk, **columns})
+    assert [(reward.name, reward.value, reward.step) for reward in run.rewards] == rewards
+    assert rewards or run.metadata == {"row": columns}
+
+
 def test_a_description_beside_the_file_names_columns_and_roles():
     (quiz, talk, _), notes = read_path("auto", FIXTURES / "sharegpt" / "described")
     assert said(quiz) == [("user", "How many legs has a stool?"), ("assistant", "Three.")]

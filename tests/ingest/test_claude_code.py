@@ -256,6 +256,20 @@ def spoken(uuid, parent, role, content, **more):
     return {"uuid": uuid, "parentUuid": parent, "type": role, "message": {"role": role, "content": content}, **more}
 
 
+def test_what_blocks_of_a_reply_have_besides_is_kept(tmp_path):
+    cited = {"type": "text", "text": "x", "citations": [{"cited_text": "C"}]}
+    call = {"type": "mcp_tool_use", "id": "t", "name": "f", "server_name": "S", "input": {}, "odd": "o" * 5000}
+    lines = [
+        spoken("u", None, "user", "q"),
+        spoken("a", "u", "assistant", [cited, call, {"type": "text", "text": "y"}]),
+    ]
+    ((run,), _) = written(tmp_path / "a.jsonl", lines)
+    first, second = run.steps[0].metadata["blocks"]
+    assert first == {"type": "text", "citations": [{"cited_text": "C"}]}
+    assert second["cut"].startswith('{"server_name": "S"')
+    assert len(second["cut"]) < 1100
+
+
 def test_a_sub_agent_that_only_progress_tells_of(tmp_path):
     call = {"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": "Look", "subagent_type": "Explore"}}
 

@@ -1,5 +1,6 @@
 """LangSmith's runs: trees, lists and batches of them, and feedback on them."""
 
+import json
 from pathlib import Path
 
 from agentworld.ingest.reading import read_path
@@ -52,3 +53,15 @@ def test_both_parts_of_a_run_in_a_batch():
     assert lineage(run) == ["0 <- -: 1 => assistant(Sun.)", "1 <- - parallel: 1 => assistant(Su)"]
     assert [step.finish_reason for step in run.steps] == ["stop", "length"]
     assert (run.steps[0].created_at, run.steps[0].latency_ms, notes) == (1790000000.0, 1500.0, [])
+
+
+def test_metadata_of_runs_are_kept(tmp_path):
+    told = {"metadata": {"ls_provider": "p", "ls_model_name": "m", "team": "red", "user_id": "u"}}
+    said = {
+        "inputs": {"messages": [{"role": "user", "content": "q"}]},
+        "outputs": {"role": "assistant", "content": "x"},
+    }
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"id": "r", "trace_id": "r", "run_type": "llm", "name": "n", "extra": told, **said}))
+    (run,), _ = read_path("langsmith", file)
+    assert (run.metadata["metadata"], run.steps[0].metadata["metadata"]) == ({"team": "red"}, {"team": "red"})

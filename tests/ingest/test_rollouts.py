@@ -129,6 +129,22 @@ def test_a_reply_of_the_input_is_a_step_only_with_ids():
     assert "never kept" not in repr(runs)
 
 
+def test_a_simulation_of_nemo_gym_keeps_its_task_and_usage():
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]
+    info = {"reward": None, "db_check": {"db_match": True}}
+    result = {"id": "s-1", "task_id": "50", "messages": turns, "reward_info": info, "termination_reason": "user_stop"}
+    row = {"responses_create_params": {"input": "q"}, "response": {"output": [], "usage": {"total_tokens": 7}}}
+    ((run,), notes) = read_bytes(
+        "nemo-gym", {**row, "result": result, "reward": 1.0, "task": {"id": "50"}, "config": {"api_key": "k"}}
+    )
+    assert not notes
+    assert {key: run.metadata[key] for key in ("task", "usage", "simulation_id", "reward_info")} == {
+        "task": {"id": "50"}, "usage": {"total_tokens": 7}, "simulation_id": "s-1",
+        "reward_info": {"db_check": {"db_match": True}},
+    }  # fmt: skip
+    assert "config" not in run.metadata
+
+
 def test_two_texts_are_two_replies_and_tools_of_the_service_are_calls():
     run = read("nemo-gym/rollouts.jsonl")[0][2]
 

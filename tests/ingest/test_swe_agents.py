@@ -50,6 +50,17 @@ def test_queries_are_what_the_model_was_shown():
     assert lost == []
 
 
+def test_an_answer_that_the_history_has_otherwise_and_other_fields_are_kept():
+    first = {"role": "assistant", "content": "I list.", "action": "ls", "agent": "main", "thought": "THT", "odd": 1}
+    last = {"role": "assistant", "content": "Done.", "action": "exit", "agent": "main", "thought": "Done."}
+    history = [{"role": "user", "content": "q", "agent": "main"}, first, last]
+    asked = [{"action": "ls", "response": "I list.\n```ls```"}, {"action": "exit", "response": "Done."}]
+    (run,), _ = read_bytes("swe-agent", {"history": history, "trajectory": asked, "info": {"exit_status": "submitted"}})
+    assert [step.metadata for step in run.steps] == [
+        {"response": "I list.\n```ls```", "message": {"odd": 1, "thought": "THT"}}, {},
+    ]  # fmt: skip
+
+
 def test_demonstrations_are_context():
     [run], lost = read("swe-agent/first_version.traj")
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agentworld.ingest.formats.atif_extension import KEY, StepFacts
+from agentworld.ingest.formats.atif_others import of_document, of_step
 from agentworld.ingest.formats.media import Media, put_url
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, call_of, kind_of
 from agentworld.ingest.run import RunReward
@@ -15,10 +16,6 @@ from agentworld.records import MediaPart, Message, TextPart, Tool, ToolCall, Usa
 from agentworld.records.message import Role
 
 _SOURCES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
-_READ = {
-    "step_id", "timestamp", "source", "model_name", "reasoning_effort", "message", "reasoning_content", "tool_calls",
-    "observation", "metrics", "is_copied_context", "llm_call_count", "extra",
-}  # fmt: skip
 _LENGTH = 12  # of what is shown of an unknown key
 
 
@@ -64,6 +61,7 @@ class Document:
         self.continued = values.text(value, "continued_trajectory_ref", place)
         self.extra = values.object(value, "extra", place) or {}
         self.media: Media = {}
+        self.others = of_document(value)  # what else is said in it, by place; of steps that are no replies, once read
 
     @classmethod
     def links(cls, value: Mapping[str, Any], file: str) -> Document:
@@ -127,8 +125,6 @@ class Document:
 
     def _turn(self, step: dict[str, Any], number: int, place: str) -> Turn:
         values = self.values
-        for unknown in step.keys() - _READ:
-            values.lost(f"{place}.{str(unknown)[:_LENGTH]}", "the format has no such field; it is left out")
         extra = values.object(step, "extra", place) or {}
         own = own_of(extra)
         role = self._role(step, place)
@@ -152,6 +148,9 @@ class Document:
         copied = step.get("is_copied_context") is True or step.get("llm_call_count") == 0
         turn.sampled = message.role == "assistant" and not copied
         metadata = self._metadata(step, extra, place)
+        if not turn.sampled and step.get("is_copied_context") is not True:
+            about = {key: metadata[key] for key in ("extra", "other") if key in metadata}
+            self.others |= {f"steps[{number}].{key}": value for key, value in about.items()}
         if turn.sampled:
             turn.step = {"created_at": turn.at or 0.0, **self._step(step, own, place)}
             turn.step["metadata"] = {**turn.step.get("metadata", {}), **metadata}
@@ -268,6 +267,7 @@ class Document:
             "reasoning_effort": step.get("reasoning_effort"),
             "llm_call_count": step.get("llm_call_count"),
             "extra": self.values.bounded(rest, f"{place}.extra"),
+            "other": self.values.bounded(of_step(step), f"{place} (other fields)"),
         }
         metrics = step.get("metrics")
         if isinstance(metrics, dict):

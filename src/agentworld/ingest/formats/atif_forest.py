@@ -118,7 +118,8 @@ class _Building:
         """Adds one document, and returns the key of its last step."""
         prefix = f"{self._count}." if self._count else ""
         self._count += 1
-        self._about.append(_about_document(document, prefix))
+        about = _about_document(document, prefix)
+        self._about.append(about)
         run, tools = self._run, document.tools()
         embedded = self._embedded(document, depth)
         last, begins = parent, True
@@ -144,6 +145,8 @@ class _Building:
                 self._sub_agent(reference, document, embedded, last, depth)
         for _, each in embedded.pop("", []):
             self._branch(each, last, depth)
+        if prefix:
+            about |= _besides(document)
         # What is said of a sub-agent as a whole is on its last reply, as the run as a whole is that of who asked it.
         on = last if depth and not begins else None
         run.rewards += rewards_of(document.values, document.extra, f"{document.place}.extra", on)
@@ -230,26 +233,39 @@ def _about_run(run: Run, root: Document) -> None:
     run.agent = facts.agent if "run" in root.own else root.agent_name
     run.status, run.task, run.user = facts.status, facts.task, facts.user
     run.group_id, run.rollout_index = facts.group_id, facts.rollout_index
-    final = values.object(root.value, "final_metrics", place) or {}
+    final = root.value.get("final_metrics")
+    final = final if isinstance(final, dict) else {}
     if not any(reward.step is None for reward in run.rewards) and isinstance(final.get("extra"), dict):
         run.rewards += rewards_of(values, final["extra"], f"{place}.final_metrics.extra", None)
     parent = root.agent.get("extra")
     parent_id = parent.get("parent_session_id") if isinstance(parent, dict) else None
     run.parent_run = parent_id if isinstance(parent_id, str) else None
-    rest = {key: value for key, value in root.extra.items() if key not in (KEY, "reward", "rewards")}
     about = {
         "schema_version": root.value.get("schema_version"),
         "session_id": root.session_id,
         "agent_version": root.agent.get("version"),
         "agent_extra": values.bounded(parent, f"{place}.agent.extra"),
-        "notes": values.bounded(root.value.get("notes"), f"{place}.notes"),
-        "final_metrics": values.bounded(final, f"{place}.final_metrics"),
-        "extra": values.bounded(rest, f"{place}.extra"),
+        **_besides(root),
     }
     run.metadata = {**facts.metadata, "atif": {key: value for key, value in about.items() if value is not None}}
     times = [step.created_at for step in run.steps if step.created_at]
     run.created_at = facts.created_at or (min(times) if times else 0.0)
     run.completed_at = facts.completed_at or (max(times) if times else 0.0)
+
+
+def _besides(document: Document) -> dict[str, Any]:
+    """What a document says of itself that has no place of its own."""
+    values, place = document.values, document.place
+    rest = {key: value for key, value in document.extra.items() if key not in (KEY, "reward", "rewards")}
+    about = {
+        "notes": values.bounded(document.value.get("notes"), f"{place}.notes"),
+        "final_metrics": values.bounded(
+            values.object(document.value, "final_metrics", place), f"{place}.final_metrics"
+        ),
+        "extra": values.bounded(rest, f"{place}.extra"),
+        "other": values.bounded(document.others, f"{place} (other fields)"),
+    }
+    return {key: value for key, value in about.items() if value is not None}
 
 
 def _about_document(document: Document, prefix: str) -> dict[str, Any]:

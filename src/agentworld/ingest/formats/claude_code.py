@@ -204,6 +204,8 @@ class _Runs:
                 notes["compaction"] = each.notes
             elif each.notes.get("call"):
                 notes["call"] = each.notes["call"]
+        if reply.others:
+            notes["blocks"] = reply.others
         if reply.redacted:
             notes["redacted_thinking"] = reply.redacted
         notes |= picked(message | line.data, ("id", "requestId", "uuid", "service_tier"), 200)

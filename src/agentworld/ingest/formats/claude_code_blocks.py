@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from agentworld.dialects.messages_blocks import RAW_ARGUMENTS, written
-from agentworld.ingest.formats.values import Content, Media, Say, content_of, json_text, object_of, text_of
+from agentworld.ingest.formats.values import Content, Media, Say, bounded, content_of, json_text, object_of, text_of
 from agentworld.records import FunctionCall, MediaPart, Message, TextPart, ToolCall
 
+_READ = frozenset(
+    ("type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content", "is_error",
+     "cache_control")
+)  # fmt: skip
+_MOST_OTHERS, _LONGEST_OTHER = 64, 1000
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
@@ -20,6 +25,7 @@ class Reply:
         self.calls: list[ToolCall] = []
         self.results: list[Message] = []
         self.redacted = 0
+        self.others: list[dict[str, Any]] = []
 
     def message(self) -> Message:
         """The reply as one message: its text is one string, however it was cut into blocks and lines."""
@@ -57,6 +63,7 @@ class Blocks:
         for position, value in enumerate(content):
             block = object_of(value)
             kind, where = block.get("type"), f"{place}, message.content[{position}]"
+            self._besides(block, where, reply)
             if kind == "text" and isinstance(block.get("text"), str):
                 reply.texts.append(block["text"])
             elif kind == "thinking" and isinstance(block.get("thinking"), str):
@@ -71,6 +78,15 @@ class Blocks:
                 reply.texts.append(value)
             else:
                 self._say(where, f"a block of the reply cannot be read: {_named(kind, value)}")
+
+    def _besides(self, block: dict[str, Any], place: str, reply: Reply) -> None:
+        """Keep what a block has besides what is read of it: citations, the server of a tool, and so on."""
+        rest = {key: value for key, value in block.items() if key not in _READ and value not in (None, [], {}, "")}
+        if rest and len(reply.others) < _MOST_OTHERS:
+            kept = rest if len(json_text(rest)) <= _LONGEST_OTHER else {"cut": bounded(rest, _LONGEST_OTHER)}
+            reply.others.append({"type": bounded(block.get("type"), 100), **kept})
+        elif rest:
+            self._say(place, f"only the first {_MOST_OTHERS} blocks with other fields keep them")
 
     def call(self, block: dict[str, Any], place: str) -> ToolCall:
         """A tool call; one without an id gets one, and one without a name has the empty one."""

@@ -32,6 +32,7 @@ from agentworld.ingest.spans.tools import read_tools
 
 _TYPES = ("llm", "chain", "tool", "retriever", "embedding", "prompt", "parser")
 _MAX_DEPTH = 90
+_TOLD = frozenset(("ls_provider", "ls_model_name", "ls_temperature", "ls_agent_type", "lc_agent_name", "user_id"))
 
 
 class Langsmith:
@@ -216,7 +217,8 @@ def _call(
     call.sampling = call.sampling or sampling_of(params) or sampling_of({"temperature": told.get("ls_temperature")})
     if not call.tools and params.get("tools"):
         call.tools = read_tools(params["tools"], "extra.invocation_params.tools", within(say, place))
-    call.metadata |= bounded({"provider": told.get("ls_provider"), "tags": given.get("tags")})
+    rest = {name: value for name, value in told.items() if name not in _TOLD}
+    call.metadata |= bounded({"provider": told.get("ls_provider"), "tags": given.get("tags"), "metadata": rest})
     if call.prompt or call.replies:
         node.call = call
 
@@ -230,6 +232,7 @@ def _of_trace(given: dict[str, Any], trace: Trace, run_id: str, *, root: bool) -
             "project": given.get("session_name"),
             "tags": given.get("tags"),
             "reference_example": given.get("reference_example_id"),
+            "metadata": {name: value for name, value in told.items() if name not in _TOLD},
         }
         trace.metadata |= bounded(kept)
     stats = table(given.get("feedback_stats"))

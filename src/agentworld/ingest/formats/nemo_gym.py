@@ -20,7 +20,7 @@ from agentworld.records import Message, Sampling, Step
 from agentworld.records.trajectory import TerminalStatus
 
 _ASKED, _GIVEN = "responses_create_params", "response"
-_READ = frozenset((_ASKED, _GIVEN, "reward", "result", "_ng_task_index", "_ng_rollout_index", "agent_ref", "task",
+_READ = frozenset((_ASKED, _GIVEN, "reward", "result", "_ng_task_index", "_ng_rollout_index", "agent_ref",
                    "config"))  # fmt: skip
 _LABELS = ("resolved", "success", "passed", "correct", "is_correct", "solved", "mask_sample")
 
@@ -65,7 +65,9 @@ def _run(row: dict[str, Any], values: Values, place: str) -> Run:
         run = tau2.simulation(
             result, values, f"{place}.result", before=_before(turns), **{k: v for k, v in fields.items() if v}
         )
-        run.native_id = None
+        run.metadata["simulation_id"], run.native_id = run.native_id, None
+        if (kept := values.bounded(given.get("usage"), f"{place}.{_GIVEN}.usage")) is not None:
+            run.metadata["usage"] = kept
     else:
         items = ItemReader(reader)
         items.read(values.items(given, "output", f"{place}.{_GIVEN}") or [], f"{place}.{_GIVEN}.output")

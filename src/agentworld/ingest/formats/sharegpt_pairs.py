@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentworld.ingest.formats.chat_messages import ROLES
-from agentworld.ingest.formats.noted import as_text
+from agentworld.ingest.formats.noted import as_finite, as_text
+from agentworld.ingest.run import RunReward
 from agentworld.records import Message
 
 TALKS = ("conversations", "messages", "conversation", "dialogue", "dialog", "chat", "turns")
@@ -19,6 +20,30 @@ SCORES = tuple(
     for kind in ("score", "rating", "reward")
     for name in ("{kind}_{side}", "{side}_{kind}", "{side}-{kind}")
 )
+
+NUMBERS = frozenset(("reward", "rewards", "score", "scores"))
+"""Columns that are rewards, as far as they are numbers."""
+
+
+def rewards_in(name: str, value: Any, steps: list[str]) -> list[RunReward]:
+    """The rewards that a column says: a number, also as text; numbers by name; or one for each reply. None where any of
+    it is something else, so that the column stays as it is.
+    """
+    found: list[tuple[str, float | None, str | None]] = [(name, _number(value), None)]
+    if isinstance(value, dict) and value:
+        found = [(str(key)[:256] or name, _number(each), None) for key, each in value.items()]
+    elif isinstance(value, list) and value and len(value) == len(steps):
+        one = name.removesuffix("s")
+        found = [(one, _number(each), step) for each, step in zip(value, steps, strict=True) if each is not None]
+    rewards = [RunReward(name=key, value=number, step=step) for key, number, step in found if number is not None]
+    return rewards if len(rewards) == len(found) else []
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return as_finite(float(value) if isinstance(value, str) and len(value) < 40 else value)
+    except ValueError:
+        return None
 
 
 def columns_within(row: Mapping[str, Any], pair: tuple[str, str]) -> list[str] | None:

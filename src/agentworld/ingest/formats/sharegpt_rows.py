@@ -12,7 +12,18 @@ from agentworld.ingest.formats.chat_blocks import prepared
 from agentworld.ingest.formats.chat_messages import READ, ROLES, ChatReader, Part, beyond, role_of, tools_of
 from agentworld.ingest.formats.media import put_base64
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, kind_of
-from agentworld.ingest.formats.sharegpt_pairs import PAIRS, PROMPTS, ROLE, SCORES, TALKS, TEXT, columns_within, same
+from agentworld.ingest.formats.sharegpt_pairs import (
+    NUMBERS,
+    PAIRS,
+    PROMPTS,
+    ROLE,
+    SCORES,
+    TALKS,
+    TEXT,
+    columns_within,
+    rewards_in,
+    same,
+)
 from agentworld.ingest.formats.sharegpt_texts import (
     PLACES,
     around_places,
@@ -26,7 +37,6 @@ from agentworld.records import MediaPart, Message, TextPart
 
 ANSWERS = ("completion", "response", "output", "answer")
 _FLAGS = frozenset(("label", "kto_tag", "verified", "resolved", "success", "correct", "is_correct"))
-_NUMBERS = frozenset(("reward", "score"))
 _MEDIA = {"images": "image", "image": "image", "videos": "video", "video": "video", "audios": "audio", "audio": "audio"}
 _WEIGHTS = ("loss", "loss_weight", "weight")
 _HERE = READ.union(("role", "from", "speaker", "content", "value", "text", "thoughts", "actions", *_WEIGHTS))
@@ -370,9 +380,9 @@ class _Row:
                 self._read.add(name)
                 step = last if name == "label" else None
                 run.feedback.append(RunFeedback(kind="label", name=name, value=value, step=step))
-            elif name in _NUMBERS and (number := as_finite(value)) is not None:
+            elif name in NUMBERS and (rewards := rewards_in(name, value, [step.step_id for step in run.steps])):
                 self._read.add(name)
-                run.rewards.append(RunReward(name=name, value=number))
+                run.rewards += rewards
         task = row.get("instance_id", row.get("task_id"))
         if isinstance(task, (str, int)) and not isinstance(task, bool):
             run.task = {"task_id": task}

@@ -22,6 +22,7 @@ _NOT_CHAT = ("message_type", "is_demo", "thought", "action", "agent")
 _OUTCOMES = ("target", "resolved", "reward", "score")
 _READ = frozenset(("trajectory", "history", "info", "messages", "replay_config", "attempts", "exit_status", *_OUTCOMES))
 _OF_INFO = frozenset(("exit_status", "score", "reward", "resolved"))
+_OF_CALLS = ("thinking_blocks", "tool_call_ids", "cache_control")
 _MOST_DISCARDED = 64  # answers in a row that the agent threw away
 _STEP = ("execution_time", "state", "extra_info")
 
@@ -216,6 +217,10 @@ def _read_history(
                 while (other := asked.popleft()) is not found:
                     _put(lineage, other, None, fields, values, place)
                 _put(lineage, found, message, fields, values, place, before)
+            step = lineage.steps[-1] if lineage.steps else None
+            about = _besides(item, message) if step is not None and step.response_message is message else None
+            if step is not None and (kept := values.bounded(about, f"{where} (other fields)")) is not None:
+                step.metadata = {**step.metadata, "message": kept}
         before.append(message)
     for other in asked:
         _put(lineage, other, None, fields, values, place)
@@ -223,6 +228,16 @@ def _read_history(
         _name_agents(lineage, conversations)
     run.steps = lineage.steps
     run.trailing = _untold(lineage, conversations)
+
+
+def _besides(item: Mapping[str, Any], message: Message) -> dict[str, Any]:
+    """What a reply of the history has besides what is read of it; a thought where its text has it not."""
+    known = _CHAT.union(_NOT_CHAT, _OF_CALLS)
+    found = {key: value for key, value in item.items() if key not in known and value not in (None, "", [], {})}
+    thought = item.get("thought")
+    if isinstance(thought, str) and thought.strip() and thought.strip() not in f"{message.text}\n{message.reasoning}":
+        found["thought"] = thought
+    return found
 
 
 def _untold(lineage: Lineage, conversations: Mapping[str, list[Message]]) -> list[Message]:
@@ -304,6 +319,12 @@ def _put(
             return  # Nothing was sampled, or what it was shown is not known: its observation tells of the end.
         reply = Message(role="assistant", content=asked.said)
         metadata["discarded"] = True
+    elif (
+        isinstance(asked.said, str)
+        and asked.said.strip() not in ("", reply.text.strip())
+        and (kept := values.bounded(asked.said, f"{where}.response")) is not None
+    ):
+        metadata["response"] = kept  # What came back, where the history has it otherwise.
     if asked.query is None:
         shown = before or []
     else:

@@ -192,7 +192,8 @@ def _status(ended: Any) -> TerminalStatus:
 
 def _rewards(run: Run, info: Mapping[str, Any], values: Values, place: str) -> None:
     details = values.bounded({key: value for key, value in info.items() if key != "reward"}, place)
-    put_value(run, "reward", info.get("reward"), values, f"{place}.reward", details)
+    if not put_value(run, "reward", info.get("reward"), values, f"{place}.reward", details) and details:
+        run.metadata["reward_info"] = details
     parts = values.object(info, "reward_breakdown", place) or {}
     for name, value in parts.items():
         put_value(run, f"reward.{name}", value, values, f"{place}.reward_breakdown.{name}")
