@@ -20,7 +20,7 @@ from agentworld.ingest.loader import Importer, import_paths
 from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.run import Note, Run, RunFeedback, RunReward, linear_steps
 from agentworld.ingest.wholes import Placing
-from agentworld.records import Message, Step
+from agentworld.records import Decision, Message, Step
 
 
 class Chat:
@@ -160,6 +160,78 @@ def test_a_run_that_has_grown_takes_the_place_of_what_was_there(pool, tmp_path):
     written(path, {"id": "one", "chat": TALK[:2]})
     assert import_paths(pool, [path]).formats["chat"].known == 1
     assert pool.get_step(f"{third}.1", include=["messages"]).parent_step_id == f"{third}.0"
+
+
+def states(pool):
+    return {t.trajectory_id: (t.channel, t.user, t.readiness) for t in pool.list_trajectories().items}
+
+
+def test_a_run_replaces_older_ones_of_its_channel_and_user_only(pool, tmp_path):
+    path = tmp_path / "a.jsonl"
+
+    def put(length, channel, user=None):
+        written(path, {"id": "one", "chat": TALK[:length]})
+        report = import_paths(pool, [path], placing=Placing(channel=channel, user=user))
+        counts = report.formats["chat"]
+        return (counts.added, counts.replaced, counts.known, counts.deleted), [n.why for n in report.notes], report.lost
+
+    assert put(2, "a") == ((1, 0, 0, 0), [], 0)
+    (first,) = states(pool)
+    assert put(3, "b") == ((1, 0, 0, 0), [f"another run of its name is there: stored as {first}.2"], 0)
+    assert states(pool) == {first: ("a", None, "complete"), f"{first}.2": ("b", None, "complete")}
+    # What is known stays where it is, which is said.
+    stays = "it is there already, in the channel {}, and stays there"
+    assert put(2, "b") == ((0, 0, 1, 0), [stays.format("a")], 0)
+    assert put(3, "c") == ((0, 0, 1, 0), [stays.format("b")], 0)
+    assert put(3, "b") == ((0, 0, 1, 0), [], 0)
+    assert put(4, "a") == (
+        (0, 1, 0, 0),
+        [f"it has changed since it was imported: stored as {first}.3"],
+        0,
+    )
+    assert put(5, "b")[0] == (0, 1, 0, 0)
+    standing = {name: readiness for name, (_, _, readiness) in states(pool).items()}
+    assert list(standing.values()) == ["excluded", "excluded", "complete", "complete"]
+    # Other users' runs are others, and so is what they delete.
+    for user in ("anna", "bob"):
+        assert put(2, "a", user)[0] == put(2, "a", user + "2")[0] == (1, 0, 0, 0)
+        pool.delete_user(user, "asked")
+    assert put(4, "a", "bob2")[0] == (0, 1, 0, 0)
+    assert standing.items() <= {name: readiness for name, (_, _, readiness) in states(pool).items()}.items()
+    assert put(2, "a", "anna")[0] == (0, 0, 0, 1)
+
+
+def test_what_is_excluded_for_a_newer_one_is_taken_back_once_that_is_deleted(pool, tmp_path):
+    path = tmp_path / "a.jsonl"
+    back = "it is no longer excluded: what had taken its place was deleted"
+
+    def put(length):
+        return [n.why for n in import_paths(pool, [written(path, {"id": "one", "chat": TALK[:length]})]).notes]
+
+    for length in (2, 3, 4):
+        put(length)
+    first, second, third = states(pool)
+    pool.delete_trajectories([second], "asked")
+    assert put(2) == []
+    assert states(pool)[first][2] == "excluded"
+    pool.delete_trajectories([third], "asked")
+    assert put(2) == [back]
+    assert states(pool) == {first: ("train", None, "complete")}
+    assert (put(2), pool.decisions(trajectory_id=first)) == ([], [])
+    # What people decided stands.
+    pool.decide([Decision(verdict="exclude", trajectory_id=first, reason=f"imported again as {second}")])
+    assert (put(2), states(pool)[first][2]) == ([], "excluded")
+
+
+def test_where_equal_runs_were_deleted_no_further_one_comes_in_their_place(pool, tmp_path):
+    import_paths(pool, [written(tmp_path / "a.jsonl", *[{"chat": TALK}] * 2)])
+    one, two = states(pool)
+    pool.delete_trajectories([one], "asked")
+    report = import_paths(pool, [written(tmp_path / "a.jsonl", *[{"chat": TALK}] * 4, {"chat": TALK[:2]})])
+    counts = report.formats["chat"]
+    assert (counts.added, counts.known, counts.deleted) == (1, 1, 3)
+    assert two in states(pool)
+    assert len(states(pool)) == 2
 
 
 def test_nothing_is_written_by_a_dry_run(pool, tmp_path):

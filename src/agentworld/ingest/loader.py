@@ -1,7 +1,7 @@
 """Files into a pool: runs are read as a stream and stored in portions, each trajectory whole or not at all.
 
 The same run read again is known by its digest. A run that has grown or changed since is stored beside the one that is
-there, as `ID.2`, `ID.3` and so on, and the older ones are excluded by a manual decision.
+there, as `ID.2`, `ID.3` and so on, and the older ones of its channel are excluded by a manual decision.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentworld.errors import InvalidRequestError
-from agentworld.ingest.examining import examine
+from agentworld.ingest.examining import examine, name_of
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
 from agentworld.ingest.format import Format
@@ -25,10 +25,11 @@ from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
-from agentworld.ingest.wholes import PRIMARY, SOURCE, Placing, make_whole, renamed
+from agentworld.ingest.versions import exclude_older, take_back, there, version
+from agentworld.ingest.wholes import PRIMARY, Placing, make_whole, renamed
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
-from agentworld.records import AddedTrajectory, Decision, WholeTrajectory
+from agentworld.records import AddedTrajectory, Trajectory, WholeTrajectory
 
 if TYPE_CHECKING:
     from agentworld.ingest.deriving import Deriver
@@ -48,6 +49,19 @@ def _seldom_collecting() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+class _Waiting(NamedTuple):
+    """What is to be stored; `first`: the id of the first of the runs that are equal to it, where that is another."""
+
+    format: str
+    file: str
+    whole: WholeTrajectory
+    first: str | None
+
+    @property
+    def name(self) -> str:
+        return self.whole.new.trajectory_id or ""
 
 
 class Importer:
@@ -73,10 +87,11 @@ class Importer:
         self._placing = placing or Placing()
         self._deriver = deriver
         self._progress = progress
-        self._waiting: list[tuple[str, str, WholeTrajectory]] = []
+        self._waiting: list[_Waiting] = []
         self._waiting_steps = self._waiting_bytes = 0
         self._named: set[tuple[str, ...]] = set()
         self._occurrences = Occurrences()
+        self._deleted: set[str] = set()  # runs without a name that were deleted on request
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
         """Import what is at the paths; NotFoundError where one is not there, before anything is read."""
@@ -156,7 +171,8 @@ class Importer:
             counts.refused += 1
             say("$", f"its media cannot be stored: {error.one_line()}", True)
             return
-        self._waiting.append((format, file, whole))
+        first = None if occurrence == 1 else name_of(format, None, facts.digest, 1, whole.new.user)
+        self._waiting.append(_Waiting(format, file, whole, first))
         self._waiting_steps += len(whole.steps)
         self._waiting_bytes += facts.size
         if self._waiting_steps >= _STEPS or len(self._waiting) >= _TRAJECTORIES or self._waiting_bytes >= _BYTES:
@@ -182,64 +198,89 @@ class Importer:
     def _store(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._waiting_steps = self._waiting_bytes = 0
-        if not waiting or self._pool is None:
+        if self._pool is None:
             return
-        outcomes = self._pool.add_whole([whole for _, _, whole in waiting])
-        for (format, file, whole), outcome in zip(waiting, outcomes, strict=True):
-            self._settle(format, file, whole, outcome)
+        self._add([one for one in waiting if one.first is None])
+        repeated = [one for one in waiting if one.first is not None]
+        # Where the first of equal runs was deleted on request, no further one comes in its place.
+        barred = [one for one in repeated if one.first in self._deleted]
+        if barred:
+            present = there(self._pool, [one.name for one in barred])
+            for one in barred:
+                if one.name not in present:
+                    self._settle(one, AddedTrajectory(trajectory_id=one.name, outcome="deleted"))
+            repeated = [one for one in repeated if one.first not in self._deleted or one.name in present]
+        self._add(repeated)
 
-    def _settle(self, format: str, file: str, whole: WholeTrajectory, outcome: AddedTrajectory) -> None:
-        counts = self.report.of(format)
+    def _add(self, waiting: list[_Waiting]) -> None:
+        if not waiting:
+            return
+        assert self._pool is not None
+        outcomes = self._pool.add_whole([one.whole for one in waiting])
+        known: list[tuple[_Waiting, str]] = []
+        for one, outcome in zip(waiting, outcomes, strict=True):
+            settled = self._settle(one, outcome)
+            if settled.outcome == "known":
+                known.append((one, settled.trajectory_id))
+        present = there(self._pool, [name for _, name in known])
+        for one, name in known:
+            if (found := present.get(name)) is not None:
+                self._tell_known(one, found)
+
+    def _tell_known(self, one: _Waiting, found: Trajectory) -> None:
+        assert self._pool is not None
+        if found.channel != one.whole.new.channel:
+            why = f"it is there already, in the channel {found.channel}, and stays there"
+            self._note(one, why, lost=False)
+        if take_back(self._pool, found):
+            why = "it is no longer excluded: what had taken its place was deleted"
+            self._note(one, why, lost=False)
+
+    def _settle(self, one: _Waiting, outcome: AddedTrajectory) -> AddedTrajectory:
+        counts = self.report.of(one.format)
         if outcome.outcome == "differs":
-            outcome = self._add_version(file, whole)
-            if outcome.outcome == "added":
+            outcome, replaced = self._add_version(one)
+            if outcome.outcome == "added" and replaced:
                 counts.replaced += 1
+            elif outcome.outcome == "added":
+                counts.added += 1
         elif outcome.outcome == "added":
             counts.added += 1
         if outcome.outcome == "known":
             counts.known += 1
         elif outcome.outcome == "deleted":
             counts.deleted += 1
-            why = "it was deleted on request, and does not come back"
-            self._note(file, whole, why, lost=False)
+            if one.whole.origin.get("native_id") is None:
+                self._deleted.add(one.name)
+            self._note(one, "it was deleted on request, and does not come back", lost=False)
         elif outcome.outcome == "refused":
             counts.refused += 1
-            self._note(file, whole, f"it cannot be stored: {outcome.reason}")
+            self._note(one, f"it cannot be stored: {outcome.reason}")
         for reason, number in outcome.excluded.items():
             counts.excluded[reason] = counts.excluded.get(reason, 0) + number
-            self._note(file, whole, f"{number} of its steps are stored and not served: {reason}", lost=False)
-
-    def _note(self, file: str, whole: WholeTrajectory, why: str, *, lost: bool = True) -> None:
-        place = whole.origin.get("native_id") or f"run {whole.origin.get('place')}"
-        self.report.take(Note(file=file, place=place, why=why, lost=lost))
-
-    def _add_version(self, file: str, whole: WholeTrajectory) -> AddedTrajectory:
-        """Store what has changed under the next free name, and exclude what it takes the place of."""
-        assert self._pool is not None
-        first = whole.new.trajectory_id or ""
-        older = [first]
-        for version in range(2, _VERSIONS):
-            name = f"{first}.{version}"
-            outcome = self._pool.add_whole([renamed(whole, name)])[0]
-            if outcome.outcome != "differs":
-                break
-            older.append(name)
-        if outcome.outcome in ("added", "known"):
-            self._exclude(older, name)
-        if outcome.outcome == "added":
-            self._note(file, whole, f"it has changed since it was imported: stored as {name}", lost=False)
+            self._note(one, f"{number} of its steps are stored and not served: {reason}", lost=False)
         return outcome
 
-    def _exclude(self, older: list[str], newer: str) -> None:
-        """A manual decision on each that has none, so that what people decided stands."""
+    def _note(self, one: _Waiting, why: str, *, lost: bool = True) -> None:
+        place = one.whole.origin.get("native_id") or f"run {one.whole.origin.get('place')}"
+        self.report.take(Note(file=one.file, place=place, why=why, lost=lost))
+
+    def _add_version(self, one: _Waiting) -> tuple[AddedTrajectory, bool]:
+        """Store what has changed under the next free name, and exclude what it takes the place of; whether it does."""
         assert self._pool is not None
-        reason = f"imported again as {newer}"
-        undecided = [
-            name for name in older if not any(said.by == "manual" for said in self._pool.decisions(trajectory_id=name))
-        ]
-        if undecided:
-            decide = [Decision(verdict="exclude", trajectory_id=n, reason=reason, source=SOURCE) for n in undecided]
-            self._pool.decide(decide)
+        older: list[str] = []
+        replaced = False
+        for number in range(2, _VERSIONS):
+            older.append(version(one.name, number - 1))
+            outcome = self._pool.add_whole([renamed(one.whole, version(one.name, number))])[0]
+            if outcome.outcome != "differs":
+                break
+        if outcome.outcome in ("added", "known"):
+            replaced = exclude_older(self._pool, older, outcome.trajectory_id, one.whole.new.channel)
+        if outcome.outcome == "added":
+            changed = "it has changed since it was imported" if replaced else "another run of its name is there"
+            self._note(one, f"{changed}: stored as {outcome.trajectory_id}", lost=False)
+        return outcome, replaced
 
 
 def import_paths(
