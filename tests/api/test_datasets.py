@@ -40,7 +40,9 @@ def test_a_client_has_the_words_of_a_pool(factory):
     assert stages[-1] == ("freeze", 10, 10)
     assert factory.create_dataset("d", EVERYTHING) == made == factory.get_dataset(made.version[:10])
     factory.add_rewards([Reward(value=0.9, trajectory_id="t1")])
-    other = factory.create_dataset("d", Selection(where="reward >= 0.4"), parents=[made.version])
+    other = factory.create_dataset(
+        "d", Selection(where="reward >= 0.4", splits=EVERYTHING.splits), parents=[made.version]
+    )
     assert [one.version for one in factory.list_datasets(name="d").items] == [other.version, made.version]
     page = factory.list_datasets(limit=1)
     assert factory.list_datasets(limit=1, cursor=page.next_cursor).items == [made]

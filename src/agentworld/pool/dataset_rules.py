@@ -13,6 +13,7 @@ from agentworld.pool.arguments import listed
 from agentworld.pool.base import check_limit
 from agentworld.pool.bounds import check_integer, storable
 from agentworld.records import DatasetRow, DatasetVersion, FrozenStep, check_id, exact_json
+from agentworld.records.ids import digest
 
 OWNER_KIND = "dataset"
 """Whose pins those are that the rows of versions are."""
@@ -21,6 +22,7 @@ KEPT_BUILDING = 86_400.0  # seconds that a version which was not frozen stays
 MIN_DIGITS = 6
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DIGEST = re.compile(r"[0-9a-f]{32}")
+_DIGESTED = re.compile(r"digest:[0-9a-f]{32}")
 _DIGITS = re.compile(rf"[0-9a-f]{{{MIN_DIGITS},32}}")
 
 
@@ -120,8 +122,8 @@ def check_rows(rows: Sequence[DatasetRow], position: int, last: str) -> list[Dat
 
 def _check_steps(row: DatasetRow, path: str) -> None:
     check_dataset_name(row.split, f"{path}.split")
-    for where, digest in ((path, row.digest), *((f"{path}.steps", step.digest) for step in row.steps)):
-        if not _DIGEST.fullmatch(digest):
+    for where, given in ((path, row.digest), *((f"{path}.steps", step.digest) for step in row.steps)):
+        if not _DIGEST.fullmatch(given):
             raise InvalidRequestError("a digest is 32 hex digits", path=f"{where}.digest")
     named: set[str] = set()
     for number, step in enumerate(row.steps):
@@ -177,15 +179,31 @@ def check_reading(after: object, limit: int, split: object) -> None:
 
 
 def scrubbed_row(row: DatasetRow) -> DatasetRow:
-    """What stays of a row whose trajectory was deleted on request: ids, digests and the split."""
+    """What stays of a row whose trajectory was deleted on request: ids, digests, also of the key of its task, and the
+    split, so that the next version goes on from it.
+    """
     return DatasetRow(
         position=row.position,
         trajectory_id=row.trajectory_id,
         digest=row.digest,
         split=row.split,
+        task_key=None if row.task_key is None else digested_task(row.task_key),
         cluster=row.cluster,
+        group_key=row.group_key,
         steps=[FrozenStep(step.step_id, step.digest) for step in row.steps],
     )
+
+
+def digested_task(key: str) -> str:
+    """What stays of the key of a task: the same for what is that already."""
+    if _DIGESTED.fullmatch(key):
+        return key
+    return f"digest:{digest(b'task', key.encode('utf-8', 'surrogatepass')).hex()}"
+
+
+def group_digest(group_id: str) -> str:
+    """What a row keeps of the group that its trajectory is in."""
+    return digest(b"group", group_id.encode("utf-8", "surrogatepass")).hex()
 
 
 def without_compared(row: DatasetRow, gone: set[str]) -> DatasetRow:

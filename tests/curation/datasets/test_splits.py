@@ -91,6 +91,20 @@ def test_texts_that_are_nearly_the_same_stay_together_over_chains():
     assert [union.find(0), union.find(1)] == [0, 1]
 
 
+def test_equal_texts_stay_together_however_short_and_a_key_may_have_several():
+    texts = ["Solve 1", " solve\n1", "∫∑ ★", "∫∑ ★", "请计算", "请计算", "Solve 2", "！?", "\ud800", "\ud800"]
+    keys = [f"k{number}" for number in range(len(texts))]
+    assert divided(keys, texts=texts).cluster == [0, 0, 2, 2, 4, 4, 6, 7, 8, 8]
+    assert divided(keys, texts=texts, near_duplicates=None).clusters == len(texts)
+    union, found = Union(4), Texts()
+    for number, text in enumerate(["first", "second", TEXT, TEXT + " indeed"]):
+        found.add(number, text)
+    found.add(0, TEXT)
+    found.add(0, "SECOND")
+    found.join(union, 0.8)
+    assert [union.find(number) for number in range(4)] == [0, 0, 0, 0]
+
+
 def test_many_equal_texts_and_texts_of_no_words_are_no_trouble():
     texts = ["the same text again and again"] * 1500 + ["", "!?", "a b"]
     made = divided([f"k{number}" for number in range(len(texts))], texts=texts)
@@ -107,8 +121,12 @@ def test_what_a_parent_has_keeps_its_split_with_all_that_is_like_it():
         assert made.split.count("test") == 6
         assert made.torn == 0
     bridged = divided(["a", "b", "c"], [2, 1, 0], texts=[TEXT] * 3, had={0: {"train": 2}, 1: {"test": 1}})
-    assert bridged.split == ["train"] * 3
-    assert bridged.torn == 1
+    # What was held out stays so: of equal fractions, the split that is named last.
+    assert bridged.split == ["test"] * 3
+    assert bridged.torn == 2
+    most = divided(["a", "b"], [1, 1], texts=["x", "X "], had={0: {"val": 1}, 1: {"train": 9}},
+                   fractions={"val": 0.2, "train": 0.8})  # fmt: skip
+    assert (most.split, most.torn) == (["val"] * 2, 9)
     # A key that only the parent has draws what is like it into its split, and fills nothing.
     drawn = divided(["a", "old"], [1, 0], texts=[TEXT] * 2, had={1: {"test": 3}}, fractions={"train": 0.9, "test": 0.1})
     assert drawn.split[0] == "test"

@@ -216,6 +216,81 @@ def test_a_child_keeps_what_its_parents_divided(pool):
     assert all(splits(pool, later)[f"b{number}"] == before[f"a{number}"] for number in range(8))
 
 
+@pytest.mark.parametrize(("by", "near"), [("task", 0.8), ("task", None), ("group", None)])
+def test_a_child_keeps_what_its_parents_divided_of_what_was_deleted_on_request(pool, by, near):
+    def fresh(letter, seed):
+        for number in range(8):
+            run(pool, f"{letter}{number}", steps=1, task={"task_id": number}, group_id=f"g{number}", text=f"q{number}")
+        fractions = {"train": 0.5, "test": 0.5}
+        where = f"trajectory_id like '{letter}%'"
+        return Selection(where=where, splits=Splits(fractions=fractions, by=by, near_duplicates=near, seed=seed))
+
+    first = create_dataset(pool, "d", fresh("a", 0))
+    before = splits(pool, first)
+    pool.delete_trajectories([f"a{number}" for number in range(4)], "asked")
+    child = splits(pool, create_dataset(pool, "d", fresh("b", 5), parents=[first.version]))
+    assert [child[f"b{number}"] for number in range(8)] == [before[f"a{number}"] for number in range(8)]
+
+
+def test_what_is_of_one_text_stays_together_with_and_without_a_task(memory):
+    pairs = []
+    for number in range(20):
+        long = " ".join(f"{number}w{at}" for at in range(30))
+        kinds = [
+            ({"task_id": f"n{number}", "prompt": f"Solve {number}"}, "Begin"), (None, f"solve  {number}"),
+            ({"task_id": f"s{number}"}, f"first wording {number}"), ({"task_id": f"s{number}"}, long),
+            ({"task_id": f"r{number}"}, f"{long} please"),
+        ]  # fmt: skip
+        for at, (task, text) in enumerate(kinds):
+            run(memory, f"t{number}-{at}", steps=1, task=task, text=text)
+        pairs += [(f"t{number}-0", f"t{number}-1"), (f"t{number}-3", f"t{number}-4")]
+    found = splits(memory, create_dataset(memory, "d", EVERYTHING))
+    assert [pair for pair in pairs if found[pair[0]] != found[pair[1]]] == []
+    assert set(found.values()) == {"train", "test"}
+
+
+def test_what_a_parent_held_out_is_never_trained_on(memory):
+    for number in range(12):
+        run(memory, f"t{number:02}", steps=1, task={"task_id": number}, text=f"question {number}")
+    one, other = (
+        splits(
+            memory, create_dataset(memory, f"d{seed}", Selection(splits=Splits(fractions=HALVES.fractions, seed=seed)))
+        )
+        for seed in (0, 99)
+    )
+    for fractions in ({"train": 0.5, "eval": 0.5}, {"train": 1.0}):
+        with pytest.raises(InvalidRequestError, match="has rows in test") as raised:
+            create_dataset(memory, "e", Selection(splits=Splits(fractions=fractions)), parents=["d0"])
+        assert raised.value.path == "parents"
+    lines = []
+    shares = Splits(fractions={"test": 0.1, "train": 0.8, "val": 0.1})
+    both = splits(
+        memory, create_dataset(memory, "e", Selection(splits=shares), parents=["d0", "d99"], say=lines.append)
+    )
+    moved = [name for name in both if one[name] != other[name]]
+    assert moved
+    assert all(both[name] == ("test" if name in moved else one[name]) for name in both)
+    assert f"{len(moved)} rows of parents change their split" in lines[0]
+
+
+def test_deletion_on_request_meanwhile_begins_it_again(memory, monkeypatch):
+    for number in range(3):
+        run(memory, f"t{number}", steps=1)
+    freeze, left, lines = memory.freeze_dataset, ["t1"], []
+
+    def late(building, version):
+        memory.delete_trajectories(left)
+        left.clear()
+        return freeze(building, version)
+
+    monkeypatch.setattr(memory, "freeze_dataset", late)
+    made = create_dataset(memory, "d", say=lines.append)
+    assert names(memory, made) == ["t0", "t2"]
+    assert lines == ["something was deleted on request while this was read, so it was begun again"]
+    with pytest.raises(InvalidRequestError, match="up to 200"):
+        create_dataset(memory, "d", created_by="x" * 201)
+
+
 def test_what_is_kept_together_and_how_far_the_fractions_were_missed(memory):
     sentence = "the quick brown fox jumps over the lazy dog and then it sleeps for a while under the old tree"
     for number in range(6):

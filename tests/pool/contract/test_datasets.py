@@ -4,6 +4,7 @@ import pytest
 
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError
 from agentworld.pool.keeping.records import Retention
+from agentworld.pool.dataset_rules import digested_task
 from agentworld.records import DatasetRow, DatasetVersion, Feedback, FrozenStep, Selection, SplitCount
 
 from ..samples import finished
@@ -263,6 +264,7 @@ def test_a_deletion_on_request_leaves_ids_and_digests(pool, made):
         trajectory_id="b",
         digest=made[1].digest,
         split="train",
+        task_key=digested_task("task"),
         cluster="b",
         steps=[FrozenStep(step.step_id, step.digest) for step in made[1].steps],
     )

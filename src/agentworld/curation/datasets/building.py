@@ -11,6 +11,7 @@ from agentworld.curation.datasets.digests import StepDigests, VersionDigest, row
 from agentworld.curation.datasets.dividing import Divided
 from agentworld.errors import NotFoundError
 from agentworld.pool.arrays import StepArrays
+from agentworld.pool.dataset_rules import group_digest
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.protocol import Pool
 from agentworld.query.rules import WEIGHT
@@ -132,6 +133,7 @@ class Builder:
             steps=steps,
             task_key=self._divided.tasks[key],
             cluster=first,
+            group_key=None if record.group_id is None else group_digest(record.group_id),
             rewards=_floats(record.rewards),
             reward=None if record.reward is None else float(record.reward),
             labels=labels,

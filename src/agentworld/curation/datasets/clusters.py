@@ -1,13 +1,15 @@
-"""Which of many texts are nearly the same: MinHash, found by bands, joined into clusters."""
+"""Which of many texts are the same or nearly so: equal words, or MinHash, found by bands, joined into clusters."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from agentworld.curation.checks.minhash import PERMUTATIONS, Signature, band_key_table, text_signature
+from agentworld.records.ids import digest
 
 SHINGLE = 3
 """Words of one run: prompts are shorter than replies."""
@@ -36,14 +38,28 @@ class Union:
 
 
 class Texts:
-    """Signatures of texts by number; 256 bytes each. Text that is too short for a run of words is like no other."""
+    """Signatures of distinct texts by number, of which one may have several; 256 bytes each. Text that is too short for
+    a run of words is like no other but itself.
+    """
 
     def __init__(self) -> None:
+        self._first: dict[bytes, int] = {}
+        self._same: list[tuple[int, int]] = []
         self._numbers: list[int] = []
         self._signatures: npt.NDArray[np.uint16] = np.zeros((64, PERMUTATIONS), np.uint16)
 
     def add(self, number: int, text: str) -> None:
-        """Take in the text of a number."""
+        """Take in a text of a number."""
+        plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+        if not plain:
+            return
+        key = digest(plain.encode("utf-8", "surrogatepass"))
+        first = self._first.get(key)
+        if first is not None:
+            if first != number:
+                self._same.append((first, number))
+            return
+        self._first[key] = number
         one = text_signature(text, SHINGLE)
         if one is None:
             return
@@ -54,7 +70,11 @@ class Texts:
         self._numbers.append(number)
 
     def join(self, union: Union, threshold: float) -> None:
-        """Join the numbers whose texts are at least that similar, as far as a band of their signatures is equal."""
+        """Join the numbers that have a text in common but for spaces and case, however short, and those whose texts are
+        at least that similar, as far as a band of their signatures is equal.
+        """
+        for first, other in self._same:
+            union.join(first, other)
         count = len(self._numbers)
         if count < 2:
             return

@@ -11,9 +11,10 @@ from agentworld.curation.datasets.clusters import Texts
 from agentworld.curation.datasets.reading import rows_of, whole_trajectory
 from agentworld.curation.datasets.splits import Division, divide
 from agentworld.curation.datasets.tasks import begun_with, first_messages, named_task, task_text, user_text
+from agentworld.pool.dataset_rules import digested_task, group_digest
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.protocol import Pool
-from agentworld.records import DatasetVersion, Message, Selection, Splits, Trajectory
+from agentworld.records import DatasetRow, DatasetVersion, Message, Selection, Splits, Trajectory
 
 _CHUNK = 100
 
@@ -55,7 +56,7 @@ def divide_selection(
 
 
 class _Keys:
-    """What is kept together in any case, numbered. The text of a key is that of its first trajectory by id."""
+    """What is kept together in any case, numbered. The texts of a key are those of all its trajectories."""
 
     def __init__(self, splits: Splits) -> None:
         self.keys: list[str] = []
@@ -66,6 +67,7 @@ class _Keys:
         self._by = splits.by
         self._alike = splits.near_duplicates is not None
         self._number: dict[str, int] = {}
+        self._digested: dict[str, int] = {}  # by what rows keep of a task or a group
 
     def add(self, pool: Pool, record: Trajectory | None, trajectory_id: str) -> int:
         """Take in a trajectory of the selection; returns the number of its key."""
@@ -73,11 +75,13 @@ class _Keys:
         self.sizes[number] += 1
         return number
 
-    def find(self, key: str | None) -> int | None:
-        """The number of a task's key that is there, where tasks are what is kept together."""
-        return self._number.get(f"task:{key}") if self._by == "task" and key is not None else None
+    def find(self, row: DatasetRow) -> int | None:
+        """The number of the key that a parent's row is of, if that is there; also where its trajectory is not."""
+        if self._by == "task" and row.task_key is not None:
+            return self._digested.get(digested_task(row.task_key))
+        return self._digested.get(row.group_key) if self._by == "group" and row.group_key is not None else None
 
-    def add_other(self, pool: Pool, task: str | None, trajectory_id: str) -> int | None:
+    def add_other(self, pool: Pool, trajectory_id: str) -> int | None:
         """Take in a trajectory of a parent that is not selected, for its text; None where nothing of it is there."""
         record = whole_trajectory(pool, trajectory_id) if self._alike else None
         return None if record is None else self._of(pool, record, trajectory_id)
@@ -95,12 +99,14 @@ class _Keys:
             task = begun_with(said)
         key = self._key(record, task, trajectory_id)
         number = self._number.get(key)
-        if number is not None:
-            return number
-        number = self._number[key] = len(self.keys)
-        self.keys.append(key)
-        self.sizes.append(0)
-        self.tasks.append(task)
+        if number is None:
+            number = self._number[key] = len(self.keys)
+            self.keys.append(key)
+            self.sizes.append(0)
+            self.tasks.append(task)
+            kind, _, name = key.partition(":")
+            if kind != "trajectory":
+                self._digested[digested_task(name) if kind == "task" else group_digest(name)] = number
         if self._alike and record is not None:
             text = task_text(record) or user_text(_begun(pool, record) if said is None else said)
             self.texts.add(number, text)
@@ -129,9 +135,7 @@ def _add_parents(
             place = dict(zip(names, key_of, strict=True))
         for row in rows_of(pool, parent.version):
             number = place.get(row.trajectory_id)
-            if number is None:
-                number = keys.find(row.task_key)
-            if number is None:
-                number = keys.add_other(pool, row.task_key, row.trajectory_id)
-            if number is not None:
-                keys.vote(number, row.split)
+            numbers = {number if number is not None else keys.add_other(pool, row.trajectory_id), keys.find(row)}
+            for each in numbers:
+                if each is not None:
+                    keys.vote(each, row.split)

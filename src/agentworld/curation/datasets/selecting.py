@@ -19,7 +19,7 @@ from agentworld.curation.datasets.digests import manifest_digest
 from agentworld.curation.datasets.dividing import Divided, divide_selection
 from agentworld.curation.datasets.results import fractions_missed
 from agentworld.curation.datasets.splits import check_splits
-from agentworld.errors import AgentWorldError, InvalidRequestError, QueryError
+from agentworld.errors import AgentWorldError, ConflictError, InvalidRequestError, NotFoundError, QueryError
 from agentworld.pool.dataset_rules import check_dataset_name
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Page, Pool
@@ -28,6 +28,8 @@ from agentworld.records import DatasetVersion, PolicyNote, Selection, Step, Traj
 
 MOST_NOTE = 10_000
 MOST_PARENTS = 32
+MOST_BY = 200
+_TRIES = 3  # where something is deleted on request meanwhile
 
 
 def create_dataset(
@@ -46,7 +48,8 @@ def create_dataset(
 
     `parents`: versions that this one goes on from, by any of their names; what they have divided stays in its split.
     `say` gets lines for people: how far the fractions were missed, and what was left out. InvalidRequestError where
-    nothing is selected, with what there is instead. Broken off, nothing stays.
+    nothing is selected, with what there is instead, and where a parent has rows in a split that this one has not.
+    Broken off, nothing stays.
     """
     selection = check_selection(Selection() if selection is None else selection)
     check_dataset_name(name)
@@ -54,7 +57,35 @@ def create_dataset(
         raise InvalidRequestError(f"a note is a text of up to {MOST_NOTE:,} characters", path="note")
     if isinstance(parents, str) or len(parents) > MOST_PARENTS:
         raise InvalidRequestError(f"parents is a list of up to {MOST_PARENTS} versions", path="parents")
+    if created_by is not None and (not isinstance(created_by, str) or len(created_by) > MOST_BY):
+        raise InvalidRequestError(f"created_by is a name of up to {MOST_BY} characters", path="created_by")
     manifests = [pool.get_dataset(parent) for parent in parents]
+    _check_parents(manifests, selection)
+    for left in reversed(range(_TRIES)):
+        lines: list[str] = []
+        try:
+            made = _create(pool, name, selection, manifests, note, created_by, progress, lines.append)
+        except (ConflictError, InvalidRequestError, NotFoundError) as error:
+            if not left or not _is_of_deletion(error):
+                raise
+            say("something was deleted on request while this was read, so it was begun again")
+            continue
+        break
+    for line in lines:
+        say(line)
+    return made
+
+
+def _create(
+    pool: Pool,
+    name: str,
+    selection: Selection,
+    manifests: Sequence[DatasetVersion],
+    note: str | None,
+    created_by: str | None,
+    progress: Progress,
+    say: Callable[[str], None],
+) -> DatasetVersion:
     divided = divide_selection(pool, selection, manifests, progress)
     if not divided.trajectory_ids:
         raise _empty(pool, selection)
@@ -77,6 +108,25 @@ def create_dataset(
         with contextlib.suppress(AgentWorldError):  # Then a collection takes it, a day later.
             pool.drop_building(building)
         raise
+
+
+def _check_parents(parents: Sequence[DatasetVersion], selection: Selection) -> None:
+    """What a parent held out under another name would be trained on without a word."""
+    for parent in parents:
+        lost = [name for name, one in parent.splits.items() if one.rows and name not in selection.splits.fractions]
+        if lost:
+            raise InvalidRequestError(
+                f"{parent.version} has rows in {', '.join(lost)}, which this version has not "
+                f"({', '.join(selection.splits.fractions)}), so that they would go anywhere",
+                path="parents",
+                hint="Name the parent's splits in the fractions; their rows go there whatever the share is",
+            )
+
+
+def _is_of_deletion(error: AgentWorldError) -> bool:
+    """Whether what was being built went with a trajectory of it, or rows of it did, so that others are counted."""
+    path = error.path or ""
+    return path in ("building", "version.rows") or (path.startswith("rows[") and path.endswith(".position"))
 
 
 def check_selection(selection: Selection) -> Selection:
@@ -110,7 +160,7 @@ def _about(divided: Divided, builder: Builder) -> Iterator[str]:
     if divided.division.torn:
         yield (
             f"{divided.division.torn:,} rows of parents change their split, as they are kept together with rows that "
-            "a parent has in another one"
+            "a parent has in another one: all go into the one of these with the least share"
         )
     if builder.gone:
         yield f"{builder.gone:,} trajectories were changed while this was read, and are no longer selected"

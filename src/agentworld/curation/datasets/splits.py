@@ -1,8 +1,9 @@
 """Dividing a selection: what belongs together goes into one split, and what a parent version has divided stays so.
 
 Trajectories come in keys (a task, a group, or themselves), keys in clusters (those whose texts are nearly the same). A
-cluster goes into one split as a whole. A cluster of which a parent has rows goes where these are. The others, in the
-order of a hash of their keys under the seed, fill what is left: each goes where the least share is filled among the
+cluster goes into one split as a whole. A cluster of which a parent has rows goes where these are; where they are in
+several, into the one of these with the least fraction, so that nothing that was held out is trained on. The others, in
+the order of a hash of their keys under the seed, fill what is left: each goes where the least share is filled among the
 splits that it fits into, or, where it fits into none, where most is missing. A split that got nothing at last gets one
 that another can spare.
 """
@@ -118,8 +119,8 @@ def _fill(
     filled = dict.fromkeys(fractions, 0)
     chosen: dict[int, str] = {}
     for root, of in votes.items():
-        # Most rows first; of equals, the split that is named first.
-        chosen[root] = max(fractions, key=lambda split: of.get(split, 0))
+        # The least of them; of equals, the split that is named last.
+        chosen[root] = min(reversed(list(fractions)), key=lambda split: fractions[split] if of.get(split) else math.inf)
         filled[chosen[root]] += rows[root]
     for root in sorted(rows.keys() - chosen.keys(), key=lambda one: names[one]):
         size = rows[root]
