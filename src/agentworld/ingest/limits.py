@@ -5,6 +5,12 @@ from __future__ import annotations
 import msgspec
 
 MIB = 1024 * 1024
+MAX_PROMPTS = 20_000_000
+"""How many messages the prompts of one run hold together, each as often as it is shown, before no more of its replies
+become steps. Prompts of a conversation that no window of a model holds grow with its square.
+"""
+MAX_TRAILING = 4 * MIB
+"""How large the messages that no step has are together, as JSON, of one run."""
 
 
 class Limits(msgspec.Struct, kw_only=True, frozen=True):

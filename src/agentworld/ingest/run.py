@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agentworld.ingest import limits
 from agentworld.records import Message, Step, Tool
 from agentworld.records.trajectory import TerminalStatus
 
@@ -43,8 +44,9 @@ class Run(msgspec.Struct, kw_only=True):
     `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in
     `parent_step_id`, `fork_reason`, `agent` and `metadata`. `media`: bytes and media type by digest, for the media
     parts of messages. `trailing`: messages after the last reply (a last tool result, a last user's turn), which no step
-    has; they are kept in the trajectory's metadata. `parent_run`: native id of the run that began this one (a sub-agent
-    that has a file of its own). `metadata`: JSON that is worth keeping.
+    has, or whose reply is no step; they are kept in the trajectory's metadata, as far as they are not too large.
+    `parent_run`: native id of the run that began this one (a sub-agent that has a file of its own). `metadata`: JSON
+    that is worth keeping.
     """
 
     native_id: str | None
@@ -76,27 +78,33 @@ class Note(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def linear_steps(
-    messages: list[Message], *, tools: list[Tool] | None = None, **fields: Any
+    messages: list[Message], *, tools: list[Tool] | None = None, begin: int = 0, shown: int = 0, **fields: Any
 ) -> tuple[list[Step], list[Message]]:
-    """A conversation as steps: one for each assistant's message, whose prompt is everything before it; and what comes
-    after the last. `fields` go on every step.
+    """A conversation as steps: one for each assistant's message from `begin` on, whose prompt is everything before it;
+    and what comes after the last. `fields` go on every step.
+
+    Replies whose prompts would hold more than limits.MAX_PROMPTS messages together, with the `shown` of other steps of
+    the run, are no steps: they are in what comes after. The loader says so.
     """
     steps: list[Step] = []
-    for index, message in enumerate(messages):
+    end = begin
+    for index in range(begin, len(messages)):
+        message = messages[index]
         if message.role != "assistant":
             continue
-        key = str(len(steps))
-        parent = steps[-1].step_id if steps else None
+        shown += index
+        if shown > limits.MAX_PROMPTS:
+            break
         steps.append(
             Step(
-                step_id=key,
+                step_id=str(len(steps)),
                 trajectory_id="",
-                parent_step_id=parent,
+                parent_step_id=steps[-1].step_id if steps else None,
                 prompt_messages=messages[:index],
                 tools=tools,
                 response_message=message,
                 **fields,
             )
         )
-    last = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1)
-    return steps, messages[last + 1 :]
+        end = index + 1
+    return steps, messages[end:]

@@ -11,12 +11,14 @@ from typing import Any, cast
 import msgspec
 
 from agentworld.errors import InvalidRequestError
+from agentworld.ingest import limits
 from agentworld.ingest.examining import Facts, name_of
 from agentworld.ingest.run import Run
 from agentworld.pool.bounds import MAX_COUNT, MAX_NAME
 from agentworld.records import (
     Feedback,
     FeedbackKind,
+    Message,
     NewTrajectory,
     Reward,
     Step,
@@ -24,6 +26,7 @@ from agentworld.records import (
     WholeTrajectory,
     check_depth,
     check_id,
+    exact_json,
 )
 
 _NAMES = ("agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason")
@@ -219,11 +222,30 @@ def _metadata(format: str, run: Run, user: str | None, say: Say) -> dict[str, An
     if SOURCE in metadata:  # the loader's own
         metadata["import_of_file"] = metadata.pop(SOURCE)
     if run.trailing:
-        metadata["trailing"] = msgspec.to_builtins(run.trailing)
+        metadata["trailing"] = msgspec.to_builtins(_trailing(run, say))
     if run.parent_run is not None:
         metadata["parent_run"] = run.parent_run
         metadata["parent_trajectory"] = name_of(format, run.parent_run, "", 1, user)
     return metadata
+
+
+def _trailing(run: Run, say: Say) -> list[Message]:
+    """The messages that no step has, as far as they are not too large together."""
+    replies = sum(message.role == "assistant" for message in run.trailing)
+    shown = [len(step.prompt_messages or ()) for step in run.steps]
+    # What formats count is about this, with the prompt of the first of these replies.
+    if replies and sum(shown) + sum(shown[-1:]) + len(run.trailing) > limits.MAX_PROMPTS // 2:
+        say("$", f"the prompts of the run grow too large together: {replies} replies are kept as messages alone", True)
+    kept = size = 0
+    for message in run.trailing:
+        size += len(exact_json.encode(message))
+        if size > limits.MAX_TRAILING:
+            lost = len(run.trailing) - kept
+            why = f"{lost} messages after the last step are not kept: they are larger than {limits.MAX_TRAILING} bytes"
+            say("$", why, True)
+            break
+        kept += 1
+    return run.trailing[:kept]
 
 
 def _rewards(

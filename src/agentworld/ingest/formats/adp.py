@@ -207,7 +207,7 @@ class _Reading:
     def _end(self, fields: dict[str, Any]) -> None:
         run = self._run
         run.steps, run.trailing = linear_steps(self._said, **fields)
-        for step, reward in zip(run.steps, self._rewards, strict=True):
+        for step, reward in zip(run.steps, self._rewards, strict=False):
             if reward is not None:
                 run.rewards.append(RunReward(name="reward", value=reward, step=step.step_id))
         if not self._said:

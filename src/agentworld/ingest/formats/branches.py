@@ -20,7 +20,7 @@ def preference(
     run.trailing += tail
     replies = sum(message.role == "assistant" for message in before)
     first = run.steps[replies].step_id if len(run.steps) > replies else None
-    parent = run.steps[replies - 1].step_id if replies else None
+    parent = run.steps[min(replies, len(run.steps)) - 1].step_id if replies and run.steps else None
     second = add_branch(run, before, other, parent, fields)
     if first is not None and second is not None:
         run.feedback.append(RunFeedback(kind="comparison", step=first, other=second))
@@ -30,15 +30,16 @@ def add_branch(
     run: Run, before: list[Message], answer: list[Message], parent: str | None, fields: dict[str, Any]
 ) -> str | None:
     """Add another answer to what was said before; returns the key of its first step, None where it has no reply."""
-    steps, tail = linear_steps([*before, *answer], **fields)
-    replies = sum(message.role == "assistant" for message in before)
+    # About what the prompts hold that there are: half of what was said before, or all of it where they branch.
+    shown = len(run.steps) * (len(before) + 1) // 2
+    steps, tail = linear_steps([*before, *answer], begin=len(before), shown=shown, **fields)
     first: str | None = None
-    for step in steps[replies:]:
+    for step in steps:
         key = str(len(run.steps))
         changes: dict[str, Any] = {"step_id": key, "parent_step_id": parent}
         if first is None:
             first, changes["fork_reason"] = key, "parallel"
         run.steps.append(msgspec.structs.replace(step, **changes))
         parent = key
-    run.trailing += tail if first is not None else answer
+    run.trailing += tail
     return first

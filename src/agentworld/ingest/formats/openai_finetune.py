@@ -102,7 +102,7 @@ def _asked(given: Mapping[str, Any], values: Values, place: str) -> dict[str, An
 def _weigh(run: Run, said: Conversation) -> None:
     """Weights of replies as labels of their steps, under a name that rules of curation do not set."""
     replies = [index for index, message in enumerate(said.messages) if message.role == "assistant"]
-    for step, index in zip(run.steps, replies, strict=True):
+    for step, index in zip(run.steps, replies, strict=False):
         about = said.about.get(index, {})
         weight = about.pop("weight", None)
         if weight is not None:

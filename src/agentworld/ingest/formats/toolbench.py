@@ -156,7 +156,8 @@ class _Answer(_Growing):
             while common < min(len(talk), len(kept[0])) and talk[common] == kept[0][common]:
                 common += 1
             replies = sum(message.role == "assistant" for message in talk[:common])
-            parent = self.built.steps[replies - 1].step_id if replies else None
+            steps = self.built.steps
+            parent = steps[min(replies, len(steps)) - 1].step_id if replies and steps else None
             add_branch(self.built, talk[:common], talk[common:], parent, fields)
 
     def _walk(self, root: dict[str, Any], prompt: list[Message], fields: dict[str, Any]) -> None:

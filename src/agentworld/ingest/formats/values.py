@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from agentworld.ingest import limits
 from agentworld.ingest.formats.media import put_base64, put_url
 from agentworld.records import MediaPart, Message, TextPart, Usage
 
@@ -17,10 +18,7 @@ Say = Callable[..., None]
 """`say(place, why, hint=None, lost=True)`: a note on the file that is read."""
 
 MAX_NAME = 256
-MAX_PROMPTS = 20_000_000
-"""How many messages the prompts of one run hold together, each as often as it is shown, before no more of its replies
-become steps. Prompts of a conversation that no window of a model holds grow with its square.
-"""
+MAX_PROMPTS = limits.MAX_PROMPTS
 TOO_MANY = "the prompts of this run grow too large together; from here on, replies are kept as messages alone"
 _MAX_COUNT = 2**31 - 1
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
