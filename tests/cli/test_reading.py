@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from agentworld.factory import open_pool
-from agentworld.records import Exchange, Message, Reward, Step, new_id
+from agentworld.records import Exchange, Feedback, Message, NewTrajectory, Reward, Step, new_id
 from tests.api.serving import Serving
 
 
@@ -91,6 +91,25 @@ def test_show(cli, where):
     ]
     assert [record.get("step_id") for record in records] == [None, "s1"]
     assert "in 1 step\n" in out
+
+
+def test_show_says_where_it_was_imported_from_and_has_its_labels(cli, pool):
+    origin = {"format": "atif", "file": "runs/a.json\x1b", "place": "0", "digest": "0" * 32}
+    with open_pool(pool) as opened:
+        opened.create_trajectory(NewTrajectory(trajectory_id="from", metadata={"import": origin, "kept": True}))
+        opened.append_steps([Step(step_id="from-0", trajectory_id="from", response_message=Message(role="assistant"))])
+        opened.add_feedback(
+            [
+                Feedback(kind="label", name="exit", value="submitted", trajectory_id="from"),
+                Feedback(kind="label", name="good", value=True, step_id="from-0"),
+            ]
+        )
+    out = cli("trajectories", "show", "from", "--pool", pool)[1]
+    assert "imported    as atif from runs/a.json" in out
+    assert 'metadata    {"kept":true}' in out
+    assert "labels      exit submitted" in out
+    assert "good true" in out
+    assert "\x1b" not in out
 
 
 def test_show_says_who_gave_each_reward(cli, pool):

@@ -27,6 +27,9 @@ SPARE_COLUMNS = ("group", "policy", "task", "created", "agent")
 LONGEST_TASK = 80
 # How many failed calls `show` prints; those before are counted.
 SHOWN_FAILURES = 20
+SHOWN_LABELS = 5  # of each step
+IMPORT = "import"
+"""The key of the metadata that says which file a trajectory was read from."""
 SHOWN_REWARDS = 40
 # Steps that are asked about at once.
 TARGETS = 1000
@@ -290,26 +293,48 @@ def _print_head(trajectory: Trajectory) -> None:
     tokens = f"{trajectory.prompt_tokens} prompt + {trajectory.response_tokens} reply"
     rewards = ", ".join(f"{name} {output.number(value)}" for name, value in trajectory.rewards.items()) or "none"
     excluded = f" ({trajectory.excluded_reason})" if trajectory.excluded_reason else ""
+    metadata = {name: value for name, value in trajectory.metadata.items() if name != IMPORT}
     lines = [
         ("trajectory", trajectory.trajectory_id),
         ("status", f"{trajectory.status}, {trajectory.readiness}{excluded}"),
         ("agent", trajectory.agent or "-"),
         ("channel", trajectory.channel),
         ("group", trajectory.group_id or "-"),
-        ("task", output.clip(output.plain(str(trajectory.task)), 200) if trajectory.task else "-"),
-        ("metadata", output.clip(str(trajectory.metadata), 200) if trajectory.metadata else "-"),
+        ("task", _json(trajectory.task, 200) if trajectory.task else "-"),
+        *_imported(trajectory),
+        ("metadata", _json(metadata, 200) if metadata else "-"),
         ("created", output.moment(trajectory.created_at)),
         ("completed", output.moment(trajectory.completed_at) or "-"),
         ("tokens", f"{tokens}, in {output.count(trajectory.step_count, 'step')}"),
         ("rewards", rewards),
+        ("labels", ", ".join(_label(name, value) for name, value in trajectory.labels.items()) or "none"),
     ]
     for name, value in lines:
         typer.echo(f"{name:<12}{output.plain(value)}")
 
 
+def _imported(trajectory: Trajectory) -> list[tuple[str, str]]:
+    """The file that it was imported from, where it was."""
+    origin = trajectory.metadata.get(IMPORT)
+    if not isinstance(origin, dict):
+        return []
+    return [("imported", f"as {origin.get('format', '?')} from {origin.get('file', '?')}")]
+
+
+def _json(value: Any, width: int) -> str:
+    from agentworld.records import exact_json
+
+    return output.clip(exact_json.encode(value).decode("utf-8", "replace"), width)
+
+
+def _label(name: str, value: Any) -> str:
+    return f"{name} {value if isinstance(value, str) else _json(value, 60)}"
+
+
 def _step_row(step: Step) -> tuple[Any, ...]:
     notes = [step.fork_reason or "", f"excluded: {step.excluded_reason}" if step.excluded_reason else ""]
     notes.append("late" if step.late else "")
+    notes += [_label(name, value) for name, value in list(step.labels.items())[:SHOWN_LABELS]]
     return (
         step.step_index if step.step_index is not None else "",
         step.step_id,
