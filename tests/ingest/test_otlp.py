@@ -116,6 +116,35 @@ def test_what_is_malformed_is_told_with_its_place_and_the_rest_is_read():
     }
 
 
+def test_scores_are_on_the_nearest_call_and_a_second_number_is_told():
+    def made(own, parent, **values):
+        said = [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
+        times = {"startTimeUnixNano": str(10**18 + own), "endTimeUnixNano": str(10**18 + own)}
+        return {"traceId": "ab" * 16, "spanId": f"{own:016x}", "parentSpanId": parent, "attributes": said, **times}
+
+    def call(own, parent, text):
+        reply = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": text}]}])
+        return made(own, parent, **{"gen_ai.operation.name": "chat", "gen_ai.output.messages": reply})
+
+    def judged(own, parent, value):
+        span = made(own, f"{parent:016x}", **{"gen_ai.evaluation.name": "acc"})
+        span["attributes"].append({"key": "gen_ai.evaluation.score.value", "value": {"doubleValue": value}})
+        return span
+
+    spans = [
+        *(made(1, ""), call(2, f"{1:016x}", "A"), call(3, f"{1:016x}", "B"), call(4, f"{3:016x}", "B")),
+        *(judged(5, 2, 0.1), judged(6, 3, 0.2), made(7, f"{4:016x}"), judged(8, 7, 0.2), judged(9, 7, 0.3)),
+        judged(10, 1, 0.9),
+    ]
+    (run,), notes = read({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+
+    assert [(reward.step, reward.value) for reward in run.rewards] == [("0", 0.1), ("1", 0.2), (None, 0.9)]
+    assert [(note.place[-8:], note.why, note.lost) for note in notes if "score" in note.why] == [
+        ("spans[7]", "the score 'acc' is '0.2' already; it is kept once", False),
+        ("spans[8]", "the score 'acc' is '0.2' already; '0.3' is not kept", True),
+    ]
+
+
 def test_spans_of_one_trace_come_from_several_files_in_any_order():
     runs, _ = read_path("otlp", FIXTURES / "split")
     backwards = [

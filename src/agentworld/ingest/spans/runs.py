@@ -46,7 +46,7 @@ def run_of(trace: Trace, say: Say) -> Run | None:
         if not calls:
             say("$", f"no model was called in the trace {_short(trace.trace_id)} of {len(nodes)} spans", lost=False)
         return None
-    _tell(run, trace, nodes, steps)
+    _tell(run, trace, nodes, steps, say)
     return run
 
 
@@ -227,10 +227,9 @@ def ancestors(node: Node, trace: Trace) -> Iterator[Node]:
         node = above
 
 
-def _tell(run: Run, trace: Trace, nodes: list[Node], steps: _Steps) -> None:
+def _tell(run: Run, trace: Trace, nodes: list[Node], steps: _Steps, say: Say) -> None:
     """Rewards, labels, times and what else is known of the whole."""
-    for score in trace.scores:
-        _score(run, score, steps.keys.get(score.node))
+    _tell_scores(run, trace, steps, say)
     root = next((node for node in nodes if node.parent not in trace.nodes), None)
     agents = [node for node in nodes if node.agent]
     run.agent = trace.agent or (agents[0].agent if agents else None)
@@ -251,6 +250,30 @@ def _tell(run: Run, trace: Trace, nodes: list[Node], steps: _Steps) -> None:
         **trace.metadata,
     }
     run.metadata = bounded(told)
+
+
+def _tell_scores(run: Run, trace: Trace, steps: _Steps, say: Say) -> None:
+    """Scores on the nearest call that their node is or is within; of several numbers under one name the first one."""
+    keys = dict(steps.keys)
+    for own, key in steps.keys.items():
+        # A call that was told twice is the step of the inner telling.
+        for above in ancestors(trace.nodes[own], trace):
+            if above.call is not None:
+                keys.setdefault(above.id, key)
+    first: dict[tuple[str | None, str], Score] = {}
+    for score in trace.scores:
+        node = trace.nodes.get(score.node)
+        around = (node, *ancestors(node, trace)) if node is not None else ()
+        step = next((keys[each.id] for each in around if each.id in keys), None)
+        if not isinstance(score.value, str | bool):
+            known = first.setdefault((step, score.name), score)
+            if known is not score:
+                place, same = node.place if node is not None else "$", known.value == score.value
+                why = f"the score {_short(score.name)} is {_short(str(known.value))} already"
+                more = "it is kept once" if same else f"{_short(str(score.value))} is not kept"
+                say(place, f"{why}; {more}", lost=not same)
+                continue
+        _score(run, score, step)
 
 
 def _score(run: Run, score: Score, step: str | None) -> None:
