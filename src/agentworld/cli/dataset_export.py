@@ -49,6 +49,9 @@ def export(
     sources: Annotated[str | None, typer.Option(help="Of pairs: comparisons,corrections,rewards.")] = None,
     most: Annotated[int, typer.Option(help="At most so many pairs of one group.")] = 4,
     whole: Annotated[bool, typer.Option("--whole", help="Pairs of whole conversations from where they part.")] = False,
+    truncated: Annotated[
+        str, typer.Option(help="Conversations with replies that the limit of tokens cut off: drop or keep.")
+    ] = "drop",
     license: Annotated[str | None, typer.Option(help="Of the data, for the card.")] = None,
     shard_mb: Annotated[int, typer.Option(help="A new file after so many MB.")] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
@@ -67,7 +70,7 @@ def export(
     asked: dict[str, Any] = {
         "style": style, "expand": expand, "thinking": thinking, "arguments": arguments, "tokenizer": tokenizer,
         "images": images, "reward": reward, "threshold": threshold, "margin": margin, "most": most, "whole": whole,
-        "train": _names(train), "sources": _names(sources),
+        "truncated": truncated, "train": _names(train), "sources": _names(sources),
     }  # fmt: skip
     with open_existing(pool or DEFAULT_POOL) as opened, stopping() as stop, progress_bar() as show:
         try:

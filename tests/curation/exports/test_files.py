@@ -264,6 +264,35 @@ def test_what_was_deleted_since_is_left_out_and_said(memory, tmp_path):
     assert "deleted on request" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_values_that_are_none_are_refused_and_said(memory, tmp_path):
+    put_weather(memory)
+    name = frozen(memory).name
+    for layout, options, path in (
+        ("kto", {"threshold": float("nan")}, "threshold"), ("kto", {"reward": "reward."}, "reward"),
+        ("kto", {"reward": "label."}, "reward"), ("preference", {"margin": float("inf")}, "margin"),
+        ("sft", {"shard_bytes": float("nan")}, "shard_bytes"), ("sft", {"shard_bytes": True}, "shard_bytes"),
+        ("sft", {"license": 5}, "license"), ("sft", {"license": "\ud800"}, "license"),
+        ("sft", {"truncated": "x"}, "options"), ("kto", {"truncated": "keep"}, "truncated"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            export_dataset(memory, name, layout, tmp_path / "out", **options)
+        assert caught.value.path == path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_license_of_any_text_is_read_back_from_the_card(memory, tmp_path):
+    put_weather(memory)
+    name = frozen(memory).name
+    for number, license in enumerate(("free \U0001f600 \u00fc", "a: b # c\n---\x7f\u2028", "\U000e0001 \ufeff'\"\\")):
+        export_dataset(memory, name, "sft", tmp_path / str(number), license=license)
+        text = (tmp_path / str(number) / "README.md").read_text(encoding="utf-8")
+        line = next(line for line in text.split("\n") if line.startswith("license: "))
+        assert line.isprintable()  # YAML reads no others,
+        assert not re.search(r"\\ud[89a-f]", line)  # and no halves of characters.
+        whole = re.sub(r"\\U([0-9a-f]{8})", lambda found: chr(int(found[1], 16)), line)
+        assert json.loads(whole.removeprefix("license: ")) == license
+
+
 def test_texts_of_others_are_no_markup_in_the_card():
     for text in ("a`b``c", "| pipe |", "line\nbreak", "<b>", "`", "\x1b[31m"):
         shown = code(text)

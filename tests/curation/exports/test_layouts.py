@@ -7,7 +7,7 @@ import pytest
 from agentworld.curation.datasets.reading import rows_of
 from agentworld.curation.exports import export_dataset
 from agentworld.errors import ConfigError, InvalidRequestError
-from agentworld.records import Decision, Feedback, MediaPart, Message, Reward, Splits, TextPart
+from agentworld.records import Decision, Feedback, MediaPart, Message, Policy, Reward, Splits, TextPart
 from tests.curation.exports.talks import WEATHER, asked, frozen, put, put_weather, result, says, step, user
 
 
@@ -325,6 +325,69 @@ def test_raw_steps_have_every_field_as_it_was_frozen(memory, export):
     assert rows[1]["trajectory_task"] == {"task_id": "a"}
     assert rows[1]["trajectory_reward"] == 1.0
     assert version.version != rows[0]["agentworld"]["version"]
+
+
+def test_replies_that_were_cut_off_and_prompts_that_begin_them_are_left_out_and_counted(memory, export):
+    put_weather(memory)
+    cut = [user("Go."), says("One")]
+    put(memory, "cut", [step("cut", 0, cut[:1], cut[1], finish_reason="length"),
+                        step("cut", 1, [*cut, user("On.")], says("Two"))])  # fmt: skip
+    put(memory, "begun", [step("begun", 0, [user("What?"), says("It is")], says(" 42."))])
+    for options, trajectories, counts in (
+        ({}, {"t1"}, {"truncated": 1, "other_replies": 1}),
+        ({"truncated": "keep"}, {"t1", "cut"}, {"other_replies": 1}),
+        ({"style": "prompt-completion"}, {"t1"}, {"truncated": 1, "prefilled": 1}),
+        ({"expand": "each-step"}, {"t1", "cut"}, {"truncated": 1, "prefilled": 1}),
+    ):
+        rows, left_out = export("sft", **options)
+        assert {row["agentworld"]["trajectory_id"] for row in rows} == trajectories
+        assert left_out == counts
+    for layout in ("kto", "rl-prompts"):
+        rows, left_out = export(layout)
+        assert {row["agentworld"]["trajectory_id"] for row in rows} == {"t1", "cut"}
+        assert left_out == {"prefilled": 1}
+
+
+def test_ids_of_two_vocabularies_do_not_go_into_one_export(memory, export):
+    ids = {"prompt_ids": [1], "response_ids": [2], "token_source": "submitted"}
+    for name, vocabulary, model in (("t1", "a" * 32, "m"), ("t2", "a" * 32 + "+x", "m"), ("t3", None, "m")):
+        put(
+            memory,
+            name,
+            [step(name, 0, [user("Hi")], says("Ho"), vocabulary=vocabulary, policy=Policy(model, "r", 0), **ids)],
+        )
+    assert len(export("sft-tokens")[0]) == 3
+    for number in range(8):  # In another split, too.
+        put(
+            memory,
+            f"u{number}",
+            [step(f"u{number}", 0, [user("Hi")], says("Ho"), vocabulary="b" * 32, policy=Policy("n", "r", 0), **ids)],
+        )
+    halves = Splits(fractions={"train": 0.5, "test": 0.5}, by="trajectory", near_duplicates=None)
+    for splits in (Splits(near_duplicates=None), halves):
+        with pytest.raises(InvalidRequestError, match=r"two vocabularies, (aaaa|bbbb)\w+ and (aaaa|bbbb)") as caught:
+            export("sft-tokens", selection={"splits": splits})
+        assert 'policy.model == "m"' in caught.value.hint
+    assert len(export("sft-tokens", selection={"where": 'policy.model == "m"'})[0]) == 3
+
+
+def test_arguments_with_a_key_twice_and_numbers_beyond_floats_are_no_values(memory, export):
+    sound = ['{"a": {"b": ":", "c": "\\\\"}, "b": [{"a": 1}, {"a": "x\\"y:\\u003a"}]}', "", '{"\\"": 1}']
+    twice = ['{"a": 1, "a": 2}', '{"a": [{"b": 1, "\\u0062": 1}]}', '{"": 1, "": {"x": 1}}']
+    for number, arguments in enumerate(sound + twice):
+        put(memory, f"a{number}", [step(f"a{number}", 0, [user("Hi")], says("", None, arguments))])
+    rows, left_out = export("sft")
+    called = [row["messages"][-1]["tool_calls"][0]["function"]["arguments"] for row in rows]
+    assert called == [json.loads(each or "{}") for each in sound]
+    assert left_out == {"arguments_key_twice": 3}
+    assert len(export("sft", arguments="text")[0]) == 6
+    memory.add_feedback(
+        [Feedback(kind="label", trajectory_id=f"a{number}", name="score", value=value)
+         for number, value in enumerate((10**400, 10**300, -3))]
+    )  # fmt: skip
+    rows, left_out = export("kto", reward="label.score", arguments="text")
+    assert [row["value"] for row in rows] == [1e300, -3.0]
+    assert left_out == {"without_value": 4}
 
 
 def test_media_are_left_out_where_nobody_asked_for_images(memory, export):

@@ -14,6 +14,7 @@ from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind, card_feature, features
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.report import ExportReport, reasons
+from agentworld.errors import ConfigError
 from agentworld.records import DatasetVersion
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -37,6 +38,18 @@ def card(
 ) -> str:
     """The text of README.md. What others wrote in it (names, queries, notes) is data, never markup."""
     return f"---\n{_front_matter(report, columns, license)}---\n\n{_body(report, version, options, columns, license)}"
+
+
+def check_license(license: Any) -> None:
+    """ConfigError where it is no text that a card can hold."""
+    if not isinstance(license, str):
+        raise ConfigError(f"a license is a text, not {license!r}", path="license", hint="Give it as in cc-by-4.0")
+    try:
+        license.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            "the license has half a character in it", path="license", hint="Give it as in cc-by-4.0"
+        ) from None
 
 
 def code(text: str) -> str:
@@ -78,7 +91,17 @@ def _front_matter(report: ExportReport, columns: Mapping[str, Kind], license: st
 
 
 def _yaml(values: Mapping[str, Any]) -> str:
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
+    return "".join(f"{name}: {_yaml_value(value)}\n" for name, value in values.items())
+
+
+def _yaml_value(value: Any) -> str:
+    """As JSON, but with characters as themselves: JSON escapes those beyond 16 bits by halves, which YAML refuses."""
+    plain = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else _escape(ord(one)) for one in plain)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def _body(

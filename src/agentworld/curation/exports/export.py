@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agentworld.curation.datasets.provenance import PROVENANCE
-from agentworld.curation.exports.card import card, split_name
+from agentworld.curation.exports.card import card, check_license, split_name
 from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.options import ExportOptions, FileFormat, check_options
 from agentworld.curation.exports.place import Place
@@ -60,8 +60,10 @@ def export_dataset(
         )
     if chosen.images and file_format == "jsonl":
         raise ConfigError("lines of JSON hold no images", path="file_format", hint="Export as parquet")
-    if shard_bytes < 1:
-        raise ConfigError("a shard must be 1 byte or more", path="shard_bytes")
+    if type(shard_bytes) is not int or shard_bytes < 1:
+        raise ConfigError("a shard must be 1 byte or more", path="shard_bytes", hint="Give a whole number of bytes")
+    if license is not None:
+        check_license(license)
     columns: dict[str, Kind] = {**found.columns(chosen), PROVENANCE: "about"}
     manifest = pool.get_dataset(version)
     splits = _splits(manifest.splits, split)
@@ -76,6 +78,7 @@ def export_dataset(
         total = sum(manifest.splits[name].rows for name in splits)
         count = _Count(progress, total, stopped)
         written: dict[str, ExportedSplit] = {}
+        shared: dict[str, Any] = {}
         for name, label in splits.items():
             left_out: Counter[str] = Counter()
             writer: Writer
@@ -86,7 +89,7 @@ def export_dataset(
             else:
                 writer = ParquetWriter(partial / "data", label, columns, shard_bytes, left_out)
             stack.callback(_stop, writer)
-            rows = found.make(Work(chosen, source, left_out))
+            rows = found.make(Work(chosen, source, left_out, shared))
             for frozen in source.read(name, left_out):
                 _add_all(place, writer, rows.rows(frozen), manifest.version, left_out)
                 count.one()

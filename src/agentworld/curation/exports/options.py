@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Literal, get_args
 
@@ -12,6 +13,7 @@ from agentworld.errors import ConfigError
 Thinking = Literal["keep", "drop", "last"]
 Arguments = Literal["json", "text"]
 Expand = Literal["last", "each-step"]
+Truncated = Literal["drop", "keep"]
 FileFormat = Literal["parquet", "jsonl", "json"]
 COMPONENTS = ("reasoning", "tool_calls", "answer")
 PAIR_SOURCES = ("comparisons", "corrections", "rewards")
@@ -25,7 +27,8 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     `train`: components of replies that are trained on. `tokenizer`: that of the model, a name or a path. `images`:
     whether rows with images are written. `reward`: which value is read, see `signals.Value`. `threshold`: from which
     value on it is good. `margin`: how far rewards within a group must be apart to make a pair. `sources`: of pairs.
-    `most`: pairs of one group. `whole`: pairs of whole conversations.
+    `most`: pairs of one group. `whole`: pairs of whole conversations. `truncated`: conversations with replies that the
+    limit of tokens cut off.
     """
 
     style: str | None = None
@@ -39,6 +42,7 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     threshold: float = 0.5
     margin: float | None = None
     sources: tuple[str, ...] = ()
+    truncated: Truncated = "drop"
     most: int = 4
     whole: bool = False
 
@@ -60,6 +64,7 @@ def check_options(layout: str, options: ExportOptions, takes: Collection[str], s
         )
     for value, choices, name in (
         (options.thinking, get_args(Thinking), "thinking"),
+        (options.truncated, get_args(Truncated), "truncated"),
         (options.expand or "last", get_args(Expand), "expand"),
         (options.arguments or "json", get_args(Arguments), "arguments"),
     ):
@@ -69,8 +74,10 @@ def check_options(layout: str, options: ExportOptions, takes: Collection[str], s
         for one in values:
             if one not in several:
                 raise ConfigError(f"{name} cannot be {one!r}", path=name, hint=f"Use {', '.join(several)}")
-    if options.margin is not None and not options.margin > 0:
-        raise ConfigError("margin must be over 0", path="margin")
+    if not math.isfinite(options.threshold):
+        raise ConfigError("threshold must be a finite number", path="threshold")
+    if options.margin is not None and not 0 < options.margin < math.inf:
+        raise ConfigError("margin must be a finite number over 0", path="margin")
     if options.most < 1:
         raise ConfigError("most must be at least 1", path="most")
 

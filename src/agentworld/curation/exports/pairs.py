@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -186,7 +187,7 @@ def widest(members: Sequence[tuple[float, T]], margin: float, most: int) -> list
     """Of members with their values the pairs (better, worse, by) that are `margin` or more apart, the widest first."""
     found = []
     for (one, first), (other, second) in combinations(members, 2):
-        by = abs(one - other)
+        by = min(abs(one - other), sys.float_info.max)
         if by >= margin:
             found.append((first, second, by) if one > other else (second, first, by))
     return sorted(found, key=lambda pair: -pair[2])[:most]

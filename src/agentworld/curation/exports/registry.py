@@ -58,9 +58,14 @@ Row = dict[str, Any]
 
 
 class Work:
-    """One split of an export while it is written. `left_out` counts what gives no row, by reason."""
+    """One split of an export while it is written. `left_out` counts what gives no row, by reason. `shared` is for what
+    the layout keeps over all splits.
+    """
 
-    def __init__(self, options: ExportOptions, source: Source, left_out: Counter[str]) -> None:
+    def __init__(
+        self, options: ExportOptions, source: Source, left_out: Counter[str], shared: dict[str, Any] | None = None
+    ) -> None:
+        self.shared: dict[str, Any] = {} if shared is None else shared
         self.options = options
         self.source = source
         self.left_out = left_out

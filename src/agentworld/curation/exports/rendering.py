@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from agentworld.curation.exports.options import Arguments, Thinking
 from agentworld.errors import NotFoundError
 from agentworld.records import MediaPart, Message, TextPart, ToolCall
 
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 Media = Callable[[str], bytes]
 
 
@@ -82,7 +84,7 @@ class Renderer:
 
 
 def arguments_value(arguments: str) -> dict[str, Any]:
-    """The arguments of a call as an object; NotPlain where they are no object of JSON."""
+    """The arguments of a call as an object; NotPlain where they are no object of JSON, or one that has a key twice."""
     if not arguments.strip():
         return {}
     try:
@@ -91,13 +93,37 @@ def arguments_value(arguments: str) -> dict[str, Any]:
         raise NotPlain("arguments_without_json") from None
     if not isinstance(value, dict):
         raise NotPlain("arguments_without_json")
+    if _pairs_in(value) != _pairs_in_text(arguments):
+        raise NotPlain("arguments_key_twice")
     return value
 
 
+def _pairs_in(value: Any) -> int:
+    """How many keys with values there are, at any depth."""
+    found, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            found += len(one)
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return found
+
+
+def _pairs_in_text(text: str) -> int:
+    """The same of JSON: colons that stand outside of strings."""
+    return _STRINGS.sub("", text).count(":")
+
+
 def check_prompt(prompt: Sequence[Message] | None) -> None:
-    """NotPlain where nothing was asked: trainers look at the first message of a prompt."""
+    """NotPlain where nothing was asked, as trainers look at the first message of a prompt, or where its last message is
+    the beginning of the reply, which trainers end before they begin another.
+    """
     if not prompt:
         raise NotPlain("without_prompt")
+    if prompt[-1].role == "assistant":
+        raise NotPlain("prefilled")
 
 
 def plain_text(messages: Sequence[Message], renderer: Renderer, *, last: bool = True) -> str:

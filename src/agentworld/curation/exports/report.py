@@ -8,6 +8,7 @@ import msgspec
 
 REASONS = {
     "arguments_without_json": "the arguments of a tool call are no JSON object; export with arguments as text",
+    "arguments_key_twice": "the arguments of a tool call have a key twice; export with arguments as text",
     "comparison_of_no_step": "the preferred step is not in the version, or the other one is not in the pool",
     "comparison_of_no_trajectory": "the other trajectory of a comparison is not in the pool any more",
     "comparison_of_other_split": "the other side of a comparison is in another split of the version",
@@ -27,12 +28,15 @@ REASONS = {
     "nothing_to_train": "no token of the sequence is to be trained on",
     "other_replies": "conversations with replies that are not of the version, which would be trained on too; "
     "export as prompt-completion",
+    "prefilled": "the prompt ends with the beginning of the reply, after which trainers would begin another one",
     "prompt_again": "a row with the same prompt and reference is there already",
     "same_reply": "the two replies of a comparison say the same",
     "text_without_utf8": "a text has half a surrogate pair, which loaders leave out without a word",
     "tools_of_another_shape": "tools whose shape cannot stand beside that of the others in plain columns; "
     "export with another style",
     "weight_zero": "a reply whose label training_weight is 0",
+    "truncated": "a reply was cut off by the limit of tokens, and would be trained on as if it ended there; "
+    "export with truncated as keep",
     "without_first_step": "the trajectory's first step is not in the version",
     "without_ids": "steps without token ids",
     "without_messages": "steps without messages",

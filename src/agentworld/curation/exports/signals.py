@@ -19,7 +19,7 @@ class Value:
 
     def __init__(self, name: str) -> None:
         kind, _, rest = name.partition(".")
-        if kind not in ("reward", "rating", "label") or (kind != "reward" and not rest):
+        if kind not in ("reward", "rating", "label") or (not rest and name != "reward"):
             raise ConfigError(
                 f"{name!r} names no value", path="reward", hint="Use reward, reward.NAME, rating.NAME or label.NAME"
             )
@@ -53,11 +53,15 @@ class Value:
             one.source: number(one.value) for one in found if one.kind == "rating" and (one.name or "") == self._of
         }
         values = [value for value in named.values() if value is not None]
-        return sum(values) / len(values) if values else None
+        return sum(value / len(values) for value in values) if values else None
 
 
 def number(value: Any) -> float | None:
     """A finite number, true and false as 1 and 0; else nothing."""
-    if isinstance(value, bool | int | float) and math.isfinite(value):
-        return float(value)
-    return None
+    if not isinstance(value, bool | int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:  # A whole number beyond floats.
+        return None
+    return found if math.isfinite(found) else None

@@ -50,7 +50,7 @@ def columns(options: ExportOptions) -> Mapping[str, Kind]:
     "sft",
     says="Conversations for supervised fine-tuning: TRL's SFTTrainer, verl's SFT dataset.",
     columns=columns,
-    takes=("style", "expand", "thinking", "arguments", "images"),
+    takes=("style", "expand", "thinking", "arguments", "images", "truncated"),
     styles=STYLES,
 )
 class Sft:
@@ -73,6 +73,9 @@ class Sft:
         for each in branches(steps, self._work.options):
             if self._style != "prompt-completion" and each.other_replies:
                 self._work.left_out["other_replies"] += 1
+                continue
+            if self._work.options.truncated == "drop" and any(map(_cut_off, each.steps)):
+                self._work.left_out["truncated"] += 1
                 continue
             try:
                 yield self._row(each)
@@ -97,6 +100,10 @@ class Sft:
         if images is not None:
             row["images"] = images
         return row
+
+
+def _cut_off(step: Step) -> bool:
+    return step.finish_reason in ("length", "max_tokens")
 
 
 def branches(steps: Sequence[Step], options: ExportOptions) -> list[Conversation]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from agentworld.curation.exports.imitation import imitated
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
 from agentworld.curation.exports.sequences import Chosen, has_ids, sampled, sequences
-from agentworld.errors import ConfigError
+from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.records import Step
 
 IGNORED = -100
 """The label of tokens that give no loss."""
@@ -48,6 +50,7 @@ class SftTokens:
             if not each.mask.any():
                 left_out["nothing_to_train"] += 1
                 continue
+            self._check_vocabulary(each.steps)
             yield {
                 "input_ids": each.ids,
                 "labels": np.where(each.mask, each.ids, IGNORED),
@@ -58,6 +61,28 @@ class SftTokens:
     def rest(self) -> Iterator[Row]:
         """Nothing."""
         return iter(())
+
+    def _check_vocabulary(self, steps: Sequence[Step]) -> None:
+        """Ids of two vocabularies mean different texts. Where nobody said which one, ids are taken as they are."""
+        for step in steps:
+            own = (step.vocabulary or "").partition("+")[0]
+            if not own:
+                continue
+            known, first, model = self._work.shared.setdefault("vocabulary", (own, step.step_id, _model(step)))
+            if own == known:
+                continue
+            wanted = (
+                f"policy.model == {json.dumps(model)}" if model and model != _model(step) else "policy.model == ..."
+            )
+            raise InvalidRequestError(
+                f"the ids of steps {first} and {step.step_id} are of two vocabularies, {known[:12]} and {own[:12]}",
+                path="format",
+                hint=f"Freeze a version of the steps of one model, such as with where {wanted!r}, and export that",
+            )
+
+
+def _model(step: Step) -> str | None:
+    return step.policy.model if step.policy is not None else step.model
 
 
 def _chosen(options: ExportOptions) -> Chosen:
