@@ -203,7 +203,7 @@ def test_a_run_replaces_older_ones_of_its_channel_and_user_only(pool, tmp_path):
 
 def test_what_is_excluded_for_a_newer_one_is_taken_back_once_that_is_deleted(pool, tmp_path):
     path = tmp_path / "a.jsonl"
-    back = "it is no longer excluded: what had taken its place was deleted"
+    back = "{} is no longer excluded: what had taken its place was deleted"
 
     def put(length):
         return [n.why for n in import_paths(pool, [written(path, {"id": "one", "chat": TALK[:length]})]).notes]
@@ -215,7 +215,14 @@ def test_what_is_excluded_for_a_newer_one_is_taken_back_once_that_is_deleted(poo
     assert put(2) == []
     assert states(pool)[first][2] == "excluded"
     pool.delete_trajectories([third], "asked")
-    assert put(2) == [back]
+    assert put(2) == [back.format(first)]
+    assert states(pool) == {first: ("train", None, "complete")}
+    # What was deleted, imported again, does it too.
+    pool.decide(
+        [Decision(verdict="exclude", trajectory_id=first, reason=f"imported again as {second}", source="import")]
+    )
+    gone = "it was deleted on request, and does not come back"
+    assert [put(4), put(5)] == [[back.format(first), gone], [gone]]
     assert states(pool) == {first: ("train", None, "complete")}
     assert (put(2), pool.decisions(trajectory_id=first)) == ([], [])
     # What people decided stands.

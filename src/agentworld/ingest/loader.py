@@ -228,12 +228,14 @@ class Importer:
                 self._tell_known(one, found)
 
     def _tell_known(self, one: _Waiting, found: Trajectory) -> None:
-        assert self._pool is not None
         if found.channel != one.whole.new.channel:
             why = f"it is there already, in the channel {found.channel}, and stays there"
             self._note(one, why, lost=False)
-        if take_back(self._pool, found):
-            why = "it is no longer excluded: what had taken its place was deleted"
+        self._take_back(one, found)
+
+    def _take_back(self, one: _Waiting, found: Trajectory) -> None:
+        if self._pool is not None and take_back(self._pool, found):
+            why = f"{found.trajectory_id} is no longer excluded: what had taken its place was deleted"
             self._note(one, why, lost=False)
 
     def _settle(self, one: _Waiting, outcome: AddedTrajectory) -> AddedTrajectory:
@@ -277,6 +279,10 @@ class Importer:
                 break
         if outcome.outcome in ("added", "known"):
             replaced = exclude_older(self._pool, older, outcome.trajectory_id, one.whole.new.channel)
+        elif outcome.outcome == "deleted":
+            own = [each for each in there(self._pool, older).values() if each.channel == one.whole.new.channel]
+            for latest in own[-1:]:
+                self._take_back(one, latest)
         if outcome.outcome == "added":
             changed = "it has changed since it was imported" if replaced else "another run of its name is there"
             self._note(one, f"{changed}: stored as {outcome.trajectory_id}", lost=False)
