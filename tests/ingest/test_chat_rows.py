@@ -211,6 +211,7 @@ def test_flags_weights_and_scores_are_labels_and_rewards():
     [
         ({"reward": "0.5"}, [("reward", 0.5, None)]),
         ({"rewards": {"style": 1, "truth": "0.25"}}, [("style", 1.0, None), ("truth", 0.25, None)]),
+        ({"rewards": {"a\ud800\0": 1, "": 2}}, [("a", 1.0, None), ("rewards", 2.0, None)]),
         ({"rewards": [0, 1.5]}, [("reward", 0.0, "0"), ("reward", 1.5, "1")]),
         ({"scores": [1, 2, 3]}, []),
         ({"reward": "good"}, []),

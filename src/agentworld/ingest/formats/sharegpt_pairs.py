@@ -31,7 +31,7 @@ def rewards_in(name: str, value: Any, steps: list[str]) -> list[RunReward]:
     """
     found: list[tuple[str, float | None, str | None]] = [(name, _number(value), None)]
     if isinstance(value, dict) and value:
-        found = [(str(key)[:256] or name, _number(each), None) for key, each in value.items()]
+        found = [(str(key) or name, _number(each), None) for key, each in value.items()]
     elif isinstance(value, list) and value and len(value) == len(steps):
         one = name.removesuffix("s")
         found = [(one, _number(each), step) for each, step in zip(value, steps, strict=True) if each is not None]

@@ -382,7 +382,8 @@ class _Row:
                 run.feedback.append(RunFeedback(kind="label", name=name, value=value, step=step))
             elif name in NUMBERS and (rewards := rewards_in(name, value, [step.step_id for step in run.steps])):
                 self._read.add(name)
-                run.rewards += rewards
+                short, where = self._values.short, f"{self._place}.{name}"
+                run.rewards += [msgspec.structs.replace(each, name=short(each.name, where)) for each in rewards]
         task = row.get("instance_id", row.get("task_id"))
         if isinstance(task, (str, int)) and not isinstance(task, bool):
             run.task = {"task_id": task}
