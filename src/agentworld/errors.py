@@ -134,6 +134,13 @@ class TooLargeError(AgentWorldError):
     status = 413
 
 
+class BusyError(AgentWorldError):
+    """Too many requests of this kind wait already."""
+
+    code = "busy"
+    status = 429
+
+
 class EngineError(AgentWorldError):
     """The engine answered with an error or with something that cannot be used."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentworld.api.long_work import LongWork
 from agentworld.client.aio import AsyncFactory
-from agentworld.errors import ForbiddenError, InvalidRequestError, NotFoundError
+from agentworld.errors import BusyError, ConflictError, ForbiddenError, InvalidRequestError, NotFoundError
 from agentworld.factory import connect, open_pool
 from agentworld.pool.keys import NewKey
 from agentworld.records import Reward, Selection, Splits
@@ -220,6 +220,25 @@ def test_who_asks_the_same_again_waits_for_it(fault):
     assert work.run(first, lambda progress: "made anew") == "made anew"
 
 
+def test_only_so_many_wait_for_it():
+    work, begun, go = LongWork(asyncio.Event(), waiting=0), threading.Event(), threading.Event()
+
+    def slow(progress):
+        begun.set()
+        assert go.wait(30)
+
+    thread = threading.Thread(target=work.run, args=("a", slow))
+    thread.start()
+    assert begun.wait(30)
+    with pytest.raises(BusyError) as raised:
+        work.run("a", slow)
+    assert raised.value.status == 429
+    assert work.run("b", lambda progress: "another") == "another"
+    go.set()
+    thread.join(timeout=30)
+    assert work.run("a", lambda progress: "again") == "again"
+
+
 def test_a_bound_key_has_the_versions_of_its_channel_alone():
     with Serving(require_keys=True) as server:
         pool = server.pool
@@ -231,11 +250,30 @@ def test_a_bound_key_has_the_versions_of_its_channel_alone():
             "one": NewKey(name="one", scopes=("write", "read"), trajectory_id="b"),
             "reads": NewKey(name="reads", scopes=("read",)),
             "free": NewKey(name="free", scopes=("write", "read")),
+            "nobody": NewKey(name="nobody", scopes=("write", "read"), channel="empty"),
         }
-        val, boss, one, reads, free = (
-            connect(server.url, api_key=pool.create_key(new).secret) for new in keys.values()
-        )
+        secrets = [pool.create_key(new).secret for new in keys.values()]
+        val, boss, one, reads, free, nobody = (connect(server.url, api_key=secret) for secret in secrets)
+        val_secret = secrets[0]
         train, whole = free.create_dataset("d"), free.create_dataset("all", Selection(channel=None))
+        # A name that others use, rows that others froze, and channels that others have.
+        free.create_dataset("shared", Selection(channel=None, where="channel == 'val'"), note="not for everybody")
+        with pytest.raises(ConflictError, match="another name"):
+            val.create_dataset("shared")
+        with pytest.raises(NotFoundError):
+            val.get_dataset("shared")
+        third = val.create_dataset("d", note="own")
+        free.create_dataset("d", Selection(where="trajectory_id == 'a'", unrewarded=True), note="later")
+        assert val.get_dataset("d") == third == val.get_dataset(f"d@{third.digest[:6]}")
+        assert boss.delete_dataset(third.version) == third
+        status, _, reply = server.send(
+            "POST", "/api/v1/datasets", {"name": "d", "selection": {"channel": "train"}},
+            {"Authorization": f"Bearer {val_secret}"},
+        )  # fmt: skip
+        assert (status, reply["error"]["code"]) == (403, "forbidden")
+        with pytest.raises(InvalidRequestError) as raised:
+            nobody.create_dataset("d")
+        assert (raised.value.path, raised.value.hint) == ("channel", None)
         own = val.create_dataset("mine")
         assert (own.selection.channel, [row.trajectory_id for row in val.dataset_rows("mine")]) == ("val", ["b", "c"])
         assert val.create_dataset("mine", Selection(channel=None)) == own
@@ -243,7 +281,7 @@ def test_a_bound_key_has_the_versions_of_its_channel_alone():
         assert val.verify_dataset("mine").is_ok
         assert val.trace_row("mine", step_id="b-1").trajectory_id == "b"
         assert reads.verify_dataset(whole.version).ok == 3
-        for hidden in (train.version, whole.version, "d"):
+        for hidden in (train.version, whole.version, "d", "all"):
             for call, arguments in (
                 (val.get_dataset, {}),
                 (val.dataset_rows, {}),
@@ -269,7 +307,7 @@ def test_a_bound_key_has_the_versions_of_its_channel_alone():
             with pytest.raises(ForbiddenError):
                 call()
         assert boss.delete_dataset(own.version) == own
-        for client in (val, boss, one, reads, free):
+        for client in (val, boss, one, reads, free, nobody):
             client.close()
 
 

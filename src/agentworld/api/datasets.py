@@ -20,6 +20,7 @@ from agentworld.curation.datasets.results import DatasetDiff, RowOrigin, Verific
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.curation.datasets.tracing import trace_row
 from agentworld.curation.datasets.verifying import verify_dataset
+from agentworld.errors import InvalidRequestError
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.protocol import Page, Pool
 from agentworld.records import DatasetRow, DatasetVersion, Selection, exact_json
@@ -37,9 +38,10 @@ def make_dataset(state: State, body: RawBody) -> DatasetVersion:
     The answer comes once every step that is selected was read.
     """
     sent, pool = decode(body, DatasetRequest), reach(state)
-    selection = msgspec.convert(msgspec.to_builtins(sent.selection), Selection)
+    asked_for = msgspec.to_builtins(sent.selection)
+    selection = msgspec.convert(asked_for, Selection)
     if isinstance(pool, BoundDatasets):
-        selection = pool.own_selection(selection)
+        selection = pool.own_selection(selection, named="channel" in asked_for)
     parents = [pool.get_dataset(parent).version for parent in sent.parents]
     asked = msgspec.structs.replace(sent, parents=parents)
 
@@ -54,7 +56,14 @@ def make_dataset(state: State, body: RawBody) -> DatasetVersion:
             progress=progress,
         )
 
-    done: DatasetVersion = state.long_work.run(("create", selection.channel, exact_json.encode(asked)), work)
+    try:
+        done: DatasetVersion = state.long_work.run(("create", selection.channel, exact_json.encode(asked)), work)
+    except InvalidRequestError as error:
+        if isinstance(pool, BoundDatasets) and error.path == "channel":  # Its hint names other channels.
+            raise InvalidRequestError(error.message, path=error.path) from None
+        raise
+    if isinstance(pool, BoundDatasets):
+        pool.check_own(done)
     return done
 
 

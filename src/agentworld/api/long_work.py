@@ -12,26 +12,29 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from agentworld.errors import ConflictError, EndingError
+from agentworld.errors import BusyError, ConflictError, EndingError
 from agentworld.pool.keeping.records import Progress
 
 T = TypeVar("T")
 MOST = 4
 """So many pieces of work at once: each holds a thread, and reads the pool."""
+MOST_WAITING = 8
+"""So many requests that wait for what others have asked for, each of which holds a thread too."""
 
 
 class LongWork:
     """The work of one server. Broken off when the server ends, with nothing left of what was begun."""
 
-    def __init__(self, closing: asyncio.Event, most: int = MOST) -> None:
+    def __init__(self, closing: asyncio.Event, most: int = MOST, waiting: int = MOST_WAITING) -> None:
         self._closing = closing
         self._most = most
+        self._room = waiting
         self._guard = threading.Lock()
         self._running: dict[Hashable, Future[Any]] = {}
 
     def run(self, key: Hashable, work: Callable[[Progress], T]) -> T:
         """What `work` returns, or raises; where the same `key` is being worked on, what that does. ConflictError where
-        too much is going on already.
+        too much is going on already, BusyError where too many wait for that.
         """
         with self._guard:
             there = self._running.get(key)
@@ -43,8 +46,19 @@ class LongWork:
                     )
                 future: Future[Any] = Future()
                 self._running[key] = future
+            elif not self._room:
+                raise BusyError(
+                    "many wait for versions that are being made, compared or verified",
+                    hint="Send it again once that is done",
+                )
+            else:
+                self._room -= 1
         if there is not None:
-            done: T = there.result()
+            try:
+                done: T = there.result()
+            finally:
+                with self._guard:
+                    self._room += 1
             return done
         try:
             result = work(self._look)

@@ -26,8 +26,11 @@ class SplitsRequest(Splits, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 
 
 class SelectionRequest(Selection, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What is selected: trajectories, or steps where `unit` is step, for which `where` holds."""
+    """What is selected: trajectories, or steps where `unit` is step, for which `where` holds. Where no channel is said,
+    it is train, or that of the key.
+    """
 
+    channel: str | msgspec.UnsetType | None = msgspec.UNSET  # type: ignore[assignment]
     splits: SplitsRequest = msgspec.field(default_factory=SplitsRequest)
 
 
@@ -53,7 +56,10 @@ def create_dataset(
     """Freeze a selection; the same again is the same version."""
     if not isinstance(selection, Selection):
         raise wrong_type(selection, "a Selection", "selection")
-    sent = {"name": name, "selection": selection, "parents": list(parents), "note": note, "created_by": created_by}
+    said = {field: getattr(selection, field) for field in selection.__struct_fields__}
+    if selection.channel == Selection().channel:
+        del said["channel"]  # Then it is that of a key that is bound to one.
+    sent = {"name": name, "selection": said, "parents": list(parents), "note": note, "created_by": created_by}
     return _long("POST", "", DatasetVersion, sent)
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError
-from agentworld.pool.keeping.records import Retention
 from agentworld.pool.dataset_rules import digested_task
+from agentworld.pool.keeping.records import Retention
 from agentworld.records import DatasetRow, DatasetVersion, Feedback, FrozenStep, Selection, SplitCount
 
 from ..samples import finished
