@@ -141,8 +141,8 @@ class _Taking:
 
     def run(self) -> None:
         nodes = sorted(self._trace.nodes.values(), key=lambda node: node.start)
-        told = [node for node in nodes if node.call is not None and node.call.replies]
-        calls = without_doubles(told, self._trace, self._say)
+        calls = [node for node in nodes if node.call is not None and node.call.replies]
+        calls = without_doubles(calls, self._trace, self._say)
         self._taken.silent += sum(node.kind == "llm" and node.call is None and node.error is None for node in nodes)
         scores = [score for span in self._spans.values() for score in scores_of(span)]
         roots = [node for node in nodes if not node.parent]
@@ -159,10 +159,11 @@ class _Taking:
             return
         if calls:
             self._append(calls, there.step_count)
-        for outer in told:
-            inner = next((node for node in calls if outer in ancestors(node, self._trace)), None)
-            if outer.id not in self._on_record and inner is not None and inner.id in self._on_record:
-                self._on_record[outer.id] = self._on_record[inner.id]
+        for node in calls:
+            # A call that is told twice is the step of the inner telling.
+            for above in ancestors(node, self._trace) if node.id in self._on_record else ():
+                if above.call is not None:
+                    self._on_record.setdefault(above.id, self._on_record[node.id])
         self._tell_roots(roots)
         for score in scores:
             if score.node not in self._refused:
