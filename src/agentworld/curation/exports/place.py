@@ -45,7 +45,8 @@ class Place:
             self._held = -1
             try:
                 self._held = os.open(self._private / _MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self._held, fcntl.LOCK_EX)
+                with contextlib.suppress(OSError):  # Where there are no locks nobody finds it free either.
+                    fcntl.flock(self._held, fcntl.LOCK_EX)
                 os.write(self._held, mark)  # Held before it is a mark, so that nobody takes it for a leftover.
                 self.inside = self._private / "folder"
                 self.inside.mkdir()

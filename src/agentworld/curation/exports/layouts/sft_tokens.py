@@ -71,18 +71,18 @@ class SftTokens:
             known, first, model = self._work.shared.setdefault("vocabulary", (own, step.step_id, _model(step)))
             if own == known:
                 continue
-            wanted = (
-                f"policy.model == {json.dumps(model)}" if model and model != _model(step) else "policy.model == ..."
-            )
+            wanted = f"trajectory_id != {json.dumps(step.trajectory_id)}"
+            if model and model != _model(step):
+                wanted = f"policy.model == {json.dumps(model)}"
             raise InvalidRequestError(
                 f"the ids of steps {first} and {step.step_id} are of two vocabularies, {known[:12]} and {own[:12]}",
                 path="format",
-                hint=f"Freeze a version of the steps of one model, such as with where {wanted!r}, and export that",
+                hint=f"Freeze a version of one of them, such as with where {wanted!r}, and export that",
             )
 
 
 def _model(step: Step) -> str | None:
-    return step.policy.model if step.policy is not None else step.model
+    return step.policy.model if step.policy is not None else None
 
 
 def _chosen(options: ExportOptions) -> Chosen:
