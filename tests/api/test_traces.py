@@ -251,6 +251,20 @@ def test_scores_are_on_the_calls_that_they_are_within_in_whatever_order_all_come
     assert reasons == ([f"trace-{TRACE} has no call of a model that this root could be of"] if spans[0] is ROOT else [])
 
 
+@pytest.mark.parametrize("resource", [{}, {"agentworld.trajectory_id": "mine"}])
+def test_a_score_that_comes_after_the_root_or_the_end_waits_for_nothing(resource):
+    pool, name = MemoryPool(), resource.get("agentworld.trajectory_id", f"trace-{TRACE}")
+    for each in (FIRST, ROOT, judged("0a", "01", 1)):
+        take(pool, parsed(each, resource=resource), "traces")
+    assert pool.get_trajectory(name).rewards == {"acc": 1.0}
+    pool.complete_trajectory(name, "finished")
+    for each in (judged("0b", "0c", 2, name="late"), judged("0d", "02", 3)):
+        take(pool, parsed(each, resource=resource), "traces")
+    ended = pool.get_trajectory(name)
+    assert (ended.rewards, list(ended.labels)) == ({"acc": 1.0, "late": 2.0}, ["trace"])
+    assert [step.rewards for step in pool.list_steps().items] == [{"acc": 3.0}]
+
+
 def test_branches_have_the_reason_that_their_messages_say():
     talk = ["Hi", "Hello", "And?", "Well", "So?"]
     turns = [chat(f"0{2 + at}", talk[: 2 * at + 1], [*talk, "Bye"][2 * at + 1], at=at) for at in range(3)]

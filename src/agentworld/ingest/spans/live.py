@@ -167,7 +167,7 @@ class _Taking:
         self._tell_roots(roots)
         for score in scores:
             if score.node not in self._refused:
-                self._judge(score)
+                self._judge(score, there)
         self._settle(there)
         if self._made and not self._kept and self._pool.get_trajectory(self._id).step_count == 0:
             self._pool.complete_trajectory(self._id, "abandoned")
@@ -339,10 +339,17 @@ class _Taking:
                 continue  # Else it is there already, and came at another moment.
             self._kept = True
 
-    def _judge(self, score: Score) -> None:
-        """Put a score on the call that it is of, or let it wait for that."""
+    def _judge(self, score: Score, there: Trajectory) -> None:
+        """Put a score on the call that it is of, or let it wait for that. It waits neither after the trajectory's
+        end, which would end the wait, nor for a root that has come and was no call.
+        """
         step_id, parent = self._owner(score.node)
-        if parent:
+        root = f"{self._trace.trace_id}.{parent}.root"
+        if (
+            parent
+            and there.status == "open"
+            and not (ROOT in there.labels and judging.told(self._pool, self._id, root) is not None)
+        ):
             why = judging.wait(self._pool, self._id, self._trace.trace_id, score, parent)
         else:
             why = judging.put(self._pool, self._id, step_id, self._trace.trace_id, score)
