@@ -11,6 +11,7 @@ import typer
 from agentworld.cli import dataset_export, dataset_text, output
 from agentworld.cli.progress import progress_bar
 from agentworld.cli.source import PoolOption, UrlOption, source
+from agentworld.cli.stopping import broken_off
 from agentworld.cli.usage import CommandLineError
 from agentworld.cli.who import ByOption, name_of
 from agentworld.errors import NotFoundError
@@ -81,7 +82,7 @@ def create(
     )
     who = name_of(by)
     lines: list[str] = []
-    with source(pool, url) as opened, progress_bar() as show:
+    with broken_off(), source(pool, url) as opened, progress_bar() as show:
         made = opened.create_dataset(
             name, selection, parents=parent or [], note=note, created_by=who, progress=show, say=lines.append
         )

@@ -34,8 +34,8 @@ class DatasetRow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `position`: from 0, in the order of trajectory ids. `digest`: 32 hex digits over everything here but the position
     and itself. `cluster`: the smallest trajectory id among those that were held together with it by the same task or by
-    being nearly the same. `group_key`: 32 hex digits for the group that it is in. `feedback`: on the trajectory and its
-    steps, as it was. `weight`: as curation said.
+    being nearly the same. `group_key`: 32 hex digits for the group that it is in. `task_digest`: 32 hex digits over
+    the whole task. `feedback`: on the trajectory and its steps, as it was. `weight`: as curation said.
     """
 
     position: int
@@ -46,6 +46,7 @@ class DatasetRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     task_key: str | None = None
     cluster: str | None = None
     group_key: str | None = None
+    task_digest: str | None = None
     rewards: dict[str, float] = {}
     reward: float | None = None
     labels: dict[str, Any] = {}

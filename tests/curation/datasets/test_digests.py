@@ -242,6 +242,8 @@ def test_a_row_has_everything_in_its_digest_but_its_position():
         {"labels": {"a": True}},
         {"labels": {"a": None}},
         {"weight": 0.0},
+        {"task_digest": "00" * 16},
+        {"group_key": "00" * 16},
         {"feedback": []},
         {"feedback": [msgspec.structs.replace(ROW.feedback[0], comment="")]},
     ]

@@ -62,10 +62,11 @@ def test_what_was_deleted_on_request_is_reported_with_the_reason(pool):
 
 
 def test_any_other_change_is_named(memory):
-    for number in range(7):
-        run(memory, f"t{number}")
+    for number in range(8):
+        run(memory, f"t{number}", task={"task_id": number, "reference": 1} if number == 7 else None)
     made = create_dataset(memory, "d")
     state = memory._state
+    state.trajectories["t7"].task = {"task_id": 7, "reference": True}
     state.steps["t0-0"].step.policy = None
     state.steps["t1-1"].prepared.logprobs[0] = -0.25
     built = next(iter(state.datasets.values()))
@@ -85,10 +86,13 @@ def test_any_other_change_is_named(memory):
         "t4": ("changed", ["step t4-0 is not there"]),
         "t5": ("missing", []),
         "t6": ("missing", []),
+        "t7": ("changed", ["its task is another one"]),
     }
     assert len(found.manifest) == 1  # Of the digest that was changed.
     gone = []
-    assert [one.row.trajectory_id for one in read_version(memory, "d", skipped=gone.append)] == ["t0", "t1", "t2", "t3"]
+    assert [one.row.trajectory_id for one in read_version(memory, "d", skipped=gone.append)] == [
+        "t0", "t1", "t2", "t3", "t7",
+    ]  # fmt: skip
     assert [(one.trajectory_id, one.why) for one in gone] == [("t4", "steps"), ("t5", "missing"), ("t6", "missing")]
 
 

@@ -1,10 +1,12 @@
 """Versions on every store: what is taken, what it is called, how it is read, compared and divided."""
 
+import signal
 import threading
 
 import msgspec
 import pytest
 
+from agentworld.cli.stopping import broken_off
 from agentworld.curation.datasets.comparing import diff_datasets, row_changes
 from agentworld.curation.datasets.reading import read_version, rows_of
 from agentworld.curation.datasets.selecting import create_dataset
@@ -388,3 +390,13 @@ def test_two_who_freeze_the_same_at_once_get_one_version(pool):
     assert len({one.version for one in made}) == 1 == len(pool.list_datasets().items)
     assert len(made) == 3
     assert len(pool.pins()) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_breaks_it_off_and_leaves_nothing(memory, number):
+    run(memory, "t1")
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), broken_off():
+        create_dataset(memory, "d", progress=lambda stage, *_: stage == "freeze" and signal.raise_signal(number))
+    assert signal.getsignal(number) is before
+    assert (memory.pins(), memory.list_datasets().items) == ([], [])

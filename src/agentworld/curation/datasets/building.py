@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agentworld.curation.datasets.chosen import Chosen
-from agentworld.curation.datasets.digests import StepDigests, VersionDigest, row_digest
+from agentworld.curation.datasets.digests import StepDigests, VersionDigest, row_digest, task_digest
 from agentworld.curation.datasets.dividing import Divided
 from agentworld.errors import NotFoundError
 from agentworld.pool.arrays import StepArrays
@@ -134,6 +134,7 @@ class Builder:
             task_key=self._divided.tasks[key],
             cluster=first,
             group_key=None if record.group_id is None else group_digest(record.group_id),
+            task_digest=task_digest(record.task),
             rewards=_floats(record.rewards),
             reward=None if record.reward is None else float(record.reward),
             labels=labels,

@@ -106,7 +106,7 @@ def differences(left: DatasetRow, right: DatasetRow) -> list[str]:
             or any(canonical(mine[name].labels) != canonical(yours[name].labels) for name in both),
             "feedback": canonical(left.feedback) != canonical(right.feedback),
             "weight": left.weight != right.weight,
-            "task": left.task_key != right.task_key,
+            "task": (left.task_key, left.task_digest) != (right.task_key, right.task_digest),
         }
     else:
         found["unknown"] = not any(found.values())

@@ -112,6 +112,11 @@ class StepDigests:
         return self._tools[1]
 
 
+def task_digest(task: dict[str, Any] | None) -> str | None:
+    """32 hex digits over the task of a trajectory; None for none."""
+    return digest(b"whole task", canonical(_plain(task))).hex() if task else None
+
+
 def row_digest(row: DatasetRow) -> str:
     """32 hex digits over everything in the row but its position and its digest."""
     return digest(b"row", _FORMAT, canonical(_fields(row, ("position", "digest")))).hex()

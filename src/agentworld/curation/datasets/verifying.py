@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from agentworld.curation.datasets.building import arrays_of
-from agentworld.curation.datasets.digests import StepDigests, VersionDigest, manifest_digest, row_digest
+from agentworld.curation.datasets.digests import StepDigests, VersionDigest, manifest_digest, row_digest, task_digest
 from agentworld.curation.datasets.reading import Deleted, rows_of, steps_of, whole_trajectory
 from agentworld.curation.datasets.results import PROBLEMS, RowState, RowVerdict, Verification
 from agentworld.pool.keeping.records import Progress, no_progress
@@ -78,12 +78,15 @@ class _Rows:
     def verify(self, row: DatasetRow) -> RowVerdict:
         """What became of a row."""
         self.length = 0
-        if whole_trajectory(self._pool, row.trajectory_id) is None:
+        record = whole_trajectory(self._pool, row.trajectory_id)
+        if record is None:
             tomb = self._deleted.find(row.trajectory_id)
             if tomb is None:
                 return _verdict(row, "missing")
             return msgspec.structs.replace(_verdict(row, "deleted"), reason=tomb.reason, at=tomb.at)
         what = self._steps(row)
+        if task_digest(record.task) != row.task_digest:
+            what.append("its task is another one")
         if row_digest(row) == row.digest:
             return _verdict(row, "changed" if what else "ok", what)
         compared = self._compared(row)
