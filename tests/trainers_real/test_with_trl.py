@@ -160,7 +160,7 @@ def test_the_five_lines_of_the_page_train(run, tmp_path, monkeypatch):
     page = (ROOT / "docs" / "trl.md").read_text()
     commands = re.findall(r"^\$ agentworld (.+)$", page, re.MULTILINE)
     lines = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
-    assert len(commands) + len(lines.splitlines()) == 5
+    assert len(commands) + len([line for line in lines.splitlines() if line]) == 5
     monkeypatch.chdir(tmp_path)
     for variable in ("AGENTWORLD_POOL", "AGENTWORLD_URL"):
         monkeypatch.delenv(variable, raising=False)

@@ -17,8 +17,8 @@ class WholeTrajectory(msgspec.Struct, kw_only=True):
     """`new.trajectory_id` is set, and so are the ids of steps; steps come in order, parents before their children.
 
     `parent_step_id` and `fork_reason` are stored as they are said. `rewards` and `feedback` are on the trajectory or on
-    its steps. `origin`: what it was read from; kept as `metadata["import"]`, and `origin["digest"]` says whether another
-    one is the same. `created_at`, `completed_at`: seconds since the epoch; 0 means now.
+    its steps. `origin`: what it was read from; kept as `metadata["import"]`, and `origin["digest"]` says whether
+    another one is the same. `created_at`, `completed_at`: seconds since the epoch; 0 means now.
     """
 
     new: NewTrajectory
