@@ -57,10 +57,13 @@ def consume(pool, total):
 
 
 class InstantEngine:
-    """Answers in no time, with as many choices as are asked for."""
+    """Answers in no time, with as many choices as are asked for; is otherwise the engine that it stands for."""
 
-    def __init__(self, capabilities):
-        self.capabilities = capabilities
+    def __init__(self, engine):
+        self._engine = engine
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
 
     @contextlib.asynccontextmanager
     async def chat(self, request):
@@ -89,7 +92,7 @@ async def serve(pool, total):
     forests._token_tips._limit = forests._message_tips._limit = CACHE_BYTES
     gateway.retries._limit = REMEMBERED
     served = gateway.models.by_name["m"]
-    served.engine = InstantEngine(served.engine.capabilities)
+    served.upstreams.all[0].engine = InstantEngine(served.engine)
     samples, done, number = Samples(total), 0, 0
     while done < total:
         several = range(number, number + AT_ONCE)
