@@ -1,4 +1,5 @@
-"""One of several consumers: `python -m tests.scale.consumer URL` prints the keys of each batch that it acknowledged.
+"""One of several consumers: `python -m tests.scale.consumer URL` says `ready`, then the keys of each batch that it
+acknowledged.
 
 Once its input is closed it ends where nothing is left.
 """
@@ -15,6 +16,7 @@ SPEC = BatchSpec(method="reinforce", size=4, min_size=1, lease_seconds=60.0)
 def main(url):
     pool, last_look = open_store(url), threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), last_look.set()), daemon=True).start()
+    print("ready", flush=True)
     while True:
         ending = last_look.is_set()
         batch = pool.lease(SPEC, "trainer")

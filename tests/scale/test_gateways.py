@@ -77,6 +77,8 @@ def test_everything_is_served_once_whoever_serves_it(gateways, pool):
     follower = threading.Thread(target=lambda: seen.extend(pool.follow(timeout=20)))
     follower.start()
     try:
+        # Whoever is there before the others would have everything.
+        assert [consumer.stdout.readline() for consumer in consumers] == ["ready\n"] * CONSUMERS
         begun = time.perf_counter()
         with ThreadPoolExecutor(AGENTS) as agents:
             list(agents.map(lambda number: rollout(factories, number), range(TRAJECTORIES)))
