@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from agentworld.ingest.unpacking import CHUNK, BrokenOff
 _SAID = 10_000
 
 
-class StreamEntry:
+class StreamEntry(ABC):
     """An entry over `_stream`, which gives its bytes and raises BrokenOff where they end early."""
 
     def __init__(self, name: str, size: int, *, limits: Limits = USUAL, note: Notes | None = None) -> None:
@@ -34,8 +35,9 @@ class StreamEntry:
         self._whole = False  # whether that is all of it
         self._documents: list[tuple[str, Any]] | None = None
 
+    @abstractmethod
     def _stream(self) -> Iterator[bytes]:
-        raise NotImplementedError
+        """Its bytes in pieces."""
 
     def say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
         """A note on this entry, once."""
