@@ -61,7 +61,7 @@ def waits_for(run, log, gate):
 
 
 down = threading.Event()
-"""While it is set, `flaky` fails."""
+"""While it is set, `flaky` and `shaky` fail."""
 
 
 def flaky(run, log):
@@ -69,3 +69,8 @@ def flaky(run, log):
     if down.is_set():
         raise ValueError("it is down")
     return 1.0
+
+
+@evaluator("shaky", values=("correct",))
+def shaky(run, log):
+    return {"correct": flaky(run, log)}

@@ -20,7 +20,8 @@ _PARTS = {"group": "members", "step": "steps"}
 class Outcome(NamedTuple):
     """What became of one evaluation: verdicts, or the error. `attempts` is 0 where the evaluator was not asked.
 
-    `stands`: the pool has this evaluation of this target. `due`: of a dry run, it would have to be evaluated.
+    `stands`: the pool has this evaluation of this target. `due`: of a dry run, it would have to be evaluated. `echoed`:
+    its group had it evaluated just before, in this run, and that was told.
     """
 
     verdicts: dict[str, Verdict] | None
@@ -31,6 +32,7 @@ class Outcome(NamedTuple):
     cached: bool = False
     stands: bool = False
     due: bool = False
+    echoed: bool = False
 
 
 class _Said(msgspec.Struct, frozen=True):

@@ -23,8 +23,8 @@ class Node(NamedTuple):
 
 
 class Job:
-    """Evaluations of one subject. `ended` is called for each, with what was judged, from the lanes' threads; of members
-    of a group with None where they were judged already, by themselves.
+    """Evaluations of one subject. `ended` is called for each, with what was judged, from the lanes' threads; with None
+    where the same was told already: of a member of a group that was judged by itself before, or the other way round.
 
     What evaluators of this run say is set on the subject for those that come next. What they said in earlier runs is
     taken off it, as it may be of other content.
@@ -99,7 +99,7 @@ class Job:
                             ready.append(other)
             self._put(ready)
             echo = self._group_id is not None and node.trajectory_id is not None and outcome.cached
-            self._ended(evaluator, subject, None if echo else outcome)
+            self._ended(evaluator, subject, None if echo or outcome.echoed else outcome)
 
         return done
 

@@ -7,13 +7,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentworld.pool.protocol import Pool
 from agentworld.records import digest
 from agentworld.rewards.checked import checked
 from agentworld.rewards.protocol import EvaluationError, Evaluator, Subject, Verdict
-from agentworld.rewards.running.cache import Outcome, content_of, target_of, verdicts_of
+from agentworld.rewards.running.cache import Outcome, Target, content_of, target_of, verdicts_of
 from agentworld.rewards.running.resting import Rest
 from agentworld.rewards.running.settings import RunSettings
 
@@ -83,7 +83,7 @@ class Lane:
         self._queue: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._same: dict[bytes, list[Asked]] = {}
-        self._recent: OrderedDict[bytes, tuple[str, dict[str, Verdict]]] = OrderedDict()
+        self._recent: OrderedDict[bytes, _Recent] = OrderedDict()
         self._running: dict[int, tuple[float, list[Asked]]] = {}
         self._ending = threading.Event()
         for _ in range(settings.concurrency):
@@ -177,7 +177,9 @@ class Lane:
             verdicts = verdicts_of(self.evaluator, asked.subject, known)
             if verdicts is not None:
                 stands = (known.target, known.target_id) == target_of(asked.subject)
-                asked.end(Outcome(verdicts, None, asked.content, cached=True, stands=stands))
+                with self._lock:
+                    echoed = self._was_echoed(asked)
+                asked.end(Outcome(verdicts, None, asked.content, cached=True, stands=stands, echoed=echoed))
                 return True
         if asked.echo and (failure := self._failure(asked)) is not None:
             asked.end(failure)
@@ -190,8 +192,17 @@ class Lane:
             if recent is None:
                 self._same[asked.content] = []
                 return False
-        moved = _moved(self.evaluator, recent[0], asked.subject, recent[1])
-        asked.end(Outcome(moved, None, asked.content, cached=True))
+            echoed = self._was_echoed(asked)
+        moved = _moved(self.evaluator, recent.target_id, asked.subject, recent.verdicts)
+        asked.end(Outcome(moved, None, asked.content, cached=True, echoed=echoed))
+        return True
+
+    def _was_echoed(self, asked: Asked) -> bool:
+        """Whether this subject's group had it judged a moment ago, before its own turn came; told once."""
+        recent = self._recent.get(asked.content)
+        if recent is None or asked.echo or not recent.echo or recent.target_id != target_of(asked.subject)[1]:
+            return False
+        self._recent[asked.content] = recent._replace(echo=False)
         return True
 
     def _failure(self, asked: Asked) -> Outcome | None:
@@ -247,19 +258,33 @@ class Lane:
         self._tell(asked, Outcome(None, error, asked.content, attempts, seconds))
 
     def _tell(self, asked: Asked, outcome: Outcome) -> None:
+        target = target_of(asked.subject)
         with self._lock:
             same = self._same.pop(asked.content, [])
             if outcome.verdicts is not None:
-                self._recent[asked.content] = (target_of(asked.subject)[1], outcome.verdicts)
+                own_comes = asked.echo and not any(_is_own(each, target) for each in same)
+                self._recent[asked.content] = _Recent(target[1], outcome.verdicts, own_comes)
                 if len(self._recent) > RECENT:
                     self._recent.popitem(last=False)
         asked.end(outcome)
         for each in same:
+            echoed = asked.echo and _is_own(each, target)
             if outcome.verdicts is None:
-                each.end(outcome._replace(seconds=0.0, attempts=min(outcome.attempts, 1)))
+                # A group's question about a member that has just failed is no failure of its own.
+                told = each.echo and target_of(each.subject) == target
+                attempts = min(outcome.attempts, 1)
+                each.end(outcome._replace(seconds=0.0, attempts=attempts, cached=told, echoed=echoed))
             else:
-                verdicts = _moved(self.evaluator, target_of(asked.subject)[1], each.subject, outcome.verdicts)
-                each.end(Outcome(verdicts, None, each.content, cached=True))
+                verdicts = _moved(self.evaluator, target[1], each.subject, outcome.verdicts)
+                each.end(Outcome(verdicts, None, each.content, cached=True, echoed=echoed))
+
+
+class _Recent(NamedTuple):
+    """Verdicts, of which subject, and whether its group had them given while its own turn is still to come."""
+
+    target_id: str
+    verdicts: dict[str, Verdict]
+    echo: bool
 
 
 class _Answered:
@@ -273,6 +298,11 @@ class _Answered:
     def evaluate(self, subject: Any) -> Any:
         """The answer."""
         return self._said
+
+
+def _is_own(asked: Asked, target: tuple[Target, str]) -> bool:
+    """Whether a subject is asked about for itself, and is this one."""
+    return not asked.echo and target_of(asked.subject) == target
 
 
 def _moved(evaluator: Evaluator, judged: str, same: Subject, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
