@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from agentworld.merge.plan import plan_attention
+from agentworld.merge.stretches import stretches
 from agentworld.merge.tree import TokenTree
 
 
@@ -26,21 +24,14 @@ class Branch(NamedTuple):
 
 def branches(tree: TokenTree) -> Iterator[Branch]:
     """The tree's stretches in preorder: a run is cut where sequences end or others branch off."""
-    uses = tree.uses()
+    found = stretches(tree)
     ends: dict[int, list[int]] = {}
-    for sequence in range(len(tree.offsets) - 1):
-        path = tree.path(sequence)
-        if len(path):
-            ends.setdefault(int(path[-1]), []).append(sequence)
-    level_of: dict[int, int] = {}  # of the stretch that ends with a token
-    for run in plan_attention(tree).runs:
-        own = np.arange(run.begin, run.end)
-        cuts = (np.flatnonzero(np.diff(uses[own]) != 0) + run.begin + 1).tolist()
-        level = level_of[int(tree.parent[run.begin])] + 1 if len(run.above) else 0
-        for begin, end in zip([run.begin, *cuts], [*cuts, run.end], strict=True):
-            level_of[end - 1] = level
-            ending = tuple(ends.get(end - 1, ()))
-            yield Branch(level, int(tree.depth[begin]), begin, end, int(uses[begin]), ending)
+    for sequence, last in enumerate(found.last.tolist()):
+        if last >= 0:
+            ends.setdefault(last, []).append(sequence)
+    columns = (found.level, found.depth, found.begin, found.end, found.sequences)
+    for place, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        yield Branch(*row, tuple(ends.get(place, ())))
 
 
 def render_tree(
