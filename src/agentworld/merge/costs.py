@@ -3,8 +3,8 @@
 Multiplications and additions, in the usual count: a weight of a linear layer costs 2 for each token forward and 4
 backward (gradients of its input and of itself); a pair of a query and a key costs 4 times the width of the heads
 forward (scores, then values) and twice that backward. The vocabulary's layer costs as other linear layers do, but for
-those positions alone whose logits a loss needs. Norms, activations, rotations and the reading of the embeddings are left
-out: they are linear in the tokens as the linear layers are, and small beside them.
+those positions alone whose logits a loss needs. Norms, activations, rotations and the reading of the embeddings are
+left out: they are linear in the tokens as the linear layers are, and small beside them.
 """
 
 from __future__ import annotations

@@ -78,18 +78,38 @@ def tree_scores(
     if not len(wanted):
         nothing = hidden.sum(dim=1)[:0]
         return TreeScores(nothing, nothing if entropies else None, place)
-    order = np.argsort(at, kind="stable")
-    labels = torch.from_numpy(tree.tokens[wanted][order].astype(np.int64)).to(hidden.device)
-    at_sorted = at[order]
     states = hidden[torch.from_numpy(rows.astype(np.int64)).to(hidden.device)]
-    heats = torch.from_numpy(heat).to(device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    labels = tree.tokens[wanted].astype(np.int64)
+    logprobs, found = label_scores(head, states, heat, at, labels, entropies=entropies)
+    return TreeScores(logprobs, found, place)
+
+
+def label_scores(
+    head: Any,
+    states: torch.Tensor,
+    temperatures: npt.NDArray[np.floating],
+    rows: npt.NDArray[np.integer],
+    labels: npt.NDArray[np.integer],
+    *,
+    entropies: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Log-probabilities [E] of `labels` [E], each after one of the R hidden `states` [R, width] by `rows` [E], and the
+    entropies [E] of their distributions. `temperatures` [R] divide the logits, which are made in blocks.
+    """
+    import torch
+
+    device = states.device
+    order = np.argsort(rows, kind="stable")
+    ids = torch.from_numpy(labels[order]).to(device)
+    at_sorted = rows[order]
+    heats = torch.from_numpy(temperatures).to(device=device, dtype=torch.promote_types(states.dtype, torch.float32))
     block = max(1, LOGITS_AT_ONCE // head.weight.shape[0])
     logprobs, found = [], []
-    for first in range(0, len(rows), block):
+    for first in range(0, len(states), block):
         begin, end = np.searchsorted(at_sorted, [first, first + block])
-        own = torch.from_numpy(at_sorted[begin:end] - first).to(hidden.device)
-        given = (head, states[first : first + block], heats[first : first + block], own, labels[begin:end], entropies)
-        if len(rows) > block and torch.is_grad_enabled():
+        own = torch.from_numpy(at_sorted[begin:end] - first).to(device)
+        given = (head, states[first : first + block], heats[first : first + block], own, ids[begin:end], entropies)
+        if len(states) > block and torch.is_grad_enabled():
             from torch.utils.checkpoint import checkpoint
 
             # The logits of a block are made again for its gradient, so that one block's are held at a time.
@@ -98,8 +118,8 @@ def tree_scores(
             part, entropy = _block(*given)
         logprobs.append(part)
         found.append(entropy)
-    back = torch.from_numpy(np.argsort(order, kind="stable")).to(hidden.device)
-    return TreeScores(torch.cat(logprobs)[back], torch.cat(found)[back] if entropies else None, place)
+    back = torch.from_numpy(np.argsort(order, kind="stable")).to(device)
+    return torch.cat(logprobs)[back], torch.cat(found)[back] if entropies else None
 
 
 def _block(
