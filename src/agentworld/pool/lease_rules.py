@@ -24,19 +24,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from agentworld.errors import InvalidRequestError, StaleLeaseError
 from agentworld.query import parse
 from agentworld.records import BatchSpec, Readiness, check_id
+from agentworld.records.methods import METHODS, STEP_REWARD, required_by
+from agentworld.records.step import LogprobSpace
 
 LeaseState = Literal["leased", "acked", "released", "expired"]
 LEASE_STATES: tuple[LeaseState, ...] = ("leased", "acked", "released", "expired")
 UnitState = Literal["available", "leased", "acknowledged", "dropped", "poisoned"]
 # Units in these states are not handed out again.
 FINAL_STATES: tuple[UnitState, ...] = ("acknowledged", "dropped", "poisoned")
-REQUIREMENTS = ("tokens", "logprobs", "messages", "reward")
-KEYED_REQUIREMENTS = ("annotation", "label")
+REQUIREMENTS = ("tokens", "logprobs", "messages", "reward", STEP_REWARD)
+KEYED_REQUIREMENTS = ("annotation", "label", "logprob_space")
+SPACE = "logprob_space."
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _LONGEST_LEASE = 7 * 86_400
 
@@ -102,16 +105,40 @@ def empty_resumption() -> dict[str, list[str]]:
 
 
 def requirements(spec: BatchSpec) -> tuple[str, ...]:
-    """What every step of a unit must have: the spec's `require`, or tokens; names of annotations and labels checked."""
+    """What every step of a unit must have: the method's needs and the spec's `require`, each once and checked.
+
+    Log-probability spaces that are named become one requirement, `logprob_space.raw|temperature`: any of them will do.
+    """
     for name in spec.require:
         kind, _, key = name.partition(".")
+        if name.startswith(SPACE):
+            check_spaces(key.split("|"))
+            continue
         if name not in REQUIREMENTS and (kind not in KEYED_REQUIREMENTS or not _KEY.fullmatch(key)):
             raise InvalidRequestError(
                 f"unknown requirement {name!r}",
                 path="require",
                 hint=f"Known: {', '.join(REQUIREMENTS)}, {', '.join(f'{kind}.NAME' for kind in KEYED_REQUIREMENTS)}",
             )
-    return spec.require or ("tokens",)
+    needs = required_by(spec.method, spec.require)
+    spaces = sorted({space for need in needs if need.startswith(SPACE) for space in spaces_of(need)})
+    rest = tuple(need for need in needs if not need.startswith(SPACE))
+    return (*rest, SPACE + "|".join(spaces)) if spaces else rest
+
+
+def spaces_of(need: str) -> list[str]:
+    """The log-probability spaces of a requirement `logprob_space.A|B`."""
+    return need.removeprefix(SPACE).split("|")
+
+
+def check_spaces(names: Sequence[str]) -> None:
+    """InvalidRequestError where one of them is no log-probability space."""
+    known = get_args(LogprobSpace)
+    for name in names:
+        if name not in known:
+            raise InvalidRequestError(
+                f"there is no log-probability space {name!r}", path="require", hint=f"Known: {', '.join(known)}"
+            )
 
 
 def required_annotations(needs: Sequence[str]) -> list[str]:
@@ -120,8 +147,11 @@ def required_annotations(needs: Sequence[str]) -> list[str]:
 
 
 def wanted_readiness(spec: BatchSpec) -> tuple[Readiness, ...]:
-    """Supervised training and comparisons take trajectories with or without a reward, all else only rewarded ones."""
-    if (spec.method == "sft" or spec.unit == "pair") and "reward" not in spec.require:
+    """Comparisons, and methods that need no primary reward, take trajectories with or without one, all else only
+    rewarded ones.
+    """
+    method = METHODS.get(spec.method)
+    if ((method is not None and not method.rewarded) or spec.unit == "pair") and "reward" not in spec.require:
         return ("complete", "ready")
     return ("ready",)
 

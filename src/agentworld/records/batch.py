@@ -9,25 +9,15 @@ import msgspec
 
 from agentworld.errors import InvalidRequestError
 from agentworld.records.ids import check_id
+from agentworld.records.methods import METHOD_UNITS, Unit
 from agentworld.records.step import Policy, Step
 from agentworld.records.trajectory import Trajectory
 
-Unit = Literal["step", "trajectory", "group", "pair"]
 Order = Literal["fifo", "freshest", "random", "priority"]
 
 MOST_REQUIRED = 32  # different requirements of one spec
 # Of one batch. It is leased, acknowledged and given back in one transaction each, while everybody's writes wait.
 MOST_UNITS = 1_024
-
-# The unit that a method trains on, unless the spec names one.
-METHOD_UNITS: dict[str, Unit] = {
-    "sft": "trajectory",
-    "reinforce": "trajectory",
-    "grpo": "group",
-    "dr_grpo": "group",
-    "rloo": "group",
-    "dpo": "pair",
-}
 
 
 class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -46,7 +36,8 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     "drop", dropped for this consumer for good, as are those of another run than the one that speaks; with "wait" they
     stay, and the lease waits for fresh ones. What has no policy cannot be judged: it waits under any `max_staleness`.
     `skip_equal`: name of a reward that says correctness; groups all of whose rollouts have it equal are dropped.
-    `require`: at most 32 of tokens, logprobs, messages, reward, annotation.NAME, label.NAME; () means tokens.
+    `require`: at most 32 of tokens, logprobs, messages, reward, step_reward, annotation.NAME, label.NAME and
+    logprob_space.NAME (of several of these, any); what the method needs (agentworld.records.methods) is added.
     `max_deliveries`: a unit that was handed out so often and never acknowledged is poisoned, which means set aside and
     reported.
     """
@@ -208,10 +199,16 @@ BatchState = Literal["leased", "acked", "released", "expired"]
 
 
 class BatchUnit(msgspec.Struct, kw_only=True, frozen=True):
-    """What a batch record keeps of one unit: its key and every reward as it was at the lease, by target and name."""
+    """What a batch record keeps of one unit: its key and every reward as it was at the lease, by target and name.
+
+    `trajectories`: those that were handed out whole, in order, or `steps` where the unit was single ones. Both are
+    empty for groups and pairs of batches that earlier versions leased, which did not keep them.
+    """
 
     key: str
     rewards: dict[str, dict[str, float]] = {}
+    trajectories: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 class BatchRecord(msgspec.Struct, kw_only=True, frozen=True):

@@ -8,10 +8,16 @@ from collections.abc import Callable, Sequence
 
 from agentworld.pool import rules
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
-from agentworld.pool.batch_items import batch_trajectory
+from agentworld.pool.batch_items import batch_trajectory, kept_unit
 from agentworld.pool.explaining import Delivered
 from agentworld.pool.intake import INCLUDABLE
-from agentworld.pool.lease_rules import check_batch_state, check_names, check_spec, required_annotations
+from agentworld.pool.lease_rules import (
+    check_batch_state,
+    check_names,
+    check_spec,
+    required_annotations,
+    requirements,
+)
 from agentworld.pool.memory import groups
 from agentworld.pool.memory.leases import Leases, Rewards
 from agentworld.pool.memory.state import copied
@@ -52,7 +58,12 @@ class BatchMethods(MemoryStore):
             if len(chosen) < (spec.min_size or 1):
                 return None
             rewards = {candidate.key: self._rewards(units, candidate.verdict.members) for candidate in chosen}
-            lease, counts = self._leases.lease(spec, consumer, rewards)
+            lease_unit = spec.unit or "step"
+            kept = {
+                candidate.key: kept_unit(lease_unit, candidate.verdict.members, rewards[candidate.key])
+                for candidate in chosen
+            }
+            lease, counts = self._leases.lease(spec, consumer, kept)
             items = [
                 BatchItem(
                     key=candidate.key,
@@ -197,7 +208,7 @@ class BatchMethods(MemoryStore):
 
     def _entry(self, units: Units, spec: BatchSpec, member: Member, rewards: Rewards) -> BatchTrajectory:
         steps = [self._state.read(stored, INCLUDABLE) for stored in units.steps_of(member)]
-        names = required_annotations(spec.require)
+        names = required_annotations(requirements(spec))
         targets = [member.trajectory_id, *(step.step_id for step in steps)]
         trajectory = copied(self._state.trajectories[member.trajectory_id])
         arrays = units.arrays(names, targets) if names else {}

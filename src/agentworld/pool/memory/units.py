@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from agentworld.pool import group_rules
 from agentworld.pool.annotation_arrays import plain_values, unpack_values
-from agentworld.pool.lease_rules import wanted_readiness
+from agentworld.pool.lease_rules import spaces_of, wanted_readiness
 from agentworld.pool.memory.state import State, StoredStep
 from agentworld.pool.unit_rules import (
     Member,
@@ -177,6 +177,10 @@ def _has(found: StoredStep, trajectory: Trajectory, needs: tuple[str, ...]) -> b
                 has = name in step.annotations or name in trajectory.annotations
             case "label":
                 has = name in step.labels or name in trajectory.labels
+            case "logprob_space":
+                has = found.prepared.logprobs is not None and step.logprob_space in spaces_of(need)
+            case "step_reward":
+                has = step.reward is not None
             case _:
                 has = True  # reward: a matter of the trajectory's readiness.
         if not has:

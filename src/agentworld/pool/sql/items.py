@@ -147,7 +147,7 @@ def _arrays(
     connection: Reader, plan: Plan, members: Sequence[Member], steps: dict[Source, list[Step]]
 ) -> dict[str, dict[str, Any]]:
     """The required annotations by the id of what they are on, then by name."""
-    names = required_annotations(plan.spec.require)
+    names = required_annotations(plan.wish.needs)
     if not names:
         return {}
     targets = {

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, case, false
 from agentworld.pool import schema
 from agentworld.pool.group_rules import is_bounded
 from agentworld.pool.lacks import LACKS_LOGPROBS, LACKS_MESSAGES, LACKS_TOKENS
-from agentworld.pool.lease_rules import wanted_readiness
+from agentworld.pool.lease_rules import spaces_of, wanted_readiness
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.json_functions import json_kind, json_list_has
@@ -159,12 +159,20 @@ def _step_has(need: str) -> Condition:
             return or_(json_list_has(_s.c.annotations, name), _trajectory_has(need))
         case "label":
             return or_(json_kind(_s.c.labels, [name]) != "null", _trajectory_has(need))
+        case "logprob_space":
+            # Unknown is none of them, and has to be false, not null, as it is negated.
+            return and_(_s.c.logprobs.is_not(None), func.coalesce(_s.c.logprob_space, "").in_(spaces_of(need)))
+        case "step_reward":
+            return _s.c.reward.is_not(None)
         case _:
             return true()  # reward: a matter of the trajectory's readiness.
 
 
 def _trajectory_has(need: str) -> Condition:
+    """Whether what may also stand on the trajectory does."""
     kind, _, name = need.partition(".")
+    if kind not in ("annotation", "label"):
+        return false()
     return json_list_has(_t.c.annotations, name) if kind == "annotation" else json_kind(_t.c.labels, [name]) != "null"
 
 
@@ -180,7 +188,8 @@ def _able(needs: tuple[str, ...]) -> Condition:
     mask = sum(_BITS[need] for need in set(kept))
     in_own = _t.c.lacks.op("&")(mask) == 0 if mask else true()
     in_other = ~_has_step(~and_(true(), *(_step_has(need) for need in kept)))
-    keyed = [or_(_trajectory_has(need), ~_has_step(~_step_has(need))) for need in needs if "." in need]
+    looked_up = [need for need in needs if need not in _BITS and need != "reward"]
+    keyed = [or_(_trajectory_has(need), ~_has_step(~_step_has(need))) for need in looked_up]
     return and_(case((_t.c.channel == _channel, in_own), else_=in_other), *keyed)
 
 
