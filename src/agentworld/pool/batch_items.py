@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentworld.pool.rules import PRIMARY
 from agentworld.pool.unit_rules import Member
-from agentworld.records import BatchTrajectory, Step, Trajectory
+from agentworld.records import BatchTrajectory, BatchUnit, Step, Trajectory, Unit
+
+Rewards = Mapping[str, Mapping[str, float]]
 
 
 def batch_trajectory(
@@ -30,6 +32,40 @@ def batch_trajectory(
         trained=member.trained and bool(steps),
         annotations={target: arrays[target] for target in targets if target in arrays},
     )
+
+
+def kept_unit(unit: Unit, members: Sequence[Member], rewards: Rewards) -> dict[str, Any]:
+    """What a batch keeps of a unit, as JSON: rewards by target, and under "" which trajectories or steps went with it,
+    where its key does not say so. No target has an empty id.
+    """
+    if unit in ("step", "trajectory"):
+        return dict(rewards)
+    steps = [member.step_id for member in members if member.step_id is not None]
+    return {**rewards, "": {"steps": steps} if steps else {"trajectories": [each.trajectory_id for each in members]}}
+
+
+def batch_unit(unit: Unit, key: str, kept: Mapping[str, Any]) -> BatchUnit:
+    """The record of what `kept_unit` gave."""
+    rewards = {target: values for target, values in kept.items() if target}
+    if unit == "step":
+        return BatchUnit(key=key, rewards=rewards, steps=(key,))
+    if unit == "trajectory":
+        return BatchUnit(key=key, rewards=rewards, trajectories=(key,))
+    named = kept.get("", {})
+    return BatchUnit(
+        key=key,
+        rewards=rewards,
+        trajectories=tuple(named.get("trajectories", ())),
+        steps=tuple(named.get("steps", ())),
+    )
+
+
+def without_targets(kept: Mapping[str, Any], gone: Container[str]) -> dict[str, Any]:
+    """What is left of `kept_unit` where targets were deleted on request."""
+    left = {target: values for target, values in kept.items() if target not in gone}
+    if "" in left:
+        left[""] = {kind: [each for each in ids if each not in gone] for kind, ids in left[""].items()}
+    return left
 
 
 def sampled_tokens(step: Step) -> int:

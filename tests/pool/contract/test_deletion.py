@@ -205,6 +205,7 @@ def test_a_group_goes_on_without_it(pool):
     assert pool.get_group("g").members == 2
     (unit,) = pool.get_batch(batch.batch_id).units
     assert set(unit.rewards) == {"g-0", "g-2"}
+    assert unit.trajectories == ("g-0", "g-2")
     assert pool.check() == []
     pool.delete_trajectories(["g-0", "g-2"])
     with pytest.raises(NotFoundError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agentworld.pool import group_rules
+from agentworld.pool.batch_items import without_targets
 from agentworld.pool.keeping.events import kept_data
 from agentworld.pool.memory import decisions, groups
 from agentworld.pool.memory.append import count_content
@@ -187,4 +188,4 @@ def _drop_units(leases: Leases, units: set[tuple[str, str]]) -> None:
 def _drop_from_snapshots(leases: Leases, ids: set[str], keys: set[str]) -> None:
     for lease in leases.batches.values():
         for key in keys & lease.units.keys():
-            lease.units[key] = {name: rewards for name, rewards in lease.units[key].items() if name not in ids}
+            lease.units[key] = without_targets(lease.units[key], ids)

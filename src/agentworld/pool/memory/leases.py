@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentworld.errors import NotFoundError
+from agentworld.pool.batch_items import batch_unit
 from agentworld.pool.lease_rules import (
     LeaseState,
     UnitState,
@@ -15,9 +16,10 @@ from agentworld.pool.lease_rules import (
     check_release,
     empty_resumption,
 )
-from agentworld.records import BatchRecord, BatchSpec, BatchUnit, PoisonedUnit, Unit, new_id
+from agentworld.records import BatchRecord, BatchSpec, PoisonedUnit, Unit, new_id
 
 Rewards = dict[str, dict[str, float]]
+Kept = dict[str, Any]
 
 
 @dataclass
@@ -32,12 +34,12 @@ class Delivery:
 
 @dataclass
 class Lease:
-    """One batch. `units`: the rewards of each unit as they were at the lease, by key."""
+    """One batch. `units`: what is kept of each unit, by key (see batch_items.kept_unit)."""
 
     batch_id: str
     consumer: str
     spec: BatchSpec
-    units: dict[str, Rewards]
+    units: dict[str, Kept]
     epoch: int
     deadline: float
     created_at: float
@@ -80,7 +82,7 @@ class Leases:
             data = {"consumer": consumer, "unit": unit, "key": key, "deliveries": delivery.count}
             self._event("unit.poisoned", data=data)
 
-    def lease(self, spec: BatchSpec, consumer: str, units: dict[str, Rewards]) -> tuple[Lease, list[int]]:
+    def lease(self, spec: BatchSpec, consumer: str, units: dict[str, Kept]) -> tuple[Lease, list[int]]:
         """Lease the units; returns the lease and how often each unit has been handed out now."""
         now = self._clock()
         epoch = self._next_epoch(consumer)
@@ -154,7 +156,7 @@ class Leases:
 
     def record(self, lease: Lease, with_units: bool) -> BatchRecord:
         """The batch as the pool keeps it."""
-        units = [BatchUnit(key=key, rewards=rewards) for key, rewards in lease.units.items()] if with_units else []
+        units = [batch_unit(lease.unit, key, kept) for key, kept in lease.units.items()] if with_units else []
         return BatchRecord(
             batch_id=lease.batch_id,
             consumer=lease.consumer,

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, and_, func, null, or_, select, update
 from agentworld.errors import NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.base import check_limit, cursor_for, read_cursor
+from agentworld.pool.batch_items import batch_unit
 from agentworld.pool.counters import delivery
 from agentworld.pool.explaining import Delivered
 from agentworld.pool.lease_rules import check_batch_state
@@ -88,7 +89,7 @@ def get_batch(reader: Reader, batch_id: str, now: float) -> BatchRecord:
     if not rows:
         raise NotFoundError(f"no batch {batch_id!r}", path="batch_id")
     units = reader.execute(_UNITS, {"row": rows[0]["pk"]})
-    kept = [BatchUnit(key=row["key"], rewards=from_json(row["rewards"], {})) for row in units]
+    kept = [batch_unit(rows[0]["unit"], row["key"], from_json(row["rewards"], {})) for row in units]
     return _record(rows[0], now, kept)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Text, and_, bindparam, case, insert, literal, null, selec
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
+from agentworld.pool.batch_items import kept_unit
 from agentworld.pool.counters import BATCHES, delivery
 from agentworld.pool.lease_rules import LeaseState
 from agentworld.pool.schema import Whole
@@ -199,7 +200,7 @@ def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequenc
                 "row_pk": waiting.row_pk,
                 "place": waiting.place,
                 "rank": waiting.rank,
-                "rewards": json_or_none(unit.rewards),
+                "rewards": json_or_none(kept_unit(batch.unit, unit.members, unit.rewards)),
             }
             for waiting, unit in units
         ],

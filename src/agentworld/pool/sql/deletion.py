@@ -16,6 +16,7 @@ from sqlalchemy import and_, delete, exists, insert, null, or_, select, tuple_, 
 
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, schema
+from agentworld.pool.batch_items import without_targets
 from agentworld.pool.group_rules import Member
 from agentworld.pool.rules import DELETING
 from agentworld.pool.sql import datasets, groups
@@ -394,7 +395,7 @@ def _drop_from_snapshots(txn: Transaction, rows: Sequence[Row]) -> None:
     ids = {row["trajectory_id"] for row in rows} | {step[0] for step in steps}
     for unit in found:
         rewards = msgspec.json.decode(unit["rewards"])
-        kept = {name: values for name, values in rewards.items() if name not in ids}
-        if len(kept) < len(rewards):
+        kept = without_targets(rewards, ids)
+        if kept != rewards:
             values = {"of_batch": unit["batch"], "of_key": unit["key"], "rewards": json_or_none(kept)}
             txn.execute(_SET_SNAPSHOT, values)
