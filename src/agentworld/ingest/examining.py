@@ -159,4 +159,20 @@ def name_of(format: str, native_id: str | None, digest: str, occurrence: int, us
     named = ["named", format, native_id] if native_id is not None else ["unnamed", format, digest, occurrence]
     if user is not None:
         named.append(user)
+    return _named(format, named)
+
+
+def name_of_session(format: str, run: Run, user: str | None = None) -> str:
+    """The id of a run whose `session` others may have too: of that and of the prompt of its first step, so that it is
+    the same however far the session has come.
+    """
+    assert run.session is not None
+    first = run.steps[0]
+    named = ["session", format, run.session, first.prompt_messages, first.prompt_ids]
+    if user is not None:
+        named.append(user)
+    return _named(format, named)
+
+
+def _named(format: str, named: list[Any]) -> str:
     return f"{format}-{hashlib.blake2b(exact_json.encode(named), digest_size=12).hexdigest()}"

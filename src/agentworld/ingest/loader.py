@@ -1,7 +1,8 @@
 """Files into a pool: runs are read as a stream and stored in portions, each trajectory whole or not at all.
 
-The same run read again is known by its digest. A run that has grown or changed since is stored beside the one that is
-there, as `ID.2`, `ID.3` and so on, and the older ones of its channel are excluded by a manual decision.
+The same run read again is known by its digest, and an earlier part of a run that is there by what it holds. A run that
+has grown or changed since is stored beside the one that is there, as `ID.2`, `ID.3` and so on, and the older ones of
+its channel are excluded by a manual decision.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
 from agentworld.ingest.format import Format
 from agentworld.ingest.formats import get_format
+from agentworld.ingest.growth import relation
 from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
-from agentworld.ingest.versions import exclude_older, take_back, there, version
-from agentworld.ingest.wholes import PRIMARY, Placing, make_whole, renamed
+from agentworld.ingest.versions import exclude_older, is_same, take_back, there, version, versions
+from agentworld.ingest.wholes import PRIMARY, Placing, is_session, make_whole, renamed
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import AddedTrajectory, Trajectory, WholeTrajectory
@@ -144,7 +146,8 @@ class Importer:
         counts.runs += 1
         try:
             facts = examine(run)
-            occurrence = 1 if run.native_id is not None else self._occurrence(file, facts.digest)
+            is_named = run.native_id is not None or is_session(run)
+            occurrence = 1 if is_named else self._occurrence(file, facts.digest)
             whole = make_whole(format, file, read.number, run, facts, self._placing, say, occurrence)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
             # A format put something into a run that records do not take.
@@ -252,7 +255,7 @@ class Importer:
             counts.known += 1
         elif outcome.outcome == "deleted":
             counts.deleted += 1
-            if one.whole.origin.get("native_id") is None:
+            if "native_id" not in one.whole.origin and "session" not in one.whole.origin:
                 self._deleted.add(one.name)
             self._note(one, "it was deleted on request, and does not come back", lost=False)
         elif outcome.outcome == "refused":
@@ -264,12 +267,28 @@ class Importer:
         return outcome
 
     def _note(self, one: _Waiting, why: str, *, lost: bool = True) -> None:
-        place = one.whole.origin.get("native_id") or f"run {one.whole.origin.get('place')}"
+        origin = one.whole.origin
+        place = origin.get("native_id") or origin.get("session") or f"run {one.whole.origin.get('place')}"
         self.report.take(Note(file=one.file, place=place, why=why, lost=lost))
 
     def _add_version(self, one: _Waiting) -> tuple[AddedTrajectory, bool]:
-        """Store what has changed under the next free name, and exclude what it takes the place of; whether it does."""
+        """Store what has changed under the next free name, and exclude what it takes the place of; whether it does.
+
+        Nothing is stored of an earlier part of what is there. What a session takes the place of is only what it has
+        grown out of, as others may be called the same and begin alike.
+        """
         assert self._pool is not None
+        there_before = versions(self._pool, one.name)
+        grown: list[str] = []
+        if not any(is_same(found, one.whole) for found in there_before):
+            for found in reversed(there_before):
+                related = relation(self._pool, one.whole, found)
+                if related == "earlier":
+                    why = f"it is an earlier part of {found.trajectory_id}, which is there: nothing is stored"
+                    self._note(one, why, lost=False)
+                    return AddedTrajectory(trajectory_id=found.trajectory_id, outcome="known"), False
+                if related == "later":
+                    grown.append(found.trajectory_id)
         older: list[str] = []
         replaced = False
         for number in range(2, _VERSIONS):
@@ -278,7 +297,8 @@ class Importer:
             if outcome.outcome != "differs":
                 break
         if outcome.outcome in ("added", "known"):
-            replaced = exclude_older(self._pool, older, outcome.trajectory_id, one.whole.new.channel)
+            replaces = grown if "session" in one.whole.origin else older
+            replaced = exclude_older(self._pool, replaces, outcome.trajectory_id, one.whole.new.channel)
         elif outcome.outcome == "deleted":
             own = [each for each in there(self._pool, older).values() if each.channel == one.whole.new.channel]
             for latest in own[-1:]:

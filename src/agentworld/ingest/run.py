@@ -38,7 +38,9 @@ class RunFeedback(msgspec.Struct, kw_only=True, frozen=True):
 
 class Run(msgspec.Struct, kw_only=True):
     """One trajectory. `native_id`: what the file calls it, or None where it has no name for it; then its content
-    decides what is the same, so nothing in it may depend on where in the file it stands.
+    decides what is the same, so nothing in it may depend on where in the file it stands. `session`: where native_id is
+    None, what the file calls a session that may grow, and that others may be called too: what it begins with tells it
+    apart from these.
 
     `steps`: in order; `step_id` is the run's own key ("0", "1", ...), `parent_step_id` names such a key,
     `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in
@@ -50,6 +52,7 @@ class Run(msgspec.Struct, kw_only=True):
     """
 
     native_id: str | None
+    session: str | None = None
     steps: list[Step] = []
     status: TerminalStatus = "finished"
     rewards: list[RunReward] = []

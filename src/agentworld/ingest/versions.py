@@ -11,7 +11,7 @@ from contextlib import suppress
 from agentworld.errors import NotFoundError
 from agentworld.ingest.wholes import SOURCE
 from agentworld.pool.protocol import Pool
-from agentworld.records import Decision, Trajectory
+from agentworld.records import Decision, Trajectory, WholeTrajectory
 
 _BECAUSE = "imported again as "
 
@@ -47,6 +47,18 @@ def _versions(pool: Pool, name: str) -> Iterator[tuple[int, Trajectory]]:
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+def is_same(found: Trajectory, whole: WholeTrajectory) -> bool:
+    """Whether a trajectory was read from the same run."""
+    origin = found.metadata.get(SOURCE)
+    return isinstance(origin, dict) and origin.get("digest") == whole.origin["digest"]
+
+
+def versions(pool: Pool, name: str) -> list[Trajectory]:
+    """All versions of a run that are in the pool, the oldest first."""
+    first = there(pool, [name]).values()
+    return [*first, *(one for _, one in sorted(_versions(pool, name), key=lambda found: found[0]))]
 
 
 def exclude_older(pool: Pool, older: Sequence[str], newer: str, channel: str) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from agentworld.errors import InvalidRequestError
 from agentworld.ingest import limits
-from agentworld.ingest.examining import Facts, name_of
+from agentworld.ingest.examining import Facts, name_of, name_of_session
 from agentworld.ingest.run import Run
 from agentworld.pool.bounds import MAX_COUNT, MAX_NAME
 from agentworld.records import (
@@ -59,7 +59,10 @@ def make_whole(
     `occurrence`: among the equal ones in it, from 1.
     """
     user = placing.user or (_name(run.user, "user", say) or None)
-    trajectory_id = name_of(format, run.native_id, facts.digest, occurrence, user)
+    if is_session(run):
+        trajectory_id = name_of_session(format, run, user)
+    else:
+        trajectory_id = name_of(format, run.native_id, facts.digest, occurrence, user)
     created, completed = _time(run.created_at, "created_at", say), _time(run.completed_at, "completed_at", say)
     group_id = placing.group_id or (None if run.group_id is None else _id(run.group_id))
     keys = _step_keys(run, trajectory_id, say)
@@ -68,6 +71,8 @@ def make_whole(
     origin = {"format": format, "file": file, "place": str(number), "digest": facts.digest}
     if run.native_id is not None:
         origin["native_id"] = run.native_id
+    elif run.session is not None:
+        origin["session"] = run.session
     if run.group_id is not None and group_id != run.group_id:
         origin["group"] = run.group_id
     new = NewTrajectory(
@@ -90,6 +95,11 @@ def make_whole(
         created_at=created,
         completed_at=completed,
     )
+
+
+def is_session(run: Run) -> bool:
+    """Whether a run is known by a session and what it begins with."""
+    return run.native_id is None and run.session is not None and bool(run.steps)
 
 
 def _step_keys(run: Run, trajectory_id: str, say: Say) -> dict[str, str]:

@@ -174,13 +174,15 @@ class _Runs:
         times = [at for turn in turns for at in (turn.first.at, turn.last.at) if at]
         alone = {turn.first.agent for turn in turns}
         agent = next(iter(alone)) if len(alone) == 1 else None
+        named = f"{session}/{agent}" if agent else session
         media = self._turns.media.found
         if media:
             said = [message for step in steps for message in step.prompt_messages or ()] + trailing
             used = {part.digest for message in said for part in message.media}
             media = {digest: medium for digest, medium in media.items() if digest in used}
         return Run(
-            native_id=(f"{session}/{agent}" if agent else session) if is_unique(session) else None,
+            native_id=named if is_unique(session) else None,
+            session=named if session and not is_unique(session) else None,
             steps=steps,
             status=self._status(session),
             media=media,

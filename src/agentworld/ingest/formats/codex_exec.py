@@ -14,6 +14,7 @@ from agentworld.ingest.formats.values import (
     Media,
     bounded,
     count_of,
+    is_unique,
     json_text,
     object_of,
     picked,
@@ -67,7 +68,8 @@ class Stream:
             (n for n, step in enumerate(reversed(self._items.steps)) if step is not None), len(self._items.steps)
         )
         return Run(
-            native_id=self.thread_id,
+            native_id=self.thread_id if is_unique(self.thread_id) else None,
+            session=None if is_unique(self.thread_id) else self.thread_id,
             steps=self._steps,
             status="failed" if self._failed else "finished",
             trailing=self._items.messages[told:],

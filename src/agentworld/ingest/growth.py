@@ -1,0 +1,118 @@
+"""Whether what is imported is an earlier part of what a pool has, or has grown out of it, by what both say.
+
+A part is: each step of the one is, in that order, a step of the other, with the same prompt and reply, and what comes
+after its last step is somewhere in the other. The last reply may be broken off. Names, usage and metadata do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from agentworld.pool.protocol import Pool
+from agentworld.records import MediaPart, Message, Step, TextPart, Trajectory, WholeTrajectory
+
+Relation = Literal["earlier", "later", "other"]
+_PAGE = 100
+
+
+def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
+    """What `whole` is to a trajectory of the pool: `earlier` where it is a part of that, `later` where that is a part
+    of it, `other` where it is neither. Where both have the same steps it is `earlier` if it ends before the other does.
+
+    The other is read page by page: its prompts are never all in memory.
+    """
+    mine, after = whole.steps, _after(whole.new.metadata)
+    missing, its_missing = set(after), set(_after(found.metadata))
+    within = at = 0
+    is_later = True
+    for step, is_last in _marked(_steps(pool, found.trajectory_id)):
+        if within < len(mine) and _same(mine[within], step, within == len(mine) - 1):
+            within += 1
+        if missing:
+            missing.difference_update(step.prompt_messages or (), (step.response_message,))
+        if is_later:
+            at = next((n for n in range(at, len(mine)) if _same(step, mine[n], is_last)), len(mine)) + 1
+            is_later = at <= len(mine)
+    missing.difference_update(_after(found.metadata))
+    is_earlier = within == len(mine) and not missing
+    is_later = is_later and _are_in(its_missing, whole)
+    if is_earlier and is_later:
+        ends_before = whole.created_at == found.created_at and whole.completed_at < (found.completed_at or 0.0)
+        return "earlier" if ends_before else "later"
+    return "earlier" if is_earlier else "later" if is_later else "other"
+
+
+def _are_in(messages: set[Message], whole: WholeTrajectory) -> bool:
+    for step in reversed(whole.steps):
+        if not messages:
+            return True
+        messages.difference_update(step.prompt_messages or (), (step.response_message,))
+    messages.difference_update(_after(whole.new.metadata))
+    return not messages
+
+
+def _steps(pool: Pool, trajectory_id: str) -> Iterator[Step]:
+    cursor = None
+    while True:
+        page = pool.list_steps(trajectory_id=trajectory_id, cursor=cursor, limit=_PAGE, include=("messages", "tokens"))
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _marked(steps: Iterator[Step]) -> Iterator[tuple[Step, bool]]:
+    """The steps, each with whether it is the last."""
+    before = next(steps, None)
+    for step in steps:
+        assert before is not None
+        yield before, False
+        before = step
+    if before is not None:
+        yield before, True
+
+
+def _same(part: Step, whole: Step, may_be_broken_off: bool) -> bool:
+    if part.prompt_messages != whole.prompt_messages:
+        return False
+    if part.prompt_messages is None and part.prompt_ids != whole.prompt_ids:
+        return False
+    mine, its = part.response_message, whole.response_message
+    if mine is None and its is None:
+        ids, all_ids = part.response_ids or [], whole.response_ids or []
+        return ids == (all_ids[: len(ids)] if may_be_broken_off else all_ids)
+    return mine == its or (may_be_broken_off and mine is not None and its is not None and _begins(its, mine))
+
+
+def _begins(message: Message, part: Message) -> bool:
+    """Whether a reply begins with what is there of it."""
+    calls = len(part.tool_calls)
+    return (
+        part.role == message.role
+        and (message.reasoning or "").startswith(part.reasoning or "")
+        and part.tool_calls == message.tool_calls[:calls]
+        and _parts_begin(message.content, part.content)
+    )
+
+
+Content = str | tuple[TextPart | MediaPart, ...] | None
+
+
+def _parts_begin(content: Content, part: Content) -> bool:
+    if not part:
+        return True
+    if isinstance(part, str):
+        first = content if isinstance(content, str) else content[0] if content else ""
+        return (first.text if isinstance(first, TextPart) else first if isinstance(first, str) else "").startswith(part)
+    return isinstance(content, tuple) and content[: len(part)] == part
+
+
+def _after(metadata: dict[str, Any]) -> Sequence[Message]:
+    """What comes after the last step; see wholes.py."""
+    try:
+        return msgspec.convert(metadata.get("trailing") or [], list[Message])
+    except msgspec.ValidationError:  # somebody else's metadata under this name
+        return []

@@ -1,0 +1,137 @@
+"""Sessions that have grown since they were imported, and copies that broke off before."""
+
+import json
+
+import pytest
+
+from agentworld.factory import open_pool
+from agentworld.ingest.growth import relation
+from agentworld.ingest.loader import import_paths
+from agentworld.records import Message, NewTrajectory, Step, WholeTrajectory
+
+UUID = "8d4a1f0e-1111-4222-8333-944455556666"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def pool(request, tmp_path_factory):
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path_factory.mktemp('pool')}/pool.db"
+    with open_pool(url) as opened:
+        yield opened
+
+
+def session(name, *, other=0):
+    """Lines of Claude Code: three replies, the first in two lines, with a call; from `other` on, other words."""
+    said = [
+        ("user", "fix it"),
+        ("assistant", [{"type": "text", "text": "I look"}]),
+        ("assistant", [{"type": "tool_use", "id": "c1", "name": "Read", "input": {"file": "a"}}]),
+        ("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "text of a"}]),
+        ("assistant", [{"type": "text", "text": "It is a"}]),
+        ("user", "now b"),
+        ("assistant", [{"type": "text", "text": "It is b"}]),
+        ("user", "thanks"),
+    ]
+    lines = []
+    for place, (role, content) in enumerate(said):
+        if other and place >= other and role == "assistant":
+            content = [{"type": "text", "text": f"otherwise {place}"}]
+        message = {"role": role, "content": content}
+        if role == "assistant":
+            message |= {"id": f"m{max(place, 2)}", "model": "m", "type": "message"}
+        lines.append(
+            {
+                "type": role,
+                "uuid": f"u{place}",
+                "parentUuid": f"u{place - 1}" if place else None,
+                "sessionId": name,
+                "timestamp": f"2026-01-01T00:00:{place:02d}Z",
+                "message": message,
+            }
+        )
+    return [json.dumps(line) + "\n" for line in lines]
+
+
+def put(pool, path, lines, cut=""):
+    path.write_text("".join(lines) + cut)
+    report = import_paths(pool, [path], "claude-code")
+    counts = report.formats["claude-code"]
+    return counts.added, counts.replaced, counts.known, [note.why for note in report.notes]
+
+
+def standing(pool):
+    return [len(pool.list_steps(trajectory_id=t.trajectory_id).items) for t in served(pool)]
+
+
+def served(pool):
+    return [t for t in pool.list_trajectories().items if t.readiness != "excluded"]
+
+
+@pytest.mark.parametrize("name", [UUID, "s1"], ids=["uuid", "by hand"])
+def test_a_copy_that_broke_off_changes_nothing_and_one_that_has_grown_takes_the_place(pool, tmp_path, name):
+    lines = session(name)
+    path = tmp_path / "s.jsonl"
+    assert put(pool, path, lines) == (1, 0, 0, [])
+    (whole,) = pool.list_trajectories().items
+    # From its first reply on, however it was cut: between lines, within a line, within a reply of two lines.
+    part = f"it is an earlier part of {whole.trajectory_id}, which is there: nothing is stored"
+    for count in range(2, len(lines)):
+        assert put(pool, path, lines[:count]) == (0, 0, 1, [part])
+    added, replaced, known, notes = put(pool, path, lines[:5], lines[5][:40])
+    assert (added, replaced, known, notes[-1]) == (0, 0, 1, part)
+    assert pool.list_trajectories().items == [whole]
+
+    # The other order: each that has grown takes the place of the one before, and none of those comes back.
+    pool.delete_trajectories([whole.trajectory_id], "asked")
+    name = name[:-1] + "7"
+    lines = session(name)
+    assert put(pool, path, lines[:2])[:3] == (1, 0, 0)
+    (first,) = (t.trajectory_id for t in served(pool))
+    for number, count in enumerate((3, 4, 5, 7, 8), 2):
+        changed = f"it has changed since it was imported: stored as {first}.{number}"
+        assert put(pool, path, lines[:count]) == (0, 1, 0, [changed])
+    assert standing(pool) == [3]
+    assert put(pool, path, lines[:4])[:3] == (0, 0, 1)
+    assert put(pool, path, lines[:6])[2:] == (1, [part.replace(whole.trajectory_id, f"{first}.6")])
+    assert standing(pool) == [3]
+
+
+def test_sessions_that_are_called_the_same_replace_only_what_they_have_grown_out_of(pool, tmp_path):
+    path = tmp_path / "s.jsonl"
+    assert put(pool, path, session("s1")[:5])[:3] == (1, 0, 0)
+    (first,) = (t.trajectory_id for t in served(pool))
+    beside = f"another run of its name is there: stored as {first}.2"
+    assert put(pool, path, session("s1", other=4)[:5]) == (1, 0, 0, [beside])
+    assert put(pool, path, session("s1")) == (
+        0,
+        1,
+        0,
+        [f"it has changed since it was imported: stored as {first}.3"],
+    )
+    assert standing(pool) == [2, 3]
+    assert put(pool, path, session("s1", other=4)[:4])[2] == 1
+    # With a name of its own in the world, what is said otherwise is a new version.
+    path.write_text("")
+    assert put(pool, path, session(UUID)[:5])[:3] == (1, 0, 0)
+    assert put(pool, path, session(UUID, other=4)[:5])[:3] == (0, 1, 0)
+
+
+def test_of_equal_steps_that_which_ends_later_stands():
+    def told(ends, **reply):
+        step = Step(step_id="t.0", trajectory_id="t", prompt_messages=[Message(role="user", content="a")])
+        step.response_message = Message(role="assistant", **reply)
+        return WholeTrajectory(
+            new=NewTrajectory(trajectory_id="t"),
+            steps=[step],
+            created_at=1.0,
+            completed_at=ends,
+            origin={"digest": "d"},
+        )
+
+    with open_pool("memory://") as pool:
+        pool.add_whole([told(5.0, content="one two", reasoning="r")])
+        found = pool.get_trajectory("t")
+        assert relation(pool, told(4.0, content="one two", reasoning="r"), found) == "earlier"
+        assert relation(pool, told(5.0, content="one two", reasoning="r"), found) == "later"
+        assert relation(pool, told(9.0, content="one", reasoning="r"), found) == "earlier"
+        assert relation(pool, told(4.0, content="one two three", reasoning="r and"), found) == "later"
+        assert relation(pool, told(4.0, content="one, too", reasoning="r"), found) == "other"
