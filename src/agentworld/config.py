@@ -130,8 +130,8 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     how long the key of a trajectory holds where keys are required. `body_timeout`: seconds in which a request has to
     arrive; `write_timeout`: seconds in which a client has to take each piece of a reply of a model, else it counts as
     gone; `grace`: seconds that calls in flight have after the signal that ends the server. `idle_seconds`: how long
-    a trajectory of the gateway may be silent before it is closed; 0 for ever. `rewards`: a file of evaluators, which a
-    process of their own runs over the pool. `traces`: for spans that come over OTLP.
+    a trajectory of the gateway may be silent before it is closed; 0 for ever. `rewards`: a file of evaluators, or
+    several that are taken as one, which a process of their own runs over the pool. `traces`: for spans of OTLP.
     """
 
     pool: str = "sqlite:///agentworld.db"
@@ -152,8 +152,13 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     write_timeout: Seconds = 60.0
     grace: Seconds = 10.0
     idle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 6 * 3600.0
-    rewards: str | None = None
+    rewards: str | tuple[str, ...] | None = None
     traces: TracesSettings = TracesSettings()
+
+    @property
+    def reward_files(self) -> tuple[str, ...]:
+        """The files of `rewards`."""
+        return (self.rewards,) if isinstance(self.rewards, str) else self.rewards or ()
 
     @property
     def keys_required(self) -> bool:

@@ -56,7 +56,9 @@ def set_(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="TOML file with tables [[evaluator]].", metavar="CONFIG")],
+    config: Annotated[
+        list[Path], typer.Argument(help="TOML file with tables [[evaluator]]; several are as one.", metavar="CONFIG...")
+    ],
     where: Annotated[
         str | None, typer.Option(help="Which of those that ended; otherwise the finished and truncated ones.")
     ] = None,
@@ -87,7 +89,7 @@ def run(
     from agentworld.cli.reward_runs import Asked, run_config
 
     asked = Asked(
-        config=config,
+        config=tuple(config),
         only=tuple(only or ()),
         where=where,
         channel=channel,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The command line of a run."""
 
-    config: Path
+    config: tuple[Path, ...]
     only: tuple[str, ...]
     where: str | None
     channel: str | None
@@ -41,19 +41,24 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-def read_plan(config: Path, only: tuple[str, ...] = ()) -> Plan:
-    """The evaluators of a file; functions of the user's are in modules beside it."""
+def run_name(config: Sequence[Path]) -> str:
+    """The name of a run of these files."""
+    return "+".join(each.stem for each in config)
+
+
+def read_plan(config: Sequence[Path], only: tuple[str, ...] = ()) -> Plan:
+    """The evaluators of files; functions of the user's are in modules beside them."""
     from agentworld.rewards.registry import read_evaluators
     from agentworld.rewards.running import plan_of
 
-    folder = str(config.parent.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    # Evaluators in processes of their own look for the same modules.
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if folder not in known:
-        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, known)])
-    return plan_of(read_evaluators(config), only)
+    for folder in reversed([str(each.parent.resolve()) for each in config]):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        # Evaluators in processes of their own look for the same modules.
+        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if folder not in known:
+            os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, known)])
+    return plan_of(read_evaluators(*config), only)
 
 
 def settings_of(asked: Asked) -> RunSettings:
@@ -72,7 +77,7 @@ def settings_of(asked: Asked) -> RunSettings:
     except ConfigError as error:
         raise CommandLineError(error.message, path="--shard", hint=error.hint) from None
     return RunSettings(
-        name=asked.config.stem,
+        name=run_name(asked.config),
         channel=asked.channel,
         where=asked.where,
         shard=shard,

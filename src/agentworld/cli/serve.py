@@ -344,8 +344,11 @@ def serve(
         typer.Option(envvar="AGENTWORLD_ALLOWED_HOST", help="A further name that the server answers to; repeatable."),
     ] = None,
     rewards: Annotated[
-        str | None,
-        typer.Option(envvar="AGENTWORLD_REWARDS", help="File of evaluators that a process beside it runs on the pool."),
+        list[Path] | None,
+        typer.Option(
+            envvar="AGENTWORLD_REWARDS",
+            help="File of evaluators that a process beside it runs on the pool; repeatable, as if they were one.",
+        ),
     ] = None,
     log_level: Annotated[
         str, typer.Option(envvar="AGENTWORLD_LOG_LEVEL", help="debug, info, warning or error.")
@@ -373,7 +376,7 @@ def serve(
         "gateway_url": gateway_url,
         "require_keys": require_keys,
         "allowed_hosts": allowed_host or None,
-        "rewards": rewards,
+        "rewards": [str(each) for each in rewards or ()] or None,
     }
     described = {"name": model, "upstream": upstream, "driver": driver, "tokens": tokens, "tokenizer": tokenizer}
     settings = settings_from(config, options, described, os.environ.get("AGENTWORLD_UPSTREAM_API_KEY"))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,9 +23,9 @@ _log = logging.getLogger("agentworld.rewards")
 
 def follower_of(settings: ServeSettings) -> str | None:
     """The name under which the evaluators of the settings say where they are; ConfigError where these are wrong."""
-    if settings.rewards is None:
+    if not settings.reward_files:
         return None
-    from agentworld.cli.reward_runs import read_plan
+    from agentworld.cli.reward_runs import read_plan, run_name
     from agentworld.rewards.running import RunSettings, follower_name
 
     if settings.pool.startswith("memory"):
@@ -34,17 +34,17 @@ def follower_of(settings: ServeSettings) -> str | None:
             path="rewards",
             hint="Use a sqlite:/// or postgresql:// pool",
         )
-    path = Path(settings.rewards)
-    return follower_name(read_plan(path), RunSettings(name=path.stem))
+    paths = [Path(each) for each in settings.reward_files]
+    return follower_name(read_plan(paths), RunSettings(name=run_name(paths)))
 
 
 @contextmanager
 def rewards_beside(settings: ServeSettings) -> Iterator[None]:
     """Have the evaluators of the settings, where there are any, follow the pool for as long as the block runs."""
-    if settings.rewards is None:
+    if not settings.reward_files:
         yield
         return
-    keeper = _Keeper(settings.rewards, settings.pool)
+    keeper = _Keeper(settings.reward_files, settings.pool)
     keeper.begin()
     keeper.start()
     try:
@@ -56,9 +56,10 @@ def rewards_beside(settings: ServeSettings) -> Iterator[None]:
 class _Keeper(threading.Thread):
     """Begins the process again. The kernel ends it with the thread that began it, however that ends."""
 
-    def __init__(self, config: str, pool: str) -> None:
+    def __init__(self, config: Sequence[str], pool: str) -> None:
         super().__init__(name="rewards", daemon=True)
-        self._command = [sys.executable, "-m", "agentworld", "reward", "run", config, "--follow", "--die-with-parent"]
+        run = [sys.executable, "-m", "agentworld", "reward", "run"]
+        self._command = [*run, "--follow", "--die-with-parent", "--", *config]
         # Not on its command line, where everybody could read the password of a pool.
         self._environment = {**os.environ, "AGENTWORLD_POOL": pool}
         self._ending = threading.Event()

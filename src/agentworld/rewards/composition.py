@@ -50,7 +50,7 @@ class Composition(EvaluatorKind, frozen=True, kw_only=True):
             raise EvaluationError(
                 f"{self.name}: {run.trajectory.trajectory_id} has no reward {name!r}",
                 path=f"rewards.{name}",
-                hint="The evaluator that gives it failed or has not run",
+                hint="The evaluator that gives it failed, has not run, or its `where` does not match",
             )
         return value
 

@@ -101,12 +101,14 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """An evaluator that is its own settings, so that a table of a configuration file becomes one.
 
     `name`: the source of its rewards. `reward`: the name of its value, where `reward` is the primary one. `version`:
-    yours, to be changed where what the settings name (a model, a program) changes.
+    yours, to be changed where what the settings name (a model, a program) changes. `where`: which trajectories a run
+    has it judge (see `running.admission`); who calls it judges with it whatever he likes.
     """
 
     name: Name
     reward: Name = "reward"
     version: str = "1"
+    where: str | None = None
 
     revision: ClassVar[int] = 1
     """Of this kind's code: counts up where the same settings come to judge otherwise."""
@@ -131,8 +133,9 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def configuration(self) -> Any:
-        """The settings themselves."""
-        return {"kind": type(self).__name__, "revision": self.revision, "settings": msgspec.to_builtins(self)}
+        """The settings themselves, but for `where`, which changes nothing in what is said of one trajectory."""
+        settings = {name: value for name, value in msgspec.to_builtins(self).items() if name != "where"}
+        return {"kind": type(self).__name__, "revision": self.revision, "settings": settings}
 
     def evaluate(self, subject: Any) -> Judgement:
         """Judge; each kind says how."""

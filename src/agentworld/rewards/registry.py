@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from agentworld.config import blamed, convert, read_toml
-from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.errors import ConfigError, InvalidRequestError, QueryError
+from agentworld.query import parse
 from agentworld.records.depth import check_depth
 from agentworld.rewards.composition import Composition, for_groups
 from agentworld.rewards.functions import address_of, facts_of, find_function, known_names
@@ -61,6 +62,7 @@ def _made(fields: Mapping[str, Any], source: str, folder: Path | None) -> Evalua
     if not isinstance(kind, str) or not kind:
         raise ConfigError(f"{source}: an evaluator needs a kind", path="kind", hint=f"Use {', '.join(KINDS)}")
     _check_finite(fields, source)
+    _check_where(fields.get("where"), source)
     settings = {name: value for name, value in _placed(fields, folder).items() if name != "kind"}
     settings.setdefault("name", kind)
     if kind in KINDS:
@@ -83,29 +85,50 @@ def evaluators_from(
 ) -> list[Evaluator]:
     """The evaluators of these tables, each after those whose rewards it needs.
 
-    ConfigError where two have one name or give one reward, where one needs what nobody gives, or needs itself.
+    ConfigError where two have one name, where two give one reward and the first has no `where`, where one needs what
+    nobody gives, or needs itself.
     """
-    made = [make_evaluator(table, f"{source}: evaluator[{place}]", folder) for place, table in enumerate(tables)]
-    givers: dict[str, str] = {}
+    return _in_order(_made_of(tables, source, folder))
+
+
+def _made_of(tables: Sequence[Mapping[str, Any]], source: str, folder: Path | None) -> list[tuple[Evaluator, str]]:
+    """Evaluators as they stand in a file, each with the file."""
+    return [
+        (make_evaluator(table, f"{source}: evaluator[{place}]", folder), source) for place, table in enumerate(tables)
+    ]
+
+
+def _in_order(made: Sequence[tuple[Evaluator, str]]) -> list[Evaluator]:
+    """Each after those whose rewards it needs, and after earlier ones that give one of its rewards."""
+    givers: dict[str, list[str]] = {}
     by_name: dict[str, Evaluator] = {}
-    for each in made:
+    files: dict[str, str] = {}
+    for each, source in made:
         if each.name in by_name:
-            raise ConfigError(f"{source}: two evaluators are called {each.name!r}", hint="Set `name` of one")
-        by_name[each.name] = each
+            beside = "" if files[each.name] == source else f", one of them in {files[each.name]}"
+            raise ConfigError(f"{source}: two evaluators are called {each.name!r}{beside}", hint="Set `name` of one")
+        by_name[each.name], files[each.name] = each, source
         for reward in each.gives or ():
-            if reward in givers:
-                raise ConfigError(
-                    f"{source}: {givers[reward]} and {each.name} both give {reward!r}",
-                    path="reward",
-                    hint='Set reward = "..." of those that are parts; `reward` is the primary one',
-                )
-            givers[reward] = each.name
-    wanted = {each.name: _sources(each, givers, by_name, source) for each in made}
+            for before in givers.setdefault(reward, []):
+                if getattr(by_name[before], "where", None) is None:
+                    raise ConfigError(
+                        f"{source}: {before} and {each.name} both give {reward!r}",
+                        path="reward",
+                        hint='Set reward = "..." of those that are parts; `reward` is the primary one. Of those that '
+                        "are for different trajectories, set `where` of the first",
+                    )
+            givers[reward].append(each.name)
+    wanted = {each.name: _sources(each, givers, by_name, source) for each, source in made}
+    earlier = {
+        each.name: {name for reward in each.gives or () for name in givers[reward][: givers[reward].index(each.name)]}
+        for each, _ in made
+    }
     try:
-        order = list(graphlib.TopologicalSorter(wanted).static_order())
+        order = list(graphlib.TopologicalSorter({name: wanted[name] | earlier[name] for name in wanted}).static_order())
     except graphlib.CycleError as error:
+        circle = error.args[1][::-1]
         raise ConfigError(
-            f"{source}: evaluators need each other in a circle: {' needs '.join(reversed(error.args[1]))}"
+            f"{files[circle[0]]}: evaluators need each other in a circle: {' needs '.join(circle)}"
         ) from None
     ordered: list[Evaluator] = []
     groups: set[str] = set()
@@ -119,9 +142,15 @@ def evaluators_from(
     return ordered
 
 
-def read_evaluators(path: str | Path, *, other: Iterable[str] = ()) -> list[Evaluator]:
-    """The evaluators of the TOML file's `[[evaluator]]` tables. `other`: further names that the file may have."""
-    path = Path(path)
+def read_evaluators(*paths: str | Path, other: Iterable[str] = ()) -> list[Evaluator]:
+    """The evaluators of the `[[evaluator]]` tables of one or several TOML files, which are taken as if they were one.
+
+    `other`: further names that the files may have.
+    """
+    return _in_order([each for path in paths for each in _read(Path(path), other)])
+
+
+def _read(path: Path, other: Iterable[str]) -> list[tuple[Evaluator, str]]:
     fields = read_toml(path)
     known = ["evaluator", *other]
     for name in fields.keys() - set(known):
@@ -131,7 +160,7 @@ def read_evaluators(path: str | Path, *, other: Iterable[str] = ()) -> list[Eval
     tables = fields.get("evaluator")
     if not isinstance(tables, list) or not tables or not all(isinstance(each, dict) for each in tables):
         raise ConfigError(f"{path} defines no evaluators", path="evaluator", hint="Write tables [[evaluator]]")
-    return evaluators_from(tables, str(path), path.parent)
+    return _made_of(tables, str(path), path.parent)
 
 
 def after(subject: Any, evaluator: Evaluator, verdicts: Mapping[str, Verdict]) -> Any:
@@ -158,6 +187,16 @@ def _check_finite(fields: Mapping[str, Any], source: str) -> None:
         raise ConfigError(f"{source}: {error.message}", hint="Give a finite number") from None
 
 
+def _check_where(where: Any, source: str) -> None:
+    """ConfigError with the position of what cannot be read in the `where` of an evaluator."""
+    if where is None:
+        return
+    try:
+        parse(where, "trajectories")
+    except QueryError as error:
+        raise ConfigError(f"{source}: {error.message}", path="where", hint=error.hint) from None
+
+
 def _placed(fields: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
     """The table with its folders behind `folder`, those of a table within it too."""
     placed = dict(fields)
@@ -168,17 +207,19 @@ def _placed(fields: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
     return placed
 
 
-def _sources(each: Evaluator, givers: Mapping[str, str], by_name: Mapping[str, Evaluator], source: str) -> set[str]:
+def _sources(
+    each: Evaluator, givers: Mapping[str, Sequence[str]], by_name: Mapping[str, Evaluator], source: str
+) -> set[str]:
     """Names of the evaluators that have to run before this one."""
     found = set()
     stored: tuple[str, ...] = getattr(each, "stored", each.needs)
     for need in each.needs:
-        giver = givers.get(need)
-        if giver is not None and not (giver == each.name and need in stored):
+        of_others = [giver for giver in givers.get(need, ()) if not (giver == each.name and need in stored)]
+        for giver in of_others:
             if by_name[giver].scope == "step":
                 raise ConfigError(f"{source}: {each.name} needs {need!r}, which {giver} gives to steps", path="kind")
             found.add(giver)
-        elif need not in stored:
+        if not of_others and need not in stored:
             near = difflib.get_close_matches(need, [*givers], n=1)
             hint = f"Did you mean {near[0]}? " if near else ""
             raise ConfigError(

@@ -23,6 +23,8 @@ class Steps(EvaluatorKind, frozen=True, kw_only=True):
     most: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def __post_init__(self) -> None:
+        if "where" in self.of:
+            raise ValueError("`of` takes no `where`: set it beside `of`")
         if self.inner.scope != "trajectory":
             raise ValueError(f"`of` has to judge trajectories, and {self.of.get('kind')} judges a {self.inner.scope}")
 

@@ -10,6 +10,7 @@ import msgspec
 
 from agentworld.records import BatchTrajectory
 from agentworld.rewards.protocol import Evaluator, RolloutGroup, Subject
+from agentworld.rewards.running.admission import Admitted
 from agentworld.rewards.running.cache import Outcome
 from agentworld.rewards.running.lanes import Asked, Lane
 from agentworld.rewards.running.plan import Plan
@@ -26,6 +27,9 @@ class Job:
     """Evaluations of one subject. `ended` is called for each, with what was judged, from the lanes' threads; with None
     where the same was told already: of a member of a group that was judged by itself before, or the other way round.
 
+    `admitted`: which of its trajectories each evaluator judges; a group is judged as those members make it. Without it
+    all of them do.
+
     What evaluators of this run say is set on the subject for those that come next. What they said in earlier runs is
     taken off it, as it may be of other content.
     """
@@ -36,6 +40,7 @@ class Job:
         lanes: Mapping[str, Lane],
         subject: Subject,
         ended: Callable[[Evaluator, Subject, Outcome | None], None],
+        admitted: Admitted | None = None,
     ) -> None:
         self._plan = plan
         self._lanes = lanes
@@ -43,6 +48,8 @@ class Job:
         self._group_id = subject.group_id if isinstance(subject, RolloutGroup) else None
         members = subject.members if isinstance(subject, RolloutGroup) else (subject,)
         self._members = {each.trajectory.trajectory_id: each for each in members}
+        every = frozenset(self._members)
+        self._admitted = admitted if admitted is not None else {each.name: every for each in plan.evaluators}
         self._fresh: dict[str, dict[str, float]] = {name: {} for name in self._members}
         self._by_name = {each.name: each for each in plan.evaluators}
         self._waiting = self._nodes()
@@ -67,15 +74,19 @@ class Job:
             Node(each.name, member): {Node(name, member) for name in self._plan.inputs[each.name]}
             for each in singles
             for member in self._members
+            if member in self._admitted[each.name]
         }
         if self._group_id is not None:
             for each in self._plan.of_groups:
+                own = self._admitted[each.name]
                 inputs: set[Node] = set()
                 for name in self._plan.inputs[each.name]:
                     of_group = self._by_name[name].scope == "group"
-                    inputs |= {Node(name, None)} if of_group else {Node(name, member) for member in self._members}
-                nodes[Node(each.name, None)] = inputs
-        return nodes
+                    inputs |= {Node(name, None)} if of_group else {Node(name, member) for member in own}
+                if own:
+                    nodes[Node(each.name, None)] = inputs
+        # An input that judges nothing here is not waited for.
+        return {node: inputs & nodes.keys() for node, inputs in nodes.items()}
 
     def _put(self, ready: Sequence[Node]) -> None:
         for node in ready:
@@ -107,7 +118,8 @@ class Job:
         if node.trajectory_id is not None:
             return self._with_fresh(evaluator, self._members[node.trajectory_id])
         assert self._group_id is not None
-        members = tuple(self._with_fresh(evaluator, each) for each in self._members.values())
+        own = self._admitted[evaluator.name]
+        members = tuple(self._with_fresh(evaluator, each) for name, each in self._members.items() if name in own)
         return RolloutGroup(group_id=self._group_id, members=members)
 
     def _with_fresh(self, evaluator: Evaluator, run: BatchTrajectory) -> BatchTrajectory:

@@ -15,6 +15,7 @@ from agentworld.errors import AgentWorldError, ConfigError, NotFoundError
 from agentworld.pool.protocol import Pool
 from agentworld.rewards.judges.asking import JudgeKind
 from agentworld.rewards.protocol import Evaluator, Subject
+from agentworld.rewards.running.admission import Admission
 from agentworld.rewards.running.cache import Outcome
 from agentworld.rewards.running.following import Bookmark, Place, follower_name
 from agentworld.rewards.running.jobs import Job
@@ -77,6 +78,7 @@ class _Worker:
         self._progress = progress
         self._stop = stop
         self._subjects = Subjects(pool, settings)
+        self._admission = Admission(pool, plan)
         self._counting = Counting([each.name for each in plan.evaluators])
         saves = not settings.dry_run and settings.again != "failed"
         self._bookmark = Bookmark(pool, follower_name(plan, settings), saves=saves)
@@ -189,7 +191,7 @@ class _Worker:
                 self._writing.put(Said(evaluator, judged, outcome, parts.end))
 
         if subject is not None:
-            job = Job(self._plan, self._lanes, subject, ended)
+            job = Job(self._plan, self._lanes, subject, ended, self._admission.of(subject))
             parts.more(job.size)
             job.begin()
         parts.end()
