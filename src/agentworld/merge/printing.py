@@ -29,9 +29,15 @@ def branches(tree: TokenTree) -> Iterator[Branch]:
     for sequence, last in enumerate(found.last.tolist()):
         if last >= 0:
             ends.setdefault(last, []).append(sequence)
-    columns = (found.level, found.depth, found.begin, found.end, found.sequences)
-    for place, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        yield Branch(*row, tuple(ends.get(place, ())))
+    for place in range(len(found)):
+        yield Branch(
+            level=int(found.level[place]),
+            depth=int(found.depth[place]),
+            begin=int(found.begin[place]),
+            end=int(found.end[place]),
+            sequences=int(found.sequences[place]),
+            ending=tuple(ends.get(place, ())),
+        )
 
 
 def render_tree(

@@ -342,6 +342,31 @@ def test_rewards_are_kept_as_they_were_at_the_lease(pool, clock):
         pool.get_batch("bat_gone")
 
 
+def test_a_batch_keeps_what_was_in_its_units(pool):
+    group(pool, "g", [1.0, 0.0, 0.5])
+    finished(pool, "late", reward=0.0, group_id="g2", group_size=3)
+    pool.add_feedback([Feedback(kind="comparison", trajectory_id="g-2", other_id="g-1", feedback_id="f")])
+    steps = [pool.list_steps(trajectory_id=name).items[0].step_id for name in ("g-0", "g-1")]
+    pool.add_feedback([Feedback(kind="comparison", step_id=steps[0], other_id=steps[1], feedback_id="s")])
+    kept = {}
+    for spec in (
+        BatchSpec(method="grpo", groups=1, rollouts=2, where="reward > 0.2"),
+        BatchSpec(method="dpo", size=3, min_size=1),
+        BatchSpec(method="sft", unit="step", size=1),
+        single(),
+    ):
+        for unit in pool.get_batch(pool.lease(spec, "c").batch_id).units:
+            kept[spec.resolved().unit, unit.key] = (unit.trajectories, unit.steps)
+    assert kept == {
+        ("group", "g"): (("g-0", "g-2"), ()),
+        ("pair", "group:g"): (("g-0", "g-1"), ()),
+        ("pair", "comparison:f"): (("g-2", "g-1"), ()),
+        ("pair", "comparison:s"): ((), tuple(steps)),
+        ("step", steps[0]): ((), (steps[0],)),
+        ("trajectory", "g-0"): (("g-0",), ()),
+    }
+
+
 def test_batches_are_listed_by_consumer_and_state(pool, clock):
     for number in range(5):
         finished(pool, f"t{number}", reward=1.0)
