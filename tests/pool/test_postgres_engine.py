@@ -2,6 +2,7 @@
 
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from psycopg.errors import DataError, DivisionByZero, OperationalError, UniqueViolation
@@ -14,6 +15,7 @@ from agentworld.pool.postgres import connection as engine
 from agentworld.pool.sql import writer
 from agentworld.pool.sql.connections import SearchTimeoutError
 from agentworld.pool.sql.statements import compiled, parameter, sql
+from agentworld.records import BatchSpec
 
 from .samples import ids, step
 
@@ -314,6 +316,24 @@ def test_a_commit_whose_answer_is_lost_says_that_it_may_have_been_written(postgr
     assert postgres_pool.append_steps([sent])[0].outcome == "duplicate"
     assert postgres_pool.append_steps([step("t", step_id="b", prompt_ids=list(range(300)))])[0].step_index == 1
     assert postgres_pool.get_step("b").prompt_ids == list(range(300))
+
+
+def test_consumers_wait_for_one_another_and_writers_for_none_of_those(postgres_url):
+    consumers, writer = PostgresPool(postgres_url), PostgresPool(postgres_url)
+    writer.append_steps([step("t", step_id="a")])
+    writer.complete_trajectory("t", "finished")
+    waits = compiled(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+    with ThreadPoolExecutor(1) as pool, writer._database.reading() as other:
+        # As another consumer that is at work, or that waits for the lock itself.
+        other.command(f"SELECT pg_advisory_xact_lock({writer._database.patient_key})")
+        leased = pool.submit(consumers.lease, BatchSpec(unit="trajectory", size=1, require=("messages",)), "c")
+        while not other.execute(waits)[0][0]:
+            assert not leased.done()
+        assert writer.append_steps([step("u", step_id="b")])[0].outcome == "stored"
+        assert not leased.done()
+    assert leased.result().items
+    consumers.close()
+    writer.close()
 
 
 def test_what_came_while_a_writer_waited_for_the_lock_goes_along(postgres_url):

@@ -39,6 +39,7 @@ class PostgresDatabase(Database):
 
     `lock_seconds`: how long a write waits for the pool's write lock at most. `clock`: the server's. `key`: what the
     advisory lock and the notifications of this pool are named after; other schemas of the database have others.
+    `patient_key`: of the advisory lock for which those queue who let other writers go first.
     """
 
     engine: EngineName = "postgres"
@@ -205,6 +206,7 @@ class PostgresDatabase(Database):
         self.schema: str = name
         digest = hashlib.blake2b(f"agentworld {name}".encode(), digest_size=8).digest()
         self.key = int.from_bytes(digest, "big", signed=True)
+        self.patient_key = self.key ^ 1
         self.channel = f"agentworld_{digest.hex()}"
         durable = raw.execute("SHOW synchronous_commit").fetchall()[0][0] != "off"
         self.flushing = Flushing(raw.info.server_version // 10_000, durable)

@@ -35,20 +35,24 @@ class PostgresWriteSession(WriteSession):
             f"lock_timeout = {max(1, int(database.lock_seconds * 1000))}",
             f"idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
         ]
-        self._begin = (
+        begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off"
             + "".join(f"; SET LOCAL {setting}" for setting in settings)
             + f"{database.search_path}; {database.flushing.begin}"
+        )
+        locked = (
             # Taken in the order of asking; the time is that after the wait.
-            + f"; SELECT pg_advisory_xact_lock({database.key}), "
+            f"; SELECT pg_advisory_xact_lock({database.key}), "
             f"CAST(extract(epoch FROM clock_timestamp()) AS FLOAT), {database.flushing.era}"
             "; SELECT name, value FROM counters"
         )
+        self._begin = begin + locked
+        self._begin_patiently = f"{begin}; SELECT pg_advisory_xact_lock({database.patient_key}){locked}"
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, *, patient: bool = False) -> Iterator[Connection]:
         """See WriteSession."""
-        connection = self._begun()
+        connection = self._begun(self._begin_patiently if patient else self._begin)
         try:
             yield connection
         except BaseException:
@@ -110,7 +114,7 @@ class PostgresWriteSession(WriteSession):
             self._connection.raw.close()
             self._connection = None
 
-    def _begun(self) -> WritingConnection:
+    def _begun(self, begin: str) -> WritingConnection:
         """The connection inside a transaction that holds the pool's lock."""
         while True:
             fresh = self._connection is None
@@ -119,7 +123,7 @@ class PostgresWriteSession(WriteSession):
             connection = self._connection
             try:
                 asked = time.monotonic()
-                (_, server_time, era), *_ = connection.begin(self._begin)[-2]
+                (_, server_time, era), *_ = connection.begin(begin)[-2]
                 connection.era = self._database.flushing.number(era)
                 self.waited = time.monotonic() - asked
                 self._database.clock.observe(server_time)

@@ -85,8 +85,12 @@ class WriteSession(abc.ABC):
     waited: float = 0.0
 
     @abc.abstractmethod
-    def transaction(self) -> contextlib.AbstractContextManager[Connection]:
-        """The pool's write lock and an open transaction; what raises inside rolls back. `commit` ends it well."""
+    def transaction(self, *, patient: bool = False) -> contextlib.AbstractContextManager[Connection]:
+        """The pool's write lock and an open transaction; what raises inside rolls back. `commit` ends it well.
+
+        `patient`: others may go first. On a server those that are wait for one another before they ask for the lock, so
+        that of them no more than one is ever before a writer that is not.
+        """
 
     @abc.abstractmethod
     def commit(self, notify: bool = False) -> None:

@@ -97,7 +97,8 @@ class Leases:
             return None
         looks = 0
         while True:
-            outcome = self._writer.submit(lambda txn: self._take(txn, wanted, knowledge, turn)).result()
+            taking = self._writer.submit(lambda txn: self._take(txn, wanted, knowledge, turn), patient=True)
+            outcome = taking.result()
             if isinstance(outcome, _Taken):
                 knowledge.is_idle = False
                 return self._read(wanted, outcome)
@@ -119,7 +120,7 @@ class Leases:
             if check_ack(batch_id, row["epoch"], epoch, lease_state(row, txn.now)):
                 end_batch(txn, row, "acked")
 
-        self._writer.submit(operation).result()
+        self._writer.submit(operation, patient=True).result()
 
     def release(self, batch_id: str, epoch: int) -> None:
         """See Pool."""
@@ -130,7 +131,7 @@ class Leases:
             if check_release(batch_id, row["epoch"], epoch, row["state"]):
                 end_batch(txn, row, "released")
 
-        self._writer.submit(operation).result()
+        self._writer.submit(operation, patient=True).result()
 
     def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
         """See Pool."""

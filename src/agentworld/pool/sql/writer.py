@@ -45,6 +45,7 @@ class _Pending(Generic[T]):
     together: Together[Any, T] | None = None
     payload: Any = None
     weight: int = 1
+    patient: bool = False
     outcome: T | None = None
     error: BaseException | None = None
 
@@ -80,9 +81,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Callable[[Transaction], T]) -> Future[T]:
-        """Run `operation` in the next transaction; the future is done when it is durable."""
-        return self._put(_Pending(operation, Future[T]()))
+    def submit(self, operation: Callable[[Transaction], T], *, patient: bool = False) -> Future[T]:
+        """Run `operation` in the next transaction; the future is done when it is durable. `patient`: writers that are
+        not may go first (see WriteSession).
+        """
+        return self._put(_Pending(operation, Future[T](), patient=patient))
 
     def submit_together(self, together: Together[P, T], payload: P, weight: int = 1) -> Future[T]:
         """Write `payload` in the next transaction, with others that were submitted with the same function.
@@ -140,7 +143,7 @@ class Writer:
         done = 0
         has_events = False
         try:
-            with self._session.transaction() as connection:
+            with self._session.transaction(patient=all(each.patient for each in waiting)) as connection:
                 self._gather(waiting)  # What came while it waited for the lock goes along.
                 transaction = Transaction(connection, self._clock())
                 try:

@@ -42,7 +42,7 @@ class SqliteWriteSession(WriteSession):
             raise
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, *, patient: bool = False) -> Iterator[Connection]:
         """See WriteSession."""
         begin = time.monotonic()
         with self._database.exclusive():
