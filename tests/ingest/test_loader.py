@@ -241,6 +241,18 @@ def test_where_equal_runs_were_deleted_no_further_one_comes_in_their_place(pool,
     assert len(states(pool)) == 2
 
 
+def test_runs_without_a_reply_are_skipped_and_counted_unless_they_say_how_it_went(pool, tmp_path):
+    asked = {"chat": TALK[:1]}
+    path = written(tmp_path / "a.jsonl", asked, {"chat": []}, {**asked, "rewards": {"solved": 0}}, {"chat": TALK[:2]})
+    report = import_paths(pool, [path])
+    counts = report.formats["chat"]
+
+    assert (counts.runs, counts.empty, counts.added, counts.messages) == (4, 2, 2, 3)
+    assert [(note.place, note.lost) for note in report.notes] == [("run 0: $", False), ("run 1: $", False)]
+    assert report.reasons == {"there is no reply of a model in it, so it is skipped": 2}
+    assert [t.reward for t in pool.list_trajectories().items] == [0.0, None]
+
+
 def test_nothing_is_written_by_a_dry_run(pool, tmp_path):
     path = written(tmp_path / "a.jsonl", {"chat": TALK}, {"chat": TALK[:2]})
     report = import_paths(None, [path])
@@ -335,7 +347,8 @@ def test_a_run_that_a_pool_does_not_take_is_refused_alone(pool, tmp_path, monkey
             media = {"0" * 32: (b"", "image/png")} if place == 2 else {}
             yield Run(native_id=f"{place}", steps=[step], media=media, completed_at=1e99)
         yield Run(native_id="3", steps=[Step(step_id="0", trajectory_id="", tools=[{"a": object()}])])
-        yield Run(native_id="4", media={"0" * 32: ("text", "image/png")}, metadata={"import": 1})
+        step = Step(step_id="0", trajectory_id="", response_message=said)
+        yield Run(native_id="4", steps=[step], media={"0" * 32: ("text", "image/png")}, metadata={"import": 1})
 
     monkeypatch.setattr(Chat, "runs", runs)
     report = import_paths(pool, [written(tmp_path / "a.jsonl", {"chat": []})])

@@ -10,6 +10,7 @@ from agentworld.factory import open_pool
 from agentworld.ingest.loader import import_paths
 from agentworld.ingest.reading import read_path
 from agentworld.ingest.report import FormatCounts
+from agentworld.ingest.wholes import is_empty
 from tests.ingest.counting import counters, counts_in, counts_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -49,7 +50,8 @@ def test_the_named_format_reads_the_same(name, path):
 
 @pytest.mark.parametrize(("name", "path"), PATHS)
 def test_the_pool_holds_what_was_read(name, path):
-    runs, notes = read_path(name, path)
+    read, notes = read_path(name, path)
+    runs = [run for run in read if not is_empty(run)]
     counted = counts_of(runs)
     rewards = [(run, reward) for run in runs for reward in run.rewards if math.isfinite(reward.value)]
     with open_pool("memory://") as pool:
@@ -59,6 +61,7 @@ def test_the_pool_holds_what_was_read(name, path):
 
     counts = report.formats.get(name) or FormatCounts()
     assert (counts.refused, counts.added + counts.replaced + counts.known) == (0, len(runs))
+    assert counts.empty == len(read) - len(runs)
     assert report.lost == sum(note.lost for note in notes)
     assert (counts.messages, counts.tool_calls) == (counted.messages, counted.tool_calls)
     if not counts.known:

@@ -24,6 +24,7 @@ _COLUMNS = {
     "replaced": "changed",
     "deleted": "deleted",
     "refused": "refused",
+    "empty": "no reply",
     "steps": "steps",
     "messages": "messages",
     "tool_calls": "tool calls",
@@ -129,7 +130,7 @@ def import_(
     if stopped:
         typer.echo("Stopped. The same command goes on: what is stored is known again", err=True)
         raise typer.Exit(130)
-    if report.lost or not report.total("runs"):
+    if report.lost or report.total("runs") == report.total("empty"):
         raise typer.Exit(1)
 
 
@@ -149,7 +150,7 @@ def _tell(report: ImportReport, shown: int) -> None:
             (name, *(getattr(counts, field) or "" for field in _COLUMNS)) for name, counts in report.formats.items()
         ]
         output.table(("format", *_COLUMNS.values()), rows, right=tuple(_COLUMNS.values()), whole=("format",))
-    if not report.total("runs"):
+    if report.total("runs") == report.total("empty"):
         typer.echo("No run was found")
     if report.unknown_files:
         typer.echo(f"{report.unknown_files} files that no format reads")

@@ -28,7 +28,7 @@ from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
 from agentworld.ingest.versions import exclude_older, is_same, take_back, there, version, versions
-from agentworld.ingest.wholes import PRIMARY, Placing, is_session, make_whole, renamed
+from agentworld.ingest.wholes import EMPTY, PRIMARY, Placing, is_empty, is_session, make_whole, renamed
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import AddedTrajectory, Trajectory, WholeTrajectory
@@ -144,6 +144,10 @@ class Importer:
             self._occurrences.start()
         counts = self.report.of(format)
         counts.runs += 1
+        if is_empty(run):
+            counts.empty += 1
+            say("$", EMPTY, False)
+            return
         try:
             facts = examine(run)
             is_named = run.native_id is not None or is_session(run)

@@ -16,8 +16,8 @@ _LONGEST = 500
 class FormatCounts(msgspec.Struct, kw_only=True):
     """Of one format. `runs` were read; of them `added` are new, `known` were there, `replaced` were there and have
     changed, so that they are stored beside what was there, `deleted` were deleted on request before and do not come
-    back, `refused` cannot be stored. `steps` to `labels` are what is in the runs. `excluded`: steps that are stored and
-    not served, by reason.
+    back, `refused` cannot be stored, `empty` have no reply of a model, and are skipped. `steps` to `labels` are what is
+    in the others. `excluded`: steps that are stored and not served, by reason.
     """
 
     files: int = 0
@@ -27,6 +27,7 @@ class FormatCounts(msgspec.Struct, kw_only=True):
     replaced: int = 0
     deleted: int = 0
     refused: int = 0
+    empty: int = 0
     steps: int = 0
     messages: int = 0
     tool_calls: int = 0

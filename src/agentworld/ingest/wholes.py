@@ -34,6 +34,7 @@ _names = operator.attrgetter(*_NAMES)
 _good_names: set[tuple[str | None, ...]] = set()  # of steps lately, which share them
 SOURCE = "import"
 PRIMARY = "reward"
+EMPTY = "there is no reply of a model in it, so it is skipped"
 _LATEST = 253402300800.0  # the year 10000
 
 Say = Callable[[str, str, bool], None]
@@ -95,6 +96,15 @@ def make_whole(
         created_at=created,
         completed_at=completed,
     )
+
+
+def is_empty(run: Run) -> bool:
+    """Whether a run says nothing of a model: no reply, no reward or label, and no ending but that it is finished. Of an
+    agent that failed before its first reply, that it failed is worth keeping.
+    """
+    if run.steps or run.rewards or run.feedback or run.status != "finished":
+        return False
+    return not any(message.role == "assistant" for message in run.trailing)
 
 
 def is_session(run: Run) -> bool:
