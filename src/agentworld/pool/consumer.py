@@ -6,18 +6,15 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import msgspec
 
-from agentworld.errors import ConfigError
 from agentworld.pool.lease_rules import check_names
-from agentworld.pool.results import UnitExplanation
+from agentworld.pool.results import SpecReport, UnitExplanation
 from agentworld.pool.shards import shard
 from agentworld.records import Batch, BatchItem, BatchSpec, Policy, Unit, check_id
 
-ADAPTER_GROUP = "agentworld.adapters"
 _FIRST_WAIT = 0.02
 _LONGEST_WAIT = 1.0
 
@@ -41,6 +38,9 @@ class BatchSource(Protocol):
         """See Pool."""
 
     def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
+        """See Pool."""
+
+    def check_spec(self, consumer: str, spec: BatchSpec | None = None) -> SpecReport:
         """See Pool."""
 
 
@@ -116,9 +116,9 @@ class LeasedBatch:
         """
         return msgspec.structs.replace(shard(self.batch, rank, world, micro_batch_size), deadline=self.deadline)
 
-    def to(self, name: str, **options: Any) -> Any:
+    def to(self, name: str, /, **options: Any) -> Any:
         """The batch in a trainer's own layout, by the adapter of that name (entry points `agentworld.adapters`)."""
-        return adapter(name)(self.batch, **options)
+        return self.batch.to(name, **options)
 
 
 class PoolConsumer:
@@ -149,6 +149,10 @@ class PoolConsumer:
         Pool.explain_unit.
         """
         return self._source.explain_unit(self.name, target_id, spec)
+
+    def check(self, spec: BatchSpec | None = None) -> SpecReport:
+        """Whether a lease with `spec` can succeed, and what keeps what does not fit. See Pool.check_spec."""
+        return self._source.check_spec(self.name, spec)
 
     def lease(self, spec: BatchSpec) -> LeasedBatch | None:
         """One batch, or None while not enough units are available."""
@@ -195,15 +199,3 @@ class PoolConsumer:
             return self.lease(spec)
         batch = within(spec, self.name, max(0.0, seconds))
         return LeasedBatch(self._source, batch) if batch is not None else None
-
-
-def adapter(name: str) -> Callable[..., Any]:
-    """The adapter of that name; ConfigError lists those that are installed."""
-    found = {point.name: point for point in entry_points(group=ADAPTER_GROUP)}
-    if name not in found:
-        known = ", ".join(sorted(found)) or "none"
-        raise ConfigError(
-            f"no adapter {name!r}", path="to", hint=f"Installed: {known}; adapters are entry points of {ADAPTER_GROUP}"
-        )
-    loaded: Callable[..., Any] = found[name].load()
-    return loaded

@@ -1,6 +1,7 @@
 """The one definition of each record; msgspec structs that are also the wire format."""
 
 from agentworld.records import exact_json
+from agentworld.records.adapting import ADAPTER_GROUP, Adapter, AdapterNeeds, adapt, adapter_by_name, adapter_names
 from agentworld.records.batch import (
     Batch,
     BatchItem,
@@ -11,7 +12,6 @@ from agentworld.records.batch import (
     BatchUnit,
     Order,
     PoisonedUnit,
-    Unit,
 )
 from agentworld.records.curation import (
     ActivePolicy,
@@ -58,6 +58,7 @@ from agentworld.records.message import (
     Tool,
     ToolCall,
 )
+from agentworld.records.methods import METHODS, Method, Unit
 from agentworld.records.signals import Annotation, Feedback, FeedbackKind, Reward
 from agentworld.records.step import (
     Exchange,
@@ -85,9 +86,13 @@ from agentworld.records.trajectory import (
 from agentworld.records.whole import AddedTrajectory, WholeOutcome, WholeTrajectory
 
 __all__ = [
+    "ADAPTER_GROUP",
     "DATASET_FORMAT",
     "MAX_DEPTH",
+    "METHODS",
     "ActivePolicy",
+    "Adapter",
+    "AdapterNeeds",
     "AddedTrajectory",
     "Annotation",
     "Batch",
@@ -123,6 +128,7 @@ __all__ = [
     "MarkKind",
     "MediaPart",
     "Message",
+    "Method",
     "NewReview",
     "NewTrajectory",
     "Order",
@@ -158,6 +164,9 @@ __all__ = [
     "VersionSpan",
     "WholeOutcome",
     "WholeTrajectory",
+    "adapt",
+    "adapter_by_name",
+    "adapter_names",
     "check_depth",
     "check_id",
     "digest",

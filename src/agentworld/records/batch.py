@@ -194,6 +194,12 @@ class Batch(msgspec.Struct, kw_only=True):
     policy: Policy | None = None
     metadata: dict[str, Any] = {}
 
+    def to(self, name: str, /, **options: Any) -> Any:
+        """The batch in a trainer's own layout, by the adapter of that name. See agentworld.records.adapting."""
+        from agentworld.records.adapting import adapt  # It imports this module, and adapters are loaded when used.
+
+        return adapt(self, name, **options)
+
 
 BatchState = Literal["leased", "acked", "released", "expired"]
 
