@@ -67,10 +67,31 @@ def test_another_correction_counts_and_the_reply_itself_is_none(pool):
     assert list(corrections(pool)) == []
 
 
-def test_a_comparison_stays_until_one_of_the_two_is_excluded(pool):
+def test_a_comparison_is_taken_back_by_a_zero_of_the_same_source_and_served_no_more(pool):
     put(pool, "a", "b")
     say(pool, "comparison", trajectory_id="a", other_id="b")
     say(pool, "comparison", trajectory_id="b", other_id="a")
-    assert served(pool, "first") == ["a", "b"]
+    say(pool, "comparison", step_id="s-a", other_id="s-b", value=2)
+    assert served(pool, "first") == ["a", "a", "b"]
+    # Before it is taken into a backlog, and after; what others say of the two, and the other way around, stays.
+    spec = aw.BatchSpec(method="dpo", size=1, require=("messages",))
+    held = pool.consumer("second").lease(spec)
+    pool.consumer("zero").lease(spec).release()
+    say(pool, "comparison", trajectory_id="a", other_id="b", value=0.0)
+    say(pool, "comparison", step_id="s-a", other_id="s-b", value=-0.0)
+    pool.add_feedback([Feedback(kind="comparison", source="ben", trajectory_id="b", other_id="a", value=0)])
+    held.release()
+    for consumer in ("second", "zero", "third"):
+        assert served(pool, consumer) == ["b"]
+    why = pool.explain_unit("third", "s-a", spec)
+    assert "taken back" in why.message
+    say(pool, "comparison", trajectory_id="a", other_id="b")
+    assert served(pool, "third") == ["a"]
+
+
+def test_no_pair_is_served_where_one_of_the_two_is_excluded(pool):
+    put(pool, "a", "b")
+    say(pool, "comparison", trajectory_id="a", other_id="b")
+    say(pool, "comparison", trajectory_id="b", other_id="a")
     pool.decide([Decision(verdict="exclude", trajectory_id="a", reason="a slip", source="anna")])
     assert served(pool, "second") == []

@@ -84,7 +84,8 @@ def add(
     value: Annotated[
         str | None,
         typer.Option(
-            help="A rating's number; a label's value, JSON or else a text; a correction, a text or a JSON message."
+            help="A rating's number; a label's value, JSON or else a text; a correction, a text or a JSON message; of a"
+            " comparison by how much, where 0 takes it back."
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of a label or rating.")] = None,

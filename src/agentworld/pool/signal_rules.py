@@ -8,7 +8,7 @@ another trajectory, or its reply has another length) makes a dead letter of that
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -85,6 +85,28 @@ def joined(results: Sequence[SignalsResult]) -> SignalsResult:
     """What became of all parts."""
     waiting = dict.fromkeys(target_id for result in results for target_id in result.waiting)
     return SignalsResult(sum(one.changed for one in results), sum(one.set for one in results), list(waiting))
+
+
+def takes_back(said: Feedback) -> bool:
+    """Whether a comparison says that neither of the two is preferred, which takes back what its source said before."""
+    return said.kind == "comparison" and said.value is not None and said.value == 0
+
+
+def standing_comparisons(feedback: Iterable[Feedback]) -> list[Feedback]:
+    """The comparisons of feedback, which is in the order of its commits, that no later one of the same source on the
+    same two takes back.
+    """
+    standing: dict[tuple[str | None, str | None, str | None, str], list[Feedback]] = {}
+    for one in feedback:
+        if one.kind != "comparison":
+            continue
+        # What is on a step may name the trajectory too, or not.
+        on = (one.step_id, None if one.step_id is not None else one.trajectory_id, one.other_id, one.source)
+        if takes_back(one):
+            standing.pop(on, None)
+        else:
+            standing.setdefault(on, []).append(one)
+    return [one for same in standing.values() for one in same]
 
 
 def check_kind(kind: object) -> None:
@@ -216,6 +238,8 @@ def _checked_feedback(sent: Feedback, target_id: str, path: str) -> Feedback:
         check_name(sent.name, f"{path}.name")
     if sent.other_id is not None:
         check_id(sent.other_id, f"{path}.other_id")
+    if takes_back(sent):
+        sent.value = 0  # One spelling, which stores ask for.
     if sent.content is not None and _SHA256.fullmatch(sent.content) is None:
         raise InvalidRequestError(
             "content must be 64 small hex digits",

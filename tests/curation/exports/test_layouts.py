@@ -433,6 +433,8 @@ def test_what_is_not_to_be_imitated_is_left_out(memory, export, layout):
         [
             Feedback(kind="label", name="training_weight", value=0, step_id="t1-0", source="import"),
             Feedback(kind="comparison", step_id="t1-1", other_id="t1-2", source="anna"),
+            Feedback(kind="comparison", step_id="t1-2", other_id="t1-1", source="anna"),
+            Feedback(kind="comparison", step_id="t1-2", other_id="t1-1", source="anna", value=0),
         ]
     )
     options = {"style": "prompt-completion"} if layout == "sft" else {}

@@ -50,3 +50,23 @@ def test_where_filters_the_trajectories_of_compared_steps(pool, where, fits):
     compare(pool, "f", better, worse, "step")
     batch = pool.lease(BatchSpec(method="dpo", where=where), "c")
     assert (batch is not None) == fits
+
+
+def test_what_its_source_took_back_is_no_pair_from_then_on(pool):
+    for name in "abc":
+        finished(pool, name, reward=1.0)
+    sides = {"kind": "comparison", "trajectory_id": "a", "other_id": "b"}
+    pool.add_feedback([Feedback(feedback_id=source, source=source, **sides) for source in ("anna", "ben")])
+    compare(pool, "bc", "b", "c", "trajectory")
+    held = pool.lease(BatchSpec(method="dpo", size=1), "c")
+    pool.release(held.batch_id, held.epoch)
+    undo = Feedback(value=-0.0, source="anna", **sides)
+    for _ in range(2):
+        pool.add_feedback([undo])
+    batch = pool.lease(BatchSpec(method="dpo", size=9, min_size=1), "c")
+    assert sorted(item.key for item in batch.items) == ["comparison:bc", "comparison:ben"]
+    pool.release(batch.batch_id, batch.epoch)
+    pool.add_feedback([Feedback(feedback_id="again", source="anna", value=3, **sides)])
+    for consumer in ("c", "new"):
+        batch = pool.lease(BatchSpec(method="dpo", size=3), consumer)
+        assert {item.key for item in batch.items} == {"comparison:bc", "comparison:ben", "comparison:again"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.pool.signal_rules import standing_comparisons
 from agentworld.records import Step
 
 WEIGHT = "training_weight"
@@ -16,8 +17,8 @@ def imitated(frozen: FrozenTrajectory, left_out: Counter[str]) -> list[Step]:
     """The steps of a row without those: counted as `weight_zero` and `not_preferred`."""
     worse = {
         one.other_id
-        for one in frozen.row.feedback
-        if one.kind == "comparison" and one.step_id is not None and one.other_id is not None
+        for one in standing_comparisons(frozen.row.feedback)
+        if one.step_id is not None and one.other_id is not None
     }
     kept: list[Step] = []
     for step in frozen.steps:

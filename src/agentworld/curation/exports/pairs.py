@@ -18,6 +18,7 @@ from agentworld.feedback.comparisons import prompt_key
 from agentworld.feedback.content import reply_digest
 from agentworld.feedback.corrections import corrected_reply
 from agentworld.forest.messages import says_the_same
+from agentworld.pool.signal_rules import standing_comparisons
 from agentworld.records import Feedback, Message, Step, Tool
 
 T = TypeVar("T")
@@ -71,12 +72,11 @@ class Pairing:
                 )
 
     def compared(self, frozen: FrozenTrajectory) -> Iterator[Pair]:
-        """What people preferred, and to what; of one person on the same two the last."""
+        """What people preferred, and to what; of one person on the same two the last, unless it takes that back."""
         own = {step.step_id: step for step in frozen.steps}
         latest: dict[tuple[str | None, str | None, str], Feedback] = {}
-        for one in frozen.row.feedback:
-            if one.kind == "comparison":
-                latest[one.step_id, one.other_id, one.source] = one
+        for one in standing_comparisons(frozen.row.feedback):
+            latest[one.step_id, one.other_id, one.source] = one
         for one in latest.values():
             margin = number(one.value)
             if one.step_id is not None:

@@ -13,6 +13,7 @@ from agentworld.pool.memory.leases import Leases
 from agentworld.pool.memory.state import State
 from agentworld.pool.memory.trajectories import forget_marks
 from agentworld.pool.rules import staleness
+from agentworld.pool.signal_rules import standing_comparisons
 from agentworld.records import Trajectory, Unit
 
 
@@ -133,8 +134,9 @@ def _units_of(state: State, there: Trajectory) -> set[tuple[str, str]]:
     if there.group_id is not None:
         units |= {("group", there.group_id), ("pair", f"group:{there.group_id}")}
     sides = {there.trajectory_id, *steps}
+    standing = {feedback.feedback_id for feedback in standing_comparisons(one for _, one in state.feedback.values())}
     for feedback_id, (_, feedback) in state.feedback.items():
-        if feedback.kind == "comparison" and sides & {feedback.step_id, feedback.trajectory_id, feedback.other_id}:
+        if feedback_id in standing and sides & {feedback.step_id, feedback.trajectory_id, feedback.other_id}:
             units.add(("pair", f"comparison:{feedback_id}"))
     return units
 

@@ -9,6 +9,7 @@ from agentworld.pool import group_rules
 from agentworld.pool.annotation_arrays import plain_values, unpack_values
 from agentworld.pool.lease_rules import spaces_of, wanted_readiness
 from agentworld.pool.memory.state import State, StoredStep
+from agentworld.pool.signal_rules import standing_comparisons
 from agentworld.pool.unit_rules import (
     Member,
     Verdict,
@@ -94,8 +95,11 @@ class Units:
             yield Candidate(prefix + group_id, self._place(number, age, own), verdict, offered)
 
     def _comparisons(self) -> Iterator[Candidate]:
+        standing = {
+            feedback.feedback_id for feedback in standing_comparisons(one for _, one in self._state.feedback.values())
+        }
         for number, (feedback_id, (_, feedback)) in enumerate(self._state.feedback.items(), start=1):
-            if feedback.kind != "comparison":
+            if feedback_id not in standing:
                 continue
             targets = (feedback.step_id or feedback.trajectory_id or "", feedback.other_id or "")
             if feedback.step_id is None:

@@ -1,5 +1,7 @@
 """Units of preference pairs: from comparisons of humans, and from groups the best against the worst.
 
+A comparison that its source took back (by one of the same two with the value 0) is no pair any more.
+
 The key of a pair is stable: `comparison:ID` of its feedback, or `group:ID`; each is handed out once a consumer.
 """
 
@@ -9,7 +11,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import exists, or_, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
@@ -26,23 +28,35 @@ from agentworld.pool.unit_rules import GONE, Member, Policies, Verdict, judge_co
 
 _f, _s, _t, _k = schema.feedback, schema.steps, schema.trajectories, schema.backlog
 COMPARISONS_AT_ONCE = 256
+_later = _f.alias("later")
+_STANDS = or_(_f.c.value.is_(None), _f.c.value != parameter("zero")) & ~exists().where(
+    _later.c.target == _f.c.target,
+    _later.c.target_id == _f.c.target_id,
+    unindexed(_later.c.pk > _f.c.pk),
+    _later.c.kind == "comparison",
+    _later.c.other_id == _f.c.other_id,
+    _later.c.source == _f.c.source,
+    _later.c.value == parameter("zero"),
+)
+"""Not taken back, and no taking back itself."""
+_ZERO = {"zero": "0"}  # as it is stored (`signal_rules`)
 
 _NEW = sql(
     select(_f.c.pk, _f.c.feedback_id)
-    .where(_f.c.pk > parameter("after"), unindexed(_f.c.kind == "comparison"))
+    .where(_f.c.pk > parameter("after"), unindexed(_f.c.kind == "comparison"), _STANDS)
     .order_by(_f.c.pk)
     .limit(parameter("limit"))
 )
 _new = upsert(_k).values({column.name: parameter(column.name) for column in _k.c})
 _ADD = sql(_new.on_conflict_do_nothing())
 _COMPARISONS = sql(
-    select(_f.c.pk, _f.c.target, _f.c.target_id, _f.c.other_id).where(among_texts(_f.c.feedback_id, "ids"))
+    select(_f.c.pk, _f.c.target, _f.c.target_id, _f.c.other_id).where(among_texts(_f.c.feedback_id, "ids"), _STANDS)
 )
 
 
 def pull_comparisons(txn: Transaction, scope: Scope, after: int, seed: int) -> int | None:
     """Take comparisons into the backlog that came after the feedback with this number; the last one's, or None."""
-    rows = txn.execute(_NEW, {"after": after, "limit": COMPARISONS_AT_ONCE})
+    rows = txn.execute(_NEW, {"after": after, "limit": COMPARISONS_AT_ONCE, **_ZERO})
     if not rows:
         return None
     # They take their places in the sequence in which groups become fit to be served.
@@ -93,7 +107,7 @@ def _compared(
     if not found:
         return {}
     ids = [one.key.removeprefix(OF_COMPARISON) for one in found]
-    rows = {row["pk"]: row for row in connection.execute(_COMPARISONS, {"ids": json_list(ids)})}
+    rows = {row["pk"]: row for row in connection.execute(_COMPARISONS, {"ids": json_list(ids), **_ZERO})}
     members: dict[tuple[str, str], Member] = {}
     for target, statement in (("trajectory", _trajectories_sql(plan.wish)), ("step", _steps_sql(plan.wish))):
         wanted = [row[side] for row in rows.values() if row["target"] == target for side in ("target_id", "other_id")]
