@@ -192,6 +192,9 @@ def test_why_something_is_handed_out_or_not(server):
         factory.complete_trajectory("t1", "finished", 1.0)
         consumer = factory.consumer("c")
         assert consumer.explain("t1", BatchSpec(method="reinforce")).served
+        assert consumer.check(BatchSpec(method="reinforce")).satisfied
+        lacking = consumer.check(BatchSpec(method="distill"))
+        assert (lacking.satisfied, lacking.findings[0].need) == (False, "annotation.teacher_logprobs")
         batch = consumer.lease(BatchSpec(method="reinforce", size=1))
         found = consumer.explain("t1")
         assert (found.reason, found.batch_id, found.spec.method) == ("leased", batch.batch_id, "reinforce")

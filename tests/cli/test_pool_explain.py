@@ -18,6 +18,13 @@ def test_why_something_is_handed_out_or_not(cli, refused, tmp_path):
         assert cli(*asked, "--spec", '{"method": "reinforce"}')[1].startswith(
             "trajectory t: readiness: its trajectory is"
         )
+        alone = ("pool", "explain", "c", "--pool", pool, "--spec", '{"method": "reinforce", "max_staleness": 0}')
+        assert cli(*alone)[1] == (
+            "a batch for reinforce cannot be had: 0 of 1 trajectory fit, 1 needed\n"
+            "  1 of 1 trajectory are open or excluded (such as t)\n"
+            "    Complete them, or see with `agentworld curate explain t` what excluded them\n"
+        )
+        assert json.loads(cli(*alone, "--json")[1])["findings"][0]["reason"] == "readiness"
         opened.complete_trajectory("t", "finished", 1.0)
         batch = opened.consumer("c").lease(BatchSpec(method="reinforce", size=1))
         code, out, _ = cli(*asked, "--json")

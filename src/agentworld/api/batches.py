@@ -29,7 +29,7 @@ from agentworld.client.wire import (
 )
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.lease_rules import check_batch_state
-from agentworld.pool.protocol import Page, Pool, UnitExplanation
+from agentworld.pool.protocol import Page, Pool, SpecReport, UnitExplanation
 from agentworld.records import Batch, BatchRecord, BatchSpec
 
 Consumer = Annotated[str | None, QueryParameter(description="Of this consumer alone")]
@@ -175,10 +175,23 @@ def explain_unit(state: State, consumer: FromPath[str], target: Target, spec: Sp
     """Why the unit of a step, trajectory or group is, or is not, handed out to this consumer: the first reason. Asked
     as for its latest batch, or with `spec`.
     """
-    asked = None if spec is None else decode(spec.encode(), BatchSpecRequest, "?spec")
-    given = None if asked is None else BatchSpec(**msgspec.structs.asdict(asked))
-    explained: UnitExplanation = reach(state).explain_unit(consumer, target, given)
+    explained: UnitExplanation = reach(state).explain_unit(consumer, target, _asked(spec))
     return explained
+
+
+def _asked(spec: str | None) -> BatchSpec | None:
+    """The spec that a query gives."""
+    asked = None if spec is None else decode(spec.encode(), BatchSpecRequest, "?spec")
+    return None if asked is None else BatchSpec(**msgspec.structs.asdict(asked))
+
+
+@get(f"{API}/consumers/{{consumer:str}}/check", sync_to_thread=True)
+def check_spec(state: State, consumer: FromPath[str], spec: Spec = None) -> SpecReport:
+    """Whether the pool can give this consumer a batch, and what keeps the rest, with counts and what to do. Asked as
+    for its latest batch, or with `spec`. It looks at the newest units within a budget and hands nothing out.
+    """
+    report: SpecReport = reach(state).check_spec(consumer, _asked(spec))
+    return report
 
 
 @post(f"{API}/consumers/{{consumer:str}}/requeue", status_code=200, sync_to_thread=True, opt={"body": RequeueRequest})
@@ -187,4 +200,16 @@ def requeue(state: State, consumer: FromPath[str], body: RawBody) -> RequeueRepl
     return RequeueReply(reach(state).requeue(consumer, decode(body, RequeueRequest).keys))
 
 
-ROUTES = [lease, list_batches, get_batch, acknowledge, release, extend, resume, poisoned, explain_unit, requeue]
+ROUTES = [
+    lease,
+    list_batches,
+    get_batch,
+    acknowledge,
+    release,
+    extend,
+    resume,
+    poisoned,
+    explain_unit,
+    check_spec,
+    requeue,
+]

@@ -11,6 +11,8 @@ import typer
 from agentworld.cli import output, pool_keeping
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
 from agentworld.cli.usage import CommandLineError
+from agentworld.pool.finding_texts import counted
+from agentworld.pool.results import SpecReport
 from agentworld.records import BatchSpec
 
 app = typer.Typer(
@@ -53,7 +55,9 @@ def stats(
 @app.command()
 def explain(
     consumer: Annotated[str, typer.Argument(help="The consumer's name.", metavar="CONSUMER")],
-    target: Annotated[str, typer.Argument(help="Id of a step, a trajectory or a group.", metavar="ID")],
+    target: Annotated[
+        str | None, typer.Argument(help="Id of a step, a trajectory or a group. [default: all]", metavar="[ID]")
+    ] = None,
     spec: Annotated[
         str | None, typer.Option(help="What it asks for, as JSON. [default: as for its latest batch]")
     ] = None,
@@ -61,13 +65,36 @@ def explain(
     url: UrlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
 ) -> None:
-    """Why something is, or is not, handed out to a consumer: the first reason."""
+    """Why something is, or is not, handed out to a consumer: the first reason.
+
+    Without ID: whether the consumer can have a batch, what keeps the rest, and what to do.
+    """
+    asked = None if spec is None else _spec(spec)
     with source(pool, url) as opened:
-        found = opened.explain_unit(consumer, target, None if spec is None else _spec(spec))
+        if target is None:
+            report = opened.check_spec(consumer, asked)
+        else:
+            found = opened.explain_unit(consumer, target, asked)
+    if target is None:
+        output.emit_json(report) if as_json else _tell(report)
+        return
     if as_json:
         output.emit_json(found)
         return
     typer.echo(output.plain(f"{found.unit} {found.key}: {found.reason}: {found.message}"))
+
+
+def _tell(report: SpecReport) -> None:
+    """A line on whether a batch can be had, then what keeps the rest, each with what to do, then notes."""
+    verdict = {True: "can be had", False: "cannot be had", None: "was not found"}[report.satisfied]
+    line = f"a batch for {report.method} {verdict}: {report.fitting} of {counted(report.looked_at, report.unit)} fit"
+    line += f", {report.wanted} needed"
+    typer.echo(output.plain(line + (f" ({report.stopped})" if report.stopped else "")))
+    for each in report.findings:
+        typer.echo(output.plain(f"  {each.message}" + (f" (such as {each.example})" if each.example else "")))
+        typer.echo(output.plain(f"    {each.hint}"))
+    for note in report.notes:
+        typer.echo(output.plain(f"  note: {note}"))
 
 
 def _spec(text: str) -> BatchSpec:

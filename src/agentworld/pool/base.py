@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from agentworld.errors import InvalidRequestError, QueryError
-from agentworld.pool import draining
+from agentworld.pool import draining, spec_check
 from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.bounds import MAX_INTEGER, check_integer
 from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.events import follow
 from agentworld.pool.explaining import Delivered, Explainer, with_spec
 from agentworld.pool.protocol import AppendResult, Drain, GatewayWorker, Pool, Rejected, SignalsResult, UnitExplanation
+from agentworld.pool.results import SpecReport
 from agentworld.records import Annotation, BatchSpec, Event, Exchange, Feedback, Reward, Step, check_id
 
 MAX_PAGE = 1000
@@ -58,6 +59,13 @@ class Store(Pool, abc.ABC):
         return Explainer(self, consumer, asked, functools.partial(self._delivered, consumer)).explain(
             check_id(target_id, "id")
         )
+
+    def check_spec(self, consumer: str, spec: BatchSpec | None = None) -> SpecReport:
+        """See Pool."""
+        check_id(consumer, "consumer")
+        asked = with_spec(self, consumer, spec).resolved()
+        explainer = Explainer(self, consumer, asked, functools.partial(self._delivered, consumer))
+        return spec_check.check(self, explainer, consumer, asked)
 
     @abc.abstractmethod
     def _delivered(self, consumer: str, spec: BatchSpec, key: str) -> Delivered:

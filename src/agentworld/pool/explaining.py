@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool import group_rules
-from agentworld.pool.lease_rules import UnitState, check_spec, wanted_readiness
+from agentworld.pool.explained import Seen, Why
+from agentworld.pool.lease_rules import SPACE, UnitState, check_spec, spaces_of, wanted_readiness
 from agentworld.pool.protocol import Pool
 from agentworld.pool.results import Page, UnitExplanation, UnitReason
+from agentworld.pool.signal_rules import standing_comparisons
 from agentworld.pool.unit_rules import (
     Member,
     Verdict,
@@ -19,6 +24,7 @@ from agentworld.pool.unit_rules import (
     judge_single,
 )
 from agentworld.records import BatchSpec, Feedback, Group, Policy, Step, Trajectory
+from agentworld.records.methods import STEP_REWARD
 
 _AVAILABLE: UnitState = "available"
 _GIVE = """Give the spec, on the command line as --spec '{"method":"grpo"}'"""
@@ -53,7 +59,9 @@ class _Fault(Exception):
 
 
 class Explainer:
-    """Explains units of one spec to one consumer. `delivered`: where the unit of a key stands with the consumer."""
+    """Explains units of one spec to one consumer. `delivered`: where the unit of a key stands with the consumer.
+    `seen`, `policies`: what the explanations so far have read.
+    """
 
     def __init__(
         self, pool: Pool, consumer: str, spec: BatchSpec, delivered: Callable[[BatchSpec, str], Delivered]
@@ -62,12 +70,13 @@ class Explainer:
         self._delivered = delivered
         self._consumer = consumer
         self._spec, self._needs = check_spec(spec, consumer)
-        self._policies: Mapping[str, Policy] = {}
+        self.policies: Mapping[str, Policy] = {}
+        self.seen = Seen()
 
     def explain(self, target_id: str) -> UnitExplanation:
         """The first reason why the unit of this step, trajectory or group is not handed out, or that it is."""
         spec = self._spec
-        self._policies = self._pool.gateway_state().policies
+        self.policies = self._pool.gateway_state().policies
         try:
             found = self._find(target_id)
         except _Fault as fault:
@@ -83,7 +92,9 @@ class Explainer:
                 )
                 return self._said(found.key, "poisoned", f"{message}: the next lease sets it aside", delivered)
             return self._said(found.key, "fits", f"it fits, and comes as the order {spec.order} has it", delivered)
-        return self._said(found.key, *self._why(found), delivered)
+        why = self._why(found)
+        said = self._said(found.key, why.reason, why.message, delivered)
+        return msgspec.structs.replace(said, cause=why.cause, need=why.need)
 
     # --- what stands with the consumer ------------------------------------------------------------------------
     def _standing(self, found: _Found, delivered: Delivered) -> UnitExplanation | None:
@@ -133,30 +144,39 @@ class Explainer:
             raise NotFoundError(f"no step or trajectory {target_id!r}", path="id")
         if spec.unit == "trajectory":
             member = self._member(trajectory)
-            verdict = judge_single(member, spec, self._policies)
+            verdict = judge_single(member, spec, self.policies)
             return _Found(trajectory.trajectory_id, trajectory.channel, [member], verdict)
         step = step or next(iter(self._pool.list_steps(trajectory_id=target_id, limit=1).items), None)
         if step is None:
             raise _Fault("no_steps", "its trajectory has no step, and this consumer is served steps")
         member = self._member_of_step(step, trajectory)
-        return _Found(step.step_id, step.channel, [member], judge_single(member, spec, self._policies))
+        return _Found(step.step_id, step.channel, [member], judge_single(member, spec, self.policies))
 
     def _pair(self, group: Group | None, step: Step | None, trajectory: Trajectory | None) -> _Found:
         if group is not None:
             return self._of_group("group:" + group.group_id, group)
         of_step = None if step is None else step.step_id
         of_trajectory = trajectory.trajectory_id if step is None and trajectory is not None else None
-        compared = self._pool.list_feedback(
-            step_id=of_step, trajectory_id=of_trajectory, kind="comparison", limit=1
-        ).items
+        said: list[Feedback] = []
+        cursor: str | None = None
+        while True:
+            page = self._pool.list_feedback(
+                step_id=of_step, trajectory_id=of_trajectory, kind="comparison", cursor=cursor, limit=1000
+            )
+            said += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        compared = standing_comparisons(said)
         if not compared:
-            raise _Fault("no_pair", "it is in no group and the better side of no comparison")
+            because = ", as each was taken back" if said else ""
+            raise _Fault("no_pair", f"it is in no group and the better side of no comparison{because}")
         return self._of_comparison(compared[0])
 
     def _of_group(self, key: str, group: Group) -> _Found:
         members = [self._member(one) for one in self._every(group.group_id)]
         judge = judge_pair_of_group if key.startswith("group:") and self._spec.unit == "pair" else judge_group
-        verdict = judge(group_rules.is_offered(group), members, self._spec, self._policies)
+        verdict = judge(group_rules.is_offered(group), members, self._spec, self.policies)
         return _Found(key, group.channel, members, verdict, group)
 
     def _of_comparison(self, feedback: Feedback) -> _Found:
@@ -174,7 +194,7 @@ class Explainer:
                     continue
                 wanted = self._member(owner).wanted
                 sides.append(self._member_of_step(step, owner)._replace(wanted=wanted))
-        verdict = judge_comparison(sides[0], sides[1], True, self._spec, self._policies)
+        verdict = judge_comparison(sides[0], sides[1], True, self._spec, self.policies)
         key = f"comparison:{feedback.feedback_id}"
         return _Found(key, channel, [one for one in sides if one is not None], verdict)
 
@@ -193,13 +213,15 @@ class Explainer:
         steps = [one for one in self._steps(name) if one.excluded_reason is None and one.channel == spec.channel]
         having = self._having(name)
         where = None if spec.unit == "step" else spec.where
+        lacking = [self._lacking(one, trajectory, having) for one in steps]
+        self.seen.note(trajectory, steps, lacking)
         return Member(
             row=0,
             trajectory_id=name,
             status=trajectory.status,
             served=group_rules.serves(trajectory.readiness),
             usable=bool(steps),
-            able=all(not self._lacking(one, trajectory, having) for one in steps),
+            able=not any(lacking),
             wanted=trajectory.readiness in wanted_readiness(spec) and self._matches("trajectories", name, where),
             masked=trajectory.masked,
             reward=trajectory.reward,
@@ -231,8 +253,10 @@ class Explainer:
 
     def _having(self, trajectory_id: str) -> dict[str, set[str]]:
         """The steps of a trajectory that have what is asked for of each, by what that is."""
-        asked = [need for need in self._needs if need in ("tokens", "logprobs", "messages")]
-        return {need: {one.step_id for one in self._steps(trajectory_id, f"has {need}")} for need in asked}
+        asked = {need: need for need in self._needs if need in ("tokens", "logprobs", "messages")}
+        asked |= {need: "logprobs" for need in self._needs if need.startswith(SPACE)}
+        there = {name: {one.step_id for one in self._steps(trajectory_id, f"has {name}")} for name in asked.values()}
+        return {need: there[name] for need, name in asked.items()}
 
     def _lacking(self, step: Step, trajectory: Trajectory, having: Mapping[str, set[str]]) -> list[str]:
         """What the step lacks of what is required."""
@@ -243,6 +267,10 @@ class Explainer:
                 has = name in step.annotations or name in trajectory.annotations
             elif kind == "label":
                 has = name in step.labels or name in trajectory.labels
+            elif need == STEP_REWARD:
+                has = step.reward is not None
+            elif kind == "logprob_space":
+                has = step.step_id in having[need] and step.logprob_space in spaces_of(need)
             else:
                 has = need not in having or step.step_id in having[need]
             if not has:
@@ -278,61 +306,65 @@ class Explainer:
             return None
 
     # --- why not ----------------------------------------------------------------------------------------------
-    def _why(self, found: _Found) -> tuple[UnitReason, str]:
+    def _why(self, found: _Found) -> Why:
         """The first reason that keeps a unit which does not fit."""
         spec, verdict, group = self._spec, found.verdict, found.group
         if found.channel != spec.channel:
-            return "channel", f"it is in the channel {found.channel!r}, {spec.channel!r} is asked for"
+            return Why("channel", f"it is in the channel {found.channel!r}, {spec.channel!r} is asked for")
         if verdict.kind in ("stale", "equal"):
             reason: UnitReason = "stale" if verdict.kind == "stale" else "equal"
-            return reason, f"{verdict.reason}: the next lease drops it"
+            return Why(reason, f"{verdict.reason}: the next lease drops it")
         if group is not None and not group_rules.is_offered(group):
             until = f" or its time is over, at {group.timeout_at}" if group.timeout_at is not None else ""
             wanted = f"{group.ended} of {group.size} rollouts have ended" if group.size is not None else "its time runs"
-            return "group_open", f"its group is served once it has closed: {wanted}{until}"
+            return Why("group_open", f"its group is served once it has closed: {wanted}{until}")
         failing = [(member, why) for member in found.members if (why := self._why_member(member)) is not None]
         if group is not None:
             wanted_count = spec.rollouts or 1 if spec.unit == "group" else 2
             fitting = len(found.members) - len(failing)
             if fitting < wanted_count:
-                first = f"; {failing[0][0].trajectory_id}: {failing[0][1][1]}" if failing else ""
-                return "too_few", f"{fitting} of its trajectories fit, {wanted_count} are asked for{first}"
+                first = f"; {failing[0][0].trajectory_id}: {failing[0][1].message}" if failing else ""
+                most = Counter((why.reason, why.need) for _, why in failing).most_common(1)
+                cause, need = most[0][0] if most else (None, None)
+                message = f"{fitting} of its trajectories fit, {wanted_count} are asked for{first}"
+                return Why("too_few", message, cause, need)
             if spec.unit == "pair":
-                return "no_pair", "the rewards of its trajectories do not differ by enough"
+                return Why("no_pair", "the rewards of its trajectories do not differ by enough")
         if failing:
             return failing[0][1]
         if spec.max_staleness is not None:
-            return "stale", f"it waits for a policy that is at most {spec.max_staleness} versions behind"
+            return Why("stale", f"it waits for a policy that is at most {spec.max_staleness} versions behind")
         if spec.unit == "pair":
-            return "no_pair", "one side of the comparison is not there"
-        return "waits", "none of its trajectories can be trained on"
+            return Why("no_pair", "one side of the comparison is not there")
+        return Why("waits", "none of its trajectories can be trained on")
 
-    def _why_member(self, member: Member) -> tuple[UnitReason, str] | None:
+    def _why_member(self, member: Member) -> Why | None:
         """The first reason that keeps one trajectory or step."""
         spec = self._spec
         trajectory = self._pool.get_trajectory(member.trajectory_id)
         if not member.served:
             why = f" ({trajectory.excluded_reason})" if trajectory.excluded_reason else ""
-            return "readiness", f"its trajectory is {trajectory.readiness}{why}"
+            return Why("readiness", f"its trajectory is {trajectory.readiness}{why}")
         if not member.usable:
             if member.step_id is None:
-                return "no_steps", f"no step of it in the channel {spec.channel!r} can be trained on"
+                return Why("no_steps", f"no step of it in the channel {spec.channel!r} can be trained on")
             step = self._pool.get_step(member.step_id, include=())
             if step.excluded_reason is not None:
-                return "excluded", f"the step is excluded: {step.excluded_reason}"
-            return "channel", f"the step is in the channel {step.channel!r}, {spec.channel!r} is asked for"
+                return Why("excluded", f"the step is excluded: {step.excluded_reason}")
+            return Why("channel", f"the step is in the channel {step.channel!r}, {spec.channel!r} is asked for")
         if member.masked and spec.unit != "group":
-            return "masked", "it is served for the statistics of its group alone"
+            return Why("masked", "it is served for the statistics of its group alone")
         if trajectory.readiness not in wanted_readiness(spec):
-            return "readiness", f"its trajectory is {trajectory.readiness}, and has to be ready: it has no reward"
+            message = f"its trajectory is {trajectory.readiness}, and has to be ready: it has no reward"
+            return Why("readiness", message, need="reward")
         if not member.able and not member.counts_only:
             having, steps = self._having(member.trajectory_id), self._steps(member.trajectory_id)
             for step in steps:
                 if step.excluded_reason is None and member.step_id in (None, step.step_id):
                     for need in self._lacking(step, trajectory, having):
-                        return "lacks", f"the step {step.step_id} has no {need}"
+                        return Why("lacks", f"the step {step.step_id} has no {need}", need=need)
         if not member.wanted:
-            return "where", f"it does not match {spec.where}"
+            return Why("where", f"it does not match {spec.where}")
         return None
 
 

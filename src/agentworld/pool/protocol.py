@@ -28,6 +28,7 @@ from agentworld.pool.results import (
     PoolStats,
     Rejected,
     SignalsResult,
+    SpecReport,
     UnitExplanation,
     sequence_page,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "PoolStats",
     "Rejected",
     "SignalsResult",
+    "SpecReport",
     "UnitExplanation",
     "sequence_page",
 ]
@@ -212,10 +214,16 @@ class Pool(
         trajectory_id: str | None = None,
         step_id: str | None = None,
         kind: FeedbackKind | None = None,
+        source: str | None = None,
+        name: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Feedback]:
-        """One page in commit order: on this trajectory itself, on this step, or all."""
+        """One page in commit order: on this trajectory itself, on this step, or all; of this kind, source and name.
+
+        A page of all that are of a kind, source or name looks at 10,000 at most, so one that has fewer than `limit`, or
+        none, is the last only where it has no cursor.
+        """
 
     def get_annotations(
         self,
@@ -297,6 +305,11 @@ class Pool(
         """Why the unit of a step, trajectory or group is, or is not, handed out to the consumer when it asks with
         `spec`, or as for its latest batch: the first reason. It hands nothing out. NotFoundError where nothing has
         that id.
+        """
+
+    def check_spec(self, consumer: str, spec: BatchSpec | None = None) -> SpecReport:
+        """Whether the pool can give the consumer what it asks for with `spec`, or as for its latest batch, and what
+        keeps the rest, with counts. It hands nothing out, and looks at the newest units within a budget.
         """
 
     def get_batch(self, batch_id: str) -> BatchRecord:

@@ -20,6 +20,8 @@ __all__ = [
     "PoolStats",
     "Rejected",
     "SignalsResult",
+    "SpecFinding",
+    "SpecReport",
     "UnitExplanation",
     "UnitReason",
     "sequence_page",
@@ -165,7 +167,8 @@ class UnitExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a unit is, or is not, handed out to a consumer that asks with `spec`: the first reason, and what it means.
 
     `served`: it fits, and comes as the order has it. `deliveries`: how often the consumer has had it. `batch_id` and
-    `deadline` (seconds since the epoch): of the batch that holds it, or that it was acknowledged with.
+    `deadline` (seconds since the epoch): of the batch that holds it, or that it was acknowledged with. `cause`: of
+    too_few and of a pair, what keeps most of its trajectories. `need`: what is missing, where something is.
     """
 
     consumer: str
@@ -178,4 +181,44 @@ class UnitExplanation(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: int = 0
     batch_id: str | None = None
     deadline: float | None = None
+    cause: UnitReason | None = None
+    need: str | None = None
+    spec: BatchSpec
+
+
+class SpecFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps some units from a consumer: `reason` as of a unit, and `need` where something is missing.
+
+    `units`: how many of those that were looked at. `message` says it with its counts, `hint` what to do, `example` is
+    the key of one of them.
+    """
+
+    reason: UnitReason
+    need: str | None = None
+    units: int
+    message: str
+    hint: str
+    example: str
+
+
+class SpecReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a pool can give a consumer what it asks for with `spec`, before it leases.
+
+    `satisfied`: enough units fit for a batch; null where the look ended before so many were found. `fitting`: units
+    that fit, of the `looked_at` newest; `wanted`: the fewest that make a batch. `findings`: what keeps the others, the
+    most frequent first. `notes`: what the method asks for beyond single units. `stopped`: why it looked no further;
+    null where it saw all.
+    """
+
+    consumer: str
+    method: str
+    unit: Unit
+    channel: str
+    satisfied: bool | None
+    wanted: int
+    fitting: int
+    looked_at: int
+    findings: list[SpecFinding]
+    notes: list[str] = []
+    stopped: str | None = None
     spec: BatchSpec
