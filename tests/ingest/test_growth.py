@@ -1,6 +1,8 @@
 """Sessions that have grown since they were imported, and copies that broke off before."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from agentworld.ingest.growth import relation
 from agentworld.ingest.loader import import_paths
 from agentworld.records import Message, NewTrajectory, Step, WholeTrajectory
 
+FIXTURES = Path(__file__).parent / "fixtures"
 UUID = "8d4a1f0e-1111-4222-8333-944455556666"
 
 
@@ -135,3 +138,44 @@ def test_of_equal_steps_that_which_ends_later_stands():
         assert relation(pool, told(9.0, content="one", reasoning="r"), found) == "earlier"
         assert relation(pool, told(4.0, content="one two three", reasoning="r and"), found) == "later"
         assert relation(pool, told(4.0, content="one, too", reasoning="r"), found) == "other"
+
+
+NAMELESS = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": [{"role": "user", "content": "hi"}]}
+NAMELESS |= {"gen_ai.output.messages": [{"role": "assistant", "content": "yes"}]}
+
+
+@pytest.mark.parametrize("name", ["otlp", "langfuse", "langsmith"])
+def test_files_that_are_read_together_are_known_one_by_one_and_the_other_way_round(tmp_path, name):
+    folder = tmp_path / "spans"
+    shutil.copytree(FIXTURES / name, folder)
+    if name == "otlp":  # traces without an id, equal ones in a file and in another one
+        (folder / "a.json").write_text(json.dumps([NAMELESS, NAMELESS]))
+        (folder / "b.json").write_text(json.dumps([NAMELESS]))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+
+    def stand(pool):
+        found = {}
+        for one in served(pool):
+            steps = pool.list_steps(trajectory_id=one.trajectory_id, include=["messages"]).items
+            said = [(step.prompt_messages, step.response_message, step.rewards) for step in steps]
+            found[str(one.trajectory_id).partition(".")[0]] = (
+                said,
+                one.rewards,
+                Path(one.metadata["import"]["file"]).name,
+            )
+        return found
+
+    with open_pool("memory://") as pool:
+        import_paths(pool, [folder])
+        whole, standing_first = pool.list_trajectories().items, stand(pool)
+        for path in files:
+            report = import_paths(pool, [path])
+            assert (report.total("added"), report.total("replaced")) == (0, 0), path
+        assert pool.list_trajectories().items == whole
+    with open_pool("memory://") as pool:
+        for path in files:
+            import_paths(pool, [path])
+        import_paths(pool, [folder])
+        assert stand(pool) == standing_first
+    if name == "otlp":
+        assert sum("yes" in str(said) for said, _, _ in standing_first.values()) == 2

@@ -1,7 +1,7 @@
 """Whether what is imported is an earlier part of what a pool has, or has grown out of it, by what both say.
 
 A part is: each step of the one is, in that order, a step of the other, with the same prompt and reply, and what comes
-after its last step is somewhere in the other. The last reply may be broken off. Names, usage and metadata do not count.
+after its last step is somewhere in the other. The last reply may be broken off. Names and usage do not count.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from typing import Any, Literal
 import msgspec
 
 from agentworld.pool.protocol import Pool
+from agentworld.pool.whole_rules import IMPORT
 from agentworld.records import MediaPart, Message, Step, TextPart, Trajectory, WholeTrajectory
 
 Relation = Literal["earlier", "later", "other"]
+Said = dict[Any, Any]
 _PAGE = 100
 
 
 def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
     """What `whole` is to a trajectory of the pool: `earlier` where it is a part of that, `later` where that is a part
-    of it, `other` where it is neither. Where both have the same steps it is `earlier` if it ends before the other does.
+    of it, `other` where it is neither. Where both have the same steps it is `earlier` if it ends before the other does,
+    or says nothing beside them that the other does not, and less of it.
 
     The other is read page by page: its prompts are never all in memory.
     """
@@ -28,7 +31,9 @@ def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
     missing, its_missing = set(after), set(_after(found.metadata))
     within = at = 0
     is_later = True
+    said: list[Said] = []
     for step, is_last in _marked(_steps(pool, found.trajectory_id)):
+        said.append(_said_of(step))
         if within < len(mine) and _same(mine[within], step, within == len(mine) - 1):
             within += 1
         if missing:
@@ -41,8 +46,31 @@ def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
     is_later = is_later and _are_in(its_missing, whole)
     if is_earlier and is_later:
         ends_before = whole.created_at == found.created_at and whole.completed_at < (found.completed_at or 0.0)
-        return "earlier" if ends_before else "later"
+        return "earlier" if ends_before or _says_less(whole, found, said) else "later"
     return "earlier" if is_earlier else "later" if is_later else "other"
+
+
+def _says_less(whole: WholeTrajectory, found: Trajectory, its_steps: list[Said]) -> bool:
+    """Whether its metadata, rewards and labels are some of the other's, and not all. Both have the same steps."""
+    by_step: dict[str | None, Said] = {}
+    for reward in whole.rewards:
+        by_step.setdefault(reward.step_id, {})["reward", reward.name] = reward.value
+    for said in whole.feedback:
+        if said.kind != "label" or said.name is None:
+            return False
+        by_step.setdefault(said.step_id, {})["label", said.name] = said.value
+    metadata = {name: value for name, value in found.metadata.items() if name != IMPORT}
+    its = [metadata, _said_of(found), *its_steps]
+    mine = [whole.new.metadata, by_step.get(None, {}), *(by_step.get(step.step_id, {}) for step in whole.steps)]
+    for less, more in zip(mine, its, strict=True):
+        if not all(key in more and more[key] == value for key, value in less.items()):
+            return False
+    return sum(map(len, mine)) < sum(map(len, its))
+
+
+def _said_of(record: Step | Trajectory) -> Said:
+    rewards: Said = {("reward", name): value for name, value in record.rewards.items()}
+    return rewards | {("label", name): value for name, value in record.labels.items()}
 
 
 def _are_in(messages: set[Message], whole: WholeTrajectory) -> bool:

@@ -91,6 +91,7 @@ class Importer:
         self._progress = progress
         self._waiting: list[_Waiting] = []
         self._waiting_steps = self._waiting_bytes = 0
+        self._numbers: dict[str, int] = {}  # of the runs of each file of a bundle, from 0
         self._named: set[tuple[str, ...]] = set()
         self._occurrences = Occurrences()
         self._deleted: set[str] = set()  # runs without a name that were deleted on request
@@ -134,14 +135,16 @@ class Importer:
 
     def _take(self, read: Read) -> None:
         run, format = read.run, read.format.name
-        file = read.bundle[0].name if read.bundle else ""
-        name = run.native_id or f"run {read.number}"
+        file = run.file or (read.bundle[0].name if read.bundle else "")
+        if read.number == 0:
+            self._numbers.clear()
+            self._occurrences.start()
+        number = self._numbers[file] = self._numbers.get(file, -1) + 1
+        name = run.native_id or f"run {number}"
 
         def say(place: str, why: str, lost: bool) -> None:
             self.report.take(Note(file=file, place=f"{name}: {place}", why=why, lost=lost))
 
-        if read.number == 0:
-            self._occurrences.start()
         counts = self.report.of(format)
         counts.runs += 1
         if is_empty(run):
@@ -152,7 +155,7 @@ class Importer:
             facts = examine(run)
             is_named = run.native_id is not None or is_session(run)
             occurrence = 1 if is_named else self._occurrence(file, facts.digest)
-            whole = make_whole(format, file, read.number, run, facts, self._placing, say, occurrence)
+            whole = make_whole(format, file, number, run, facts, self._placing, say, occurrence)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
             # A format put something into a run that records do not take.
             counts.refused += 1
@@ -187,7 +190,7 @@ class Importer:
 
     def _occurrence(self, file: str, digest: str) -> int:
         was_full = self._occurrences.full
-        number = self._occurrences.count(digest)
+        number = self._occurrences.count(digest, file)
         if self._occurrences.full and not was_full:
             why = "too many runs without a name for all to be told apart: of the others, equal ones are stored once"
             self.report.take(Note(file=file, place="$", why=why, hint="Split the file", lost=False))

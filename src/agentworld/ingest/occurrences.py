@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MOST = 1_000_000
+_BITS = 2**64 - 1
 
 
 class Occurrences:
@@ -17,13 +18,13 @@ class Occurrences:
         self.full = False
 
     def start(self) -> None:
-        """Another file begins."""
+        """Another file begins, or several that are read together."""
         self._met.clear()
         self.full = False
 
-    def count(self, digest: str) -> int:
-        """The number of this one among those that are equal to it, from 1."""
-        key = int(digest[:16], 16)
+    def count(self, digest: str, file: str = "") -> int:
+        """The number of this one among those in its file that are equal to it, from 1."""
+        key = int(digest[:16], 16) ^ (hash(file) & _BITS)
         number = self._met.get(key, 0) + 1
         if number == 1 and len(self._met) >= self._most:
             self.full = True

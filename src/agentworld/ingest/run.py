@@ -48,11 +48,13 @@ class Run(msgspec.Struct, kw_only=True):
     parts of messages. `trailing`: messages after the last reply (a last tool result, a last user's turn), which no step
     has, or whose reply is no step; they are kept in the trajectory's metadata, as far as they are not too large.
     `parent_run`: native id of the run that began this one (a sub-agent that has a file of its own). `metadata`: JSON
-    that is worth keeping.
+    that is worth keeping. `file`: the name of the file that it begins in, where a format reads several together; it is
+    no part of what the run is known by.
     """
 
     native_id: str | None
     session: str | None = None
+    file: str | None = None
     steps: list[Step] = []
     status: TerminalStatus = "finished"
     rewards: list[RunReward] = []

@@ -230,6 +230,7 @@ def _about_run(run: Run, root: Document) -> None:
     values, place = root.values, root.place
     facts = RunFacts.read(root.own.get("run"), values, f"{place}.extra.{KEY}.run")
     run.native_id = root.trajectory_id or (None if root.row and not root.session_id else root.session_id)
+    run.file = values.file
     run.agent = facts.agent if "run" in root.own else root.agent_name
     run.status, run.task, run.user = facts.status, facts.task, facts.user
     run.group_id, run.rollout_index = facts.group_id, facts.rollout_index

@@ -182,6 +182,7 @@ class _Runs:
             media = {digest: medium for digest, medium in media.items() if digest in used}
         return Run(
             native_id=named if is_unique(session) else None,
+            file=turns[0].first.file,
             session=named if session and not is_unique(session) else None,
             steps=steps,
             status=self._status(session),

@@ -155,6 +155,7 @@ class _Family:
             metadata["forked_from"] = name_of(root.forked)
         return Run(
             native_id=root.thread_id if is_unique(root.thread_id) else None,
+            file=root.file,
             session=None if is_unique(root.thread_id) else root.thread_id,
             steps=[step for thread in threads for step in thread.steps],
             status=root.status,

@@ -26,6 +26,11 @@ class Reading:
         self._note(Note(file=file or self.file, place=within_it, why=why, hint=hint, lost=lost))
 
 
+def file_of(place: str) -> str | None:
+    """The file that a place of `Reading.at` is in."""
+    return place.rpartition(MARK)[0] or None
+
+
 def within(say: Say, base: str) -> Say:
     """`say` for what is at `base`."""
 

@@ -10,6 +10,7 @@ from agentworld.ingest.spans.call_ids import with_ids
 from agentworld.ingest.spans.lineage import Lineage
 from agentworld.ingest.spans.loose import bounded, named, number
 from agentworld.ingest.spans.node import Call, Node, Say, Score, ToolRun, Trace
+from agentworld.ingest.spans.places import file_of
 from agentworld.records import FunctionCall, Message, Step, ToolCall
 
 _MAX_ANCESTORS = 200
@@ -37,7 +38,7 @@ def run_of(trace: Trace, say: Say) -> Run | None:
     calls = without_doubles(calls, trace, say)
     # The rest of a trace that was taken in pieces is no new version of the first.
     named_so = trace.trace_id if trace.part == 1 else f"{trace.trace_id}.{trace.part}"
-    run = Run(native_id=named_so or None)
+    run = Run(native_id=named_so or None, file=next((file_of(node.place) for node in nodes), None))
     steps = _Steps(run, trace, say)
     for node in calls:
         steps.add(node)
