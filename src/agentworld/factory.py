@@ -12,6 +12,7 @@ from agentworld.client.session import TrajectorySession, new_trajectory
 from agentworld.client.wire import StartedTrajectory
 from agentworld.curation.datasets.surface import DatasetSurface
 from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.merge.surface import MergeSurface
 from agentworld.pool.protocol import Pool
 from agentworld.records import NewTrajectory
 
@@ -23,11 +24,11 @@ else:
     _Surface = object
 
 
-class EmbeddedPool(DatasetSurface, _Surface):
+class EmbeddedPool(DatasetSurface, MergeSurface, _Surface):
     """A store in this process, so with all methods of a pool (`help(agentworld.Pool)`), and with `trajectory`,
     `attempts`, `start_trajectory`, `to_ray`, and those of datasets: `create_dataset`, `read_dataset`, `diff_datasets`,
-    `verify_dataset` and `trace_row`. `address`: the URL by which other processes open it, secrets included; by default
-    the store's own.
+    `verify_dataset` and `trace_row`; and `merge_stats` and `merge_tree`. `address`: the URL by which other processes
+    open it, secrets included; by default the store's own.
     """
 
     def __init__(self, store: Pool, address: str | None = None) -> None:

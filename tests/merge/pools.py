@@ -15,9 +15,9 @@ def filled(pool):
         said = SYSTEM + TASK
         for number, token in enumerate(turns):
             is_retold = name == "g-2" and number == 2
-            prompt = said[:-2] + [token, token, token] if is_retold else said
+            prompt = [*said[:-7], token, token, token] if is_retold else said
             reply = [token] * 5
-            pool.append_steps([_step(name, number, prompt, reply)])
+            pool.append_steps([_step(name, number, prompt, reply, fork_reason="template" if is_retold else None)])
             said = prompt + reply + [60 + number] * 4
         pool.complete_trajectory(name, "finished", float(len(turns)))
     pool.create_trajectory(NewTrajectory(trajectory_id="alone"))
@@ -32,7 +32,8 @@ def filled(pool):
 def _step(name, number, prompt, reply, **changes):
     fields = {
         "step_id": f"{name}-{number}", "trajectory_id": name, "prompt_ids": prompt, "response_ids": reply,
-        "response_mask": [0] + [1] * (len(reply) - 1), "response_logprobs": [-0.25 * (1 + n) for n in range(len(reply))],
+        "response_mask": [0] + [1] * (len(reply) - 1),
+        "response_logprobs": [-0.25 * (1 + place) for place in range(len(reply))],
         "logprob_space": "raw", "token_source": "submitted", "vocabulary": "own", "model": "m",
         "policy": Policy(model="m", run="r", version=number),
     }  # fmt: skip

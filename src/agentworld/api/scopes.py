@@ -40,6 +40,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "evaluations": (_READ, _NONE),
     # Deleting a version is for admins.
     "datasets": (_READ, _WRITE),
+    "merge": (_READ, _NONE),
     "batches": (_TRAINER, _LEASE),
     "consumers": (_TRAINER, _LEASE),
     "policy": (_TRAINER, _LEASE),

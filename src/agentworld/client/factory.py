@@ -14,6 +14,7 @@ from agentworld.client.curation import CurationMethods
 from agentworld.client.datasets import DatasetMethods
 from agentworld.client.following import follow
 from agentworld.client.keys import KeyMethods
+from agentworld.client.merging import MergeMethods
 from agentworld.client.session import TrajectorySession, new_trajectory
 from agentworld.pool import draining
 from agentworld.pool.arguments import check_event_kinds
@@ -56,7 +57,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class Factory(KeyMethods, CurationMethods, DatasetMethods):
+class Factory(KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
     Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of

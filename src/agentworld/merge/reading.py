@@ -137,7 +137,7 @@ def read_sequences(
     arrays_of = ids_of or pool
     for unit, steps in _pages(pool, source, found):
         wanted = [step for step in steps if _is_wanted(step, source, found)]
-        sizes = {step.step_id: (step.prompt_length or 0) + (step.response_length or 0) for step in wanted}
+        sizes = {step.step_id: _size(step) for step in wanted}
         # Chosen by their lengths, so that nothing is read that is over the budget.
         chosen: list[Step] = []
         reserved = found.tokens
@@ -159,11 +159,13 @@ def read_sequences(
     return found
 
 
+def _size(step: Step) -> int:
+    """Tokens to come. Steps that say that they have no ids have lengths by usage: what they do hold is counted then."""
+    return 0 if step.token_source == "none" else (step.prompt_length or 0) + (step.response_length or 0)
+
+
 def _is_wanted(step: Step, source: MergeSource, found: Sequences) -> bool:
     found.rows += 1
-    if not (step.prompt_length or 0) + (step.response_length or 0) or step.token_source == "none":
-        found.without_ids += 1
-        return False
     if step.excluded_reason is not None and source.dataset is None:
         found.excluded += 1
         return False

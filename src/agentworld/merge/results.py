@@ -1,5 +1,4 @@
-"""What is asked of merging and what is answered, as records: the same in this process, over HTTP and in the command
-line."""
+"""What is asked of merging and what is answered, as records: the same in this process, over HTTP and in commands."""
 
 from __future__ import annotations
 
@@ -13,6 +12,8 @@ from agentworld.merge.costs import CostBound
 Stopped = Literal["tokens", "steps", "rows"]
 MOST_TOKENS = 20_000_000
 """Flat tokens that are read at once where nothing else is said; building their tree takes about 20 bytes each."""
+SERVED_TOKENS = 5_000_000
+"""As many a server reads where nothing else is said; it reads the most that is above here for who asks for them."""
 MOST_NODES = 20_000
 MOST_ENDS = 20
 MOST_IDS = 512
@@ -35,7 +36,8 @@ class MergeSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def check(self) -> None:
         """InvalidRequestError where two things are named, or one does not go with another."""
-        named = [name for name in ("group", "batch", "consumer", "dataset", "trajectory") if getattr(self, name)]
+        kinds = ("group", "batch", "consumer", "dataset", "trajectory")
+        named = [name for name in kinds if getattr(self, name) is not None]
         if len(named) > 1:
             raise InvalidRequestError(f"{' and '.join(named)} exclude each other", path=named[1], hint="Name one")
         if self.split is not None and self.dataset is None:
