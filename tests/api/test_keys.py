@@ -265,6 +265,7 @@ def test_a_key_of_a_channel_sees_that_channel(server, secrets):
         assert val.get_trajectory("v1").channel == val.get_step("s-v1").channel == val.get_group("gv").channel == "val"
         assert [each.comment for each in val.list_feedback(trajectory_id="v1").items] == ["secret"]
         assert val.get_annotations(trajectory_id="v1") == []
+        assert {each.source for each in val.rewards_on(trajectory_ids=["v1"], step_ids=["s-v1"])} <= {"api", "complete"}
         assert val.list_exchanges("v1") == []
         events = val.events(limit=3)
         told = {each.trajectory_id or each.data.get("group_id") for each in val.events()}
@@ -281,6 +282,8 @@ def test_a_key_of_a_channel_sees_that_channel(server, secrets):
             lambda: val.list_exchanges("t1"),
             lambda: val.list_feedback(trajectory_id="t1"),
             lambda: val.list_feedback(step_id="s-t1"),
+            lambda: val.rewards_on(trajectory_ids=["v1", "t1"]),
+            lambda: val.rewards_on(step_ids=["s-t1"]),
             lambda: val.get_annotations(step_ids=["s-v1", "s-t1"]),
         ):
             with pytest.raises(Exception, match="no ") as caught:

@@ -57,6 +57,29 @@ def test_trajectories(factory):
     assert factory.list_exchanges("t1") == []
 
 
+def test_who_gave_a_reward_and_said_what(factory):
+    factory.create_trajectory(NewTrajectory(trajectory_id="t1"))
+    factory.append_steps([step(n) for n in range(120)])
+    factory.add_rewards([Reward(value=n, step_id=f"s{n}", source=f"j{n % 2}", details={"n": n}) for n in range(120)])
+    factory.add_rewards([Reward(value=0.5, trajectory_id="t1", source=source) for source in ("ada", "ben")])
+    found = factory.rewards_on(trajectory_ids=["t1"], step_ids=[f"s{n}" for n in range(120)])
+    of_trajectory = [(one.source, one.value) for one in found if one.step_id is None]
+    assert of_trajectory == [("ada", 0.5), ("ben", 0.5)]
+    of_steps = {(one.step_id, one.source, one.value, one.details["n"]) for one in found if one.step_id is not None}
+    assert of_steps == {(f"s{n}", f"j{n % 2}", float(n), n) for n in range(120)}
+    with pytest.raises(InvalidRequestError, match="over 1000"):
+        factory.rewards_on(step_ids=["s"] * 1001)
+    said = [
+        Feedback(kind="rating", value=n, name="ab"[n % 2], trajectory_id="t1", source="xyz"[n % 3]) for n in range(12)
+    ]
+    factory.add_feedback(said)
+    first = factory.list_feedback(source="x", limit=1)
+    rest = factory.list_feedback(source="x", cursor=first.next_cursor)
+    assert [one.value for one in (*first.items, *rest.items)] == [0, 3, 6, 9]
+    assert [one.value for one in factory.list_feedback(name="b", source="x", trajectory_id="t1").items] == [3, 9]
+    assert rest.next_cursor is None
+
+
 def test_steps(factory):
     message = Message(role="user", content="hi")
     sent = step(1, prompt_messages=[message], response_message=Message(role="assistant", content="ho"))

@@ -1,14 +1,17 @@
 """`agentworld feedback` on a pool's file and on a server."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from agentworld.cli import feedback as commands
 from agentworld.factory import open_pool
 from agentworld.feedback.content import reply_digest
+from agentworld.pool.sql import feedback
 from agentworld.records import Feedback
 from tests.api.serving import Serving
 from tests.cli.conftest import _clean_environment, cli, refused
@@ -180,5 +183,23 @@ def test_the_list_is_of_a_source_and_a_name(cli, url):
     listed = ("feedback", "list", "--json", "--pool", url)
     rows = [json.loads(line) for line in cli(*listed, "--source", "anna", "--name", "good")[1].splitlines()]
     assert [(row["step_id"], row["value"]) for row in rows] == [("t-0", 1), ("t-1", 3)]
-    out = cli("feedback", "list", "--source", "anna", "--limit", "1", "--pool", url)[1]
-    assert out.splitlines()[-1] == "The first 1; see --limit"
+    _, out, err = cli("feedback", "list", "--source", "anna", "--limit", "1", "--pool", url)
+    assert len(out.splitlines()) == 3
+    cursor = re.fullmatch(r"agentworld: The first 1; `--cursor (\w+)` goes on\n", err)[1]
+    _, rest, err = cli(*listed, "--source", "anna", "--cursor", cursor)
+    every = cli(*listed, "--source", "anna")[1].splitlines()
+    assert (rest.splitlines(), err) == (every[1:], "")
+
+
+def test_a_long_look_ends_and_says_where_it_goes_on(cli, url, monkeypatch):
+    listed = ("feedback", "list", "--json", "--pool", url, "--source", "anna")
+    every = cli(*listed)[1].splitlines()
+    monkeypatch.setattr(feedback, "LOOKED_AT", 1)
+    monkeypatch.setattr(commands, "MOST_PAGES", 2)
+    found, cursor, calls = [], (), 0
+    while calls == 0 or cursor:
+        _, out, err = cli(*listed, *cursor)
+        found += out.splitlines()
+        cursor, calls = tuple(re.findall(r"--cursor \w+", err)[0].split()) if err else (), calls + 1
+    assert found == every
+    assert calls > 2

@@ -18,6 +18,7 @@ from agentworld.gateway.access import Grant
 from agentworld.pool.keys import KeyMethods
 from agentworld.pool.media import Medium
 from agentworld.pool.protocol import AppendResult, GatewayState, Page, Pool, Rejected, SignalsResult
+from agentworld.pool.signal_rules import check_few
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
@@ -152,6 +153,8 @@ class BoundPool(BoundDatasets):
         trajectory_id: str | None = None,
         step_id: str | None = None,
         kind: FeedbackKind | None = None,
+        source: str | None = None,
+        name: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Feedback]:
@@ -160,8 +163,22 @@ class BoundPool(BoundDatasets):
             trajectory_id = self._grant.trajectory_id
         self._check_read(trajectory_id, (step_id,) if step_id is not None else ())
         return self._pool.list_feedback(
-            trajectory_id=trajectory_id, step_id=step_id, kind=kind, cursor=cursor, limit=limit
+            trajectory_id=trajectory_id,
+            step_id=step_id,
+            kind=kind,
+            source=source,
+            name=name,
+            cursor=cursor,
+            limit=limit,
         )
+
+    def rewards_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Reward]:
+        """See Pool."""
+        for trajectory_id in check_few(trajectory_ids, "trajectory_ids"):
+            self._check_read(trajectory_id, ())
+        if named := check_few(step_ids, "step_ids"):
+            self._check_read(None, named)
+        return self._pool.rewards_on(trajectory_ids=trajectory_ids, step_ids=step_ids)
 
     def get_annotations(
         self,

@@ -47,12 +47,16 @@ def list_feedback(
     trajectory_id: FromQuery[str | None] = None,
     step_id: FromQuery[str | None] = None,
     kind: FromQuery[FeedbackKind | None] = None,
+    source: FromQuery[str | None] = None,
+    name: FromQuery[str | None] = None,
     cursor: Cursor = None,
     limit: PageLimit = 100,
 ) -> Page[Feedback]:
-    """One page of feedback in the order of its commits: on a trajectory itself, on a step, or all."""
+    """One page of feedback in the order of its commits: on a trajectory itself, on a step, or all; of this kind, source
+    and name. Only a page without a cursor is the last: each looks at a bounded number.
+    """
     page: Page[Feedback] = reach(state).list_feedback(
-        trajectory_id=trajectory_id, step_id=step_id, kind=kind, cursor=cursor, limit=limit
+        trajectory_id=trajectory_id, step_id=step_id, kind=kind, source=source, name=name, cursor=cursor, limit=limit
     )
     return page
 

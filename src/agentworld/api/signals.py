@@ -17,6 +17,7 @@ from agentworld.api.bodies import RewardRequest, decode, decode_signals
 from agentworld.api.events import After
 from agentworld.api.leaving import until_gone
 from agentworld.client.wire import API, RewardsRequest
+from agentworld.errors import InvalidRequestError
 from agentworld.pool import draining
 from agentworld.pool.protocol import (
     DeadLetter,
@@ -28,8 +29,9 @@ from agentworld.pool.protocol import (
     SignalsResult,
     sequence_page,
 )
-from agentworld.records import Policy
+from agentworld.records import Policy, Reward
 
+Ids = Annotated[str | None, QueryParameter(description="Comma-separated ids, up to 1,000")]
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Dead letters a page, at most")]
 
 
@@ -68,6 +70,22 @@ def add_rewards(state: State, body: RawBody) -> SignalsResult:
     """Set one reward, a list of them, or `{"rewards": [...]}`: all or none. Missing targets are waited for."""
     result: SignalsResult = reach(state).add_signals(decode_signals(body, "rewards"))
     return result
+
+
+@get(f"{API}/rewards", sync_to_thread=True)
+def given_rewards(state: State, trajectory_ids: Ids = None, step_ids: Ids = None) -> Page[Reward]:
+    """Who gave which reward: every one, of each source, of these trajectories themselves, then of these steps. Those
+    that were set last come last in each; of one name the last one is in force.
+    """
+    if trajectory_ids is None and step_ids is None:
+        raise InvalidRequestError(
+            "trajectory_ids or step_ids is needed", path="?trajectory_ids", hint="Name up to 1,000, with commas"
+        )
+    return Page(reach(state).rewards_on(trajectory_ids=_named(trajectory_ids), step_ids=_named(step_ids)))
+
+
+def _named(ids: str | None) -> list[str]:
+    return [one.strip() for one in (ids or "").split(",") if one.strip()]
 
 
 @post(f"{API}/policy", status_code=200, sync_to_thread=True, opt={"body": PolicyRequest})
@@ -144,4 +162,4 @@ def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> Page[Dea
     return sequence_page(reach(state).dead_letters(after, limit), limit)
 
 
-ROUTES = [add_rewards, set_policy, get_policy, gateway, pause, resume, stats, dead_letters]
+ROUTES = [add_rewards, given_rewards, set_policy, get_policy, gateway, pause, resume, stats, dead_letters]

@@ -23,6 +23,10 @@ app = typer.Typer(
 )
 
 
+MOST_PAGES = 100
+"""That one list looks through; each looks at a bounded number of rows itself."""
+
+
 class Kind(StrEnum):
     """The kinds of feedback."""
 
@@ -129,6 +133,7 @@ def list_(
     of_source: Annotated[str | None, typer.Option("--source", help="Only of this source.")] = None,
     name: Annotated[str | None, typer.Option(help="Only labels or ratings of this name.")] = None,
     limit: Annotated[int, typer.Option(help="How many, at most.", min=1, max=1000)] = 100,
+    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list says that it ended.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON record a line.")] = False,
     pool: PoolOption = None,
     url: UrlOption = None,
@@ -140,8 +145,12 @@ def list_(
 
     with source(pool, url) as opened:
         chosen = {"trajectory_id": trajectory, "step_id": step, "kind": kind.value if kind is not None else None}
-        found, more = _found(opened, chosen, of_source, name, limit)
+        chosen |= {"source": of_source, "name": name}
+        found, cursor = _found(opened, chosen, cursor, limit)
         seen = ["" if as_json or one.content is None else seen_of(opened, one) for one in found]
+    if cursor is not None:
+        some = f"The first {limit}" if len(found) == limit else f"After a look at much, {len(found)}"
+        typer.echo(f"agentworld: {some}; `--cursor {cursor}` goes on", err=True)
     if as_json:
         for one in found:
             typer.echo(exact_json.encode(one).decode())
@@ -161,22 +170,20 @@ def list_(
         for one, standing in zip(found, seen, strict=True)
     ]
     table(["when", "kind", "on", "name", "value", "preferred to", "comment", "source", "seen"], rows, whole=["on"])
-    if more:
-        typer.echo(f"The first {limit}; see --limit")
 
 
 def _found(
-    opened: EmbeddedPool | Factory, chosen: dict[str, Any], of_source: str | None, name: str | None, limit: int
-) -> tuple[list[Feedback], bool]:
-    """The first ones that match, and whether there are more."""
+    opened: EmbeddedPool | Factory, chosen: dict[str, Any], cursor: str | None, limit: int
+) -> tuple[list[Feedback], str | None]:
+    """The first ones that match, and where to go on; fewer where that takes too many pages."""
     found: list[Feedback] = []
-    cursor: str | None = None
-    while True:
-        page = opened.list_feedback(**chosen, cursor=cursor, limit=1000)
-        found += [one for one in page.items if of_source in (None, one.source) and name in (None, one.name)]
+    for _ in range(MOST_PAGES):
+        page = opened.list_feedback(**chosen, cursor=cursor, limit=limit - len(found))
+        found += page.items
         cursor = page.next_cursor
-        if len(found) > limit or cursor is None:
-            return found[:limit], len(found) > limit
+        if len(found) == limit or cursor is None:
+            break
+    return found, cursor
 
 
 @app.command()

@@ -170,7 +170,7 @@ def show(
     width: Annotated[int, typer.Option(min=8, help="Characters of each message in the tree.")] = 60,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one trajectory: what it is about, its rewards and, from a pool, who gave each, its steps and their tree, and
+    """Show one trajectory: what it is about, its rewards and who gave each, its steps and their tree, and
     the calls that failed.
 
     In the tree, brackets stand around what the model sampled; a branch is indented, with the reason for the fork.
@@ -184,7 +184,7 @@ def show(
         given = given_rewards(opened, trajectory_id, [step.step_id for step in found])
     if as_json:
         head = {name: getattr(trajectory, name) for name in trajectory.__struct_fields__}
-        for record in (head if given is None else {**head, "given": given}, *found, *failures):
+        for record in ({**head, "given": given}, *found, *failures):
             output.emit_json(record)
         return
     _print_head(trajectory)
@@ -244,12 +244,8 @@ def failed_calls(opened: EmbeddedPool | Factory, trajectory_id: str) -> list[Exc
     return failed_of(opened.list_exchanges(trajectory_id, limit=1000))
 
 
-def given_rewards(opened: EmbeddedPool | Factory, trajectory_id: str, step_ids: list[str]) -> list[Reward] | None:
-    """The rewards of each source on a trajectory and these of its steps; None on a server, which tells no sources."""
-    from agentworld.client.factory import Factory
-
-    if isinstance(opened, Factory):
-        return None
+def given_rewards(opened: EmbeddedPool | Factory, trajectory_id: str, step_ids: list[str]) -> list[Reward]:
+    """The rewards of each source on a trajectory and these of its steps."""
     found = opened.rewards_on(trajectory_ids=[trajectory_id])
     for begin in range(0, len(step_ids), TARGETS):
         found += opened.rewards_on(step_ids=step_ids[begin : begin + TARGETS])

@@ -27,7 +27,7 @@ NOT_OVER_HTTP = {
     **dict.fromkeys(("begin_dataset", "put_dataset_rows", "freeze_dataset", "drop_building"), "Use create_dataset"),
     "add_whole": _OPEN,
     "feedback_on": "Use list_feedback",
-    **dict.fromkeys(("rewards_on", "datasets_of"), _OPEN),
+    "datasets_of": _OPEN,
     "read_dataset": f"{_OPEN}; or read its rows with dataset_rows, and their steps with get_step",
     **dict.fromkeys(("check", "backup", "export_parquet", "import_parquet"), _COMMAND),
 }

@@ -136,6 +136,10 @@ class AsyncFactory(AsyncDatasetMethods, AsyncMergeMethods):
         """See Pool.list_feedback."""
         return await self._send(calls.list_feedback(**parameters))
 
+    async def rewards_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Reward]:
+        """See Pool.rewards_on."""
+        return [one for call in calls.rewards_on(trajectory_ids, step_ids) for one in (await self._send(call)).items]
+
     async def get_annotations(
         self,
         *,

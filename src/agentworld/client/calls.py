@@ -28,7 +28,7 @@ from agentworld.pool.protocol import (
     SignalsResult,
     UnitExplanation,
 )
-from agentworld.pool.signal_rules import PLACES
+from agentworld.pool.signal_rules import PLACES, check_few
 from agentworld.pool.step_arrays import with_lists
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
@@ -192,6 +192,17 @@ def few_at_once(step_ids: Sequence[str] | None) -> list[Sequence[str] | None]:
 def list_feedback(**parameters: Any) -> Call[Page[Feedback]]:
     """One page of feedback."""
     return Call("GET", _query(f"{API}/feedback", **parameters), Page[Feedback])
+
+
+def rewards_on(trajectory_ids: Sequence[str], step_ids: Sequence[str]) -> list[Call[Page[Reward]]]:
+    """Who gave which reward to trajectories, then to steps: as many questions as addresses take."""
+    found = []
+    for name, ids in (("trajectory_ids", trajectory_ids), ("step_ids", step_ids)):
+        named = check_few(ids, name)
+        for start in range(0, len(named), STEPS_AT_ONCE):
+            some = ",".join(named[start : start + STEPS_AT_ONCE])
+            found.append(Call("GET", _query(f"{API}/rewards", **{name: some}), Page[Reward]))
+    return found
 
 
 def get_annotations(

@@ -235,13 +235,27 @@ class Factory(KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
         trajectory_id: str | None = None,
         step_id: str | None = None,
         kind: FeedbackKind | None = None,
+        source: str | None = None,
+        name: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Feedback]:
         """See Pool."""
         return self._send(
-            calls.list_feedback(trajectory_id=trajectory_id, step_id=step_id, kind=kind, cursor=cursor, limit=limit)
+            calls.list_feedback(
+                trajectory_id=trajectory_id,
+                step_id=step_id,
+                kind=kind,
+                source=source,
+                name=name,
+                cursor=cursor,
+                limit=limit,
+            )
         )
+
+    def rewards_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Reward]:
+        """See Pool."""
+        return [one for call in calls.rewards_on(trajectory_ids, step_ids) for one in self._send(call).items]
 
     def get_annotations(
         self,

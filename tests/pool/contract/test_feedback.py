@@ -53,6 +53,16 @@ def test_feedback_comes_page_by_page(pool):
         pool.list_feedback(step_id="s", trajectory_id="t")
 
 
+def test_pages_stay_in_place_when_what_was_before_them_is_deleted(pool):
+    for name in ("a", "b"):
+        pool.append_steps([step(name, step_id=f"s-{name}")])
+    pool.add_feedback([Feedback(kind="comment", comment=str(n), trajectory_id="ab"[n // 3]) for n in range(6)])
+    first = pool.list_feedback(kind="comment", limit=4)
+    pool.delete_trajectories(["a"])
+    rest = pool.list_feedback(kind="comment", cursor=first.next_cursor)
+    assert [one.comment for one in rest.items] == ["4", "5"]
+
+
 def test_sending_again_is_one_and_other_content_a_conflict(pool):
     sent = Feedback(feedback_id="f", kind="rating", value=1, trajectory_id="t")
     assert pool.add_feedback([sent]) == 1

@@ -111,6 +111,8 @@ def _keep(state: State, signal: CheckedSignal) -> bool:
         if feedback_id in state.feedback:
             return False
         state.feedback[feedback_id] = (signal.target, stamped)
+        state.last_feedback += 1
+        state.feedback_numbers[feedback_id] = state.last_feedback
         return True
     assert signal.array is not None
     key = (signal.target, signal.target_id, stamped.name)

@@ -91,6 +91,8 @@ class State:
         # By kind and id of the target, name and source, and so on; what was set last stands last.
         self.rewards: dict[tuple[str, str, str, str], Reward] = {}
         self.feedback: dict[str, tuple[str, Feedback]] = {}
+        self.feedback_numbers: dict[str, int] = {}  # in the order of commits; none is given twice
+        self.last_feedback = 0
         self.annotations: dict[tuple[str, str, str], tuple[Annotation, PackedArray]] = {}
         self.awaited: dict[tuple[Literal["step", "trajectory"], str], float] = {}
         self.groups: dict[str, Group] = {}

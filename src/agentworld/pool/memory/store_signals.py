@@ -40,6 +40,8 @@ class SignalMethods(MemoryStore):
         trajectory_id: str | None = None,
         step_id: str | None = None,
         kind: FeedbackKind | None = None,
+        source: str | None = None,
+        name: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Feedback]:
@@ -51,10 +53,12 @@ class SignalMethods(MemoryStore):
         with self._open():
             found = [
                 (number, feedback)
-                for number, (target, feedback) in enumerate(self._state.feedback.values(), 1)
-                if number > after
+                for feedback_id, (target, feedback) in self._state.feedback.items()
+                if (number := self._state.feedback_numbers[feedback_id]) > after
                 and wanted in (None, (target, feedback.step_id or feedback.trajectory_id))
                 and kind in (None, feedback.kind)
+                and source in (None, feedback.source)
+                and name in (None, feedback.name)
             ]
             more = cursor_for(found[limit - 1][0], "oldest") if len(found) > limit else None
             return Page([copied(feedback) for _, feedback in found[:limit]], more)

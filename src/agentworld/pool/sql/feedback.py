@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select
+from sqlalchemy import Select, delete, func, insert, select
 
 from agentworld.pool import schema
 from agentworld.pool.counters import FEEDBACK
@@ -13,7 +14,7 @@ from agentworld.pool.exact_text import stored_json
 from agentworld.pool.signal_rules import CheckedSignal, other_feedback, same_feedback
 from agentworld.pool.sql.connections import Reader, Row
 from agentworld.pool.sql.events import Events
-from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.lookups import among_texts, unindexed
 from agentworld.pool.sql.rows import from_json
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.targets import Found
@@ -21,6 +22,8 @@ from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Feedback
 
 _f = schema.feedback
+CHOSEN = ("kind", "source", "name")  # columns that a listing may choose by
+LOOKED_AT = 10_000  # rows that one page of such a listing looks at, where no index leads to them
 _FIND = sql(select(_f).where(among_texts(_f.c.feedback_id, "ids")))
 _INSERT = sql(insert(_f).values({column.name: parameter(column.name) for column in _f.c}))
 _DELETE = sql(delete(_f).where(_f.c.pk == parameter("row")))
@@ -136,27 +139,39 @@ def read_of_targets(reader: Reader, wanted: dict[str, list[str]]) -> list[Feedba
 
 
 def list_rows(
-    reader: Reader, target: tuple[str, str] | None, kind: str | None, after: int, limit: int
-) -> Sequence[Row]:
-    """Feedback with a key over `after`, on one target or on all, of one kind or of all."""
+    reader: Reader, target: tuple[str, str] | None, chosen: Mapping[str, str | None], after: int, limit: int
+) -> tuple[Sequence[Row], int | None]:
+    """Feedback with a key over `after`, on one target or on all, with these values in columns of `CHOSEN`; and the key
+    that was looked up to, where there is more behind it.
+    """
     bound: dict[str, Any] = {"after": after, "limit": limit}
+    asked = frozenset(name for name, value in chosen.items() if value is not None)
+    bound |= {f"of_{name}": chosen[name] for name in asked}
     if target is not None:
-        bound |= {"of_target": target[0], "of_id": target[1]}
-    if kind is not None:
-        bound["of_kind"] = kind
-    return reader.execute(_LISTS[target is not None, kind is not None], bound)
+        return reader.execute(_LISTS[True, asked], bound | {"of_target": target[0], "of_id": target[1]}), None
+    last = int(reader.execute(_LAST)[0]["last"] or 0) if asked else 0
+    until = after + LOOKED_AT
+    rows = reader.execute(_LISTS[False, asked], bound | ({"until": until} if asked else {}))
+    return rows, until if until < last else None
 
 
-def _list_sql(by_target: bool, by_kind: bool) -> Statement:
+def _list_sql(by_target: bool, asked: Iterable[str]) -> Statement:
     statement: Select[Any] = select(_f).where(_f.c.pk > parameter("after"))
     if by_target:
         statement = statement.where(_f.c.target == parameter("of_target"), _f.c.target_id == parameter("of_id"))
-    if by_kind:
-        statement = statement.where(_f.c.kind == parameter("of_kind"))
+    elif asked:
+        statement = statement.where(_f.c.pk <= parameter("until"))
+    statement = statement.where(*(unindexed(_f.c[name] == parameter(f"of_{name}")) for name in sorted(asked)))
     return sql(statement.order_by(_f.c.pk).limit(parameter("limit")))
 
 
-_LISTS = {(target, kind): _list_sql(target, kind) for target in (False, True) for kind in (False, True)}
+_LAST = sql(select(func.max(_f.c.pk).label("last")))
+_LISTS = {
+    (by_target, frozenset(asked)): _list_sql(by_target, asked)
+    for by_target in (False, True)
+    for count in range(len(CHOSEN) + 1)
+    for asked in combinations(CHOSEN, count)
+}
 
 
 def _json(value: Any) -> str | None:

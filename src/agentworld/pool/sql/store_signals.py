@@ -85,6 +85,8 @@ class SignalMethods(GroupMethods):
         trajectory_id: str | None = None,
         step_id: str | None = None,
         kind: FeedbackKind | None = None,
+        source: str | None = None,
+        name: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Feedback]:
@@ -92,10 +94,11 @@ class SignalMethods(GroupMethods):
         target = check_one_target(trajectory_id, step_id)
         check_kind(kind)
         after = read_cursor(cursor, "oldest") or 0
+        chosen = {"kind": kind, "source": source, "name": name}
         with self._database.reading() as connection:
-            rows = feedback.list_rows(connection, target, kind, after, check_limit(limit) + 1)
-        more = cursor_for(rows[limit - 1]["pk"], "oldest") if len(rows) > limit else None
-        return Page([feedback.feedback_from(row) for row in rows[:limit]], more)
+            rows, looked_to = feedback.list_rows(connection, target, chosen, after, check_limit(limit) + 1)
+        more = rows[limit - 1]["pk"] if len(rows) > limit else looked_to
+        return Page([feedback.feedback_from(row) for row in rows[:limit]], None if more is None else cursor_for(more, "oldest"))
 
     def feedback_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Feedback]:
         """See Pool."""
