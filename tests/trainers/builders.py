@@ -3,6 +3,7 @@
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from agentworld.merge.costs import ModelShape
 from agentworld.records import (
     Batch,
     BatchItem,
@@ -15,6 +16,7 @@ from agentworld.records import (
 )
 
 VOCABULARY = 32
+SHAPE = ModelShape(2, 32, 64, 2, 2, 16, VOCABULARY)
 
 
 def tiny_model(seed=0):

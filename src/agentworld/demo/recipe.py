@@ -80,6 +80,7 @@ def improvement(plan: DemoPlan) -> TrainSettings:
         weight_decay=0.0,
         rows_per_update=48,
         micro_tokens=4096,
+        aggregation="token_mean",
         clip_low=0.2,
         clip_high=0.28,
         seed=plan.seed,

@@ -30,7 +30,8 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """`pool` or `url`: where batches come from. `model`: pocket, smollm2 or a folder; `weights` replaces its weights.
 
     `out`: folder of the checkpoints; a job that finds some there goes on from the newest. `batches`: how many in all.
-    `timeout`: seconds without a batch after which the job ends. `batch`: the BatchSpec, with the method of `settings`.
+    `timeout`: seconds without a batch after which the job ends. `batch`: the BatchSpec, with the method of `settings`
+    and what that needs of each step.
     """
 
     model: str
@@ -49,8 +50,10 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def spec(self) -> BatchSpec:
-        """What is leased."""
-        return convert({**self.batch, "method": self.settings.method}, BatchSpec, "batch").resolved()
+        """What is leased: with the method of the settings, and what its loss needs of each step."""
+        given = convert({**self.batch, "method": self.settings.method}, BatchSpec, "batch")
+        require = tuple(dict.fromkeys((*self.settings.requires, *given.require)))
+        return msgspec.structs.replace(given, require=require).resolved()
 
 
 class Source(Protocol):

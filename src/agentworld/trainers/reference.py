@@ -1,7 +1,7 @@
-"""The reference trainer: one device, supervised fine-tuning and GRPO on batches from a pool.
+"""The reference trainer: one device, the methods of recipes.py on batches from a pool, on merged trees where that pays.
 
-It proves the data and serves small jobs. It leaves out: several devices, mixed precision, adapters on weights, merged
-trees.
+It proves the data and serves small jobs. It leaves out: several devices, mixed precision, a value model (ppo takes
+values that were stored), adapters on weights.
 """
 
 from __future__ import annotations
@@ -25,16 +25,23 @@ from agentworld.trainers.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from agentworld.trainers.losses import clipped_policy_loss, imitation_loss, token_logprobs
-from agentworld.trainers.minibatches import MicroBatch, micro_batches, plan_updates
-from agentworld.trainers.rows import Row, imitation_rows, policy_gradient_rows
+from agentworld.trainers.minibatches import Unit, plan_updates
+from agentworld.trainers.objective import Objective
+from agentworld.trainers.rows import Row, distillation_rows, imitation_rows, policy_gradient_rows, preference_rows
 from agentworld.trainers.settings import TrainSettings
 
 Progress = Callable[[int, int, dict[str, float]], None]
+_MEANS = ("loss", "gradient_norm", "clipped", "kl")
+_SUMS = ("sequence_tokens", "computed_tokens", "merged_tokens")
 
 
 class BatchMetrics(msgspec.Struct, kw_only=True):
-    """What one batch did. Losses and norms are means over its updates; `reward` is null for imitation."""
+    """What one batch did. Losses, norms and shares are means over its updates; `reward` is null without credit.
+
+    `sequence_tokens`: of all rows of its updates. `computed_tokens`: in their forwards, where shared ones are computed
+    once if merged, padding included; `merged`: share of these that are of trees. `figures`: more of the method's own,
+    means over tokens or pairs.
+    """
 
     batch_id: str
     trajectories: int
@@ -47,6 +54,10 @@ class BatchMetrics(msgspec.Struct, kw_only=True):
     kl: float
     reward: float | None
     seconds: float
+    sequence_tokens: int = 0
+    computed_tokens: int = 0
+    merged: float = 0.0
+    figures: dict[str, float] = {}
 
 
 class Trainer:
@@ -75,6 +86,7 @@ class Trainer:
         self.folder = folder
         self.vocabulary = vocabulary
         self.optimizer = build_optimizer(model, settings)
+        self.objective = Objective(model, settings)
         self.record = CheckpointRecord(updates=0, version=version, run=run, method=settings.method)
 
     def resume(self) -> bool:
@@ -89,13 +101,22 @@ class Trainer:
         """Write a checkpoint; only after this may its batches be acknowledged."""
         return save_checkpoint(self.folder, self.model, self.optimizer, self.record)
 
-    def rows(self, batch: Batch) -> tuple[list[Row], float | None]:
-        """The batch as rows that have something to teach, and its mean reward."""
+    def units(self, batch: Batch) -> tuple[list[Unit], float | None]:
+        """The batch as units of rows that have something to teach, and its mean reward."""
         self._check_vocabulary(batch)
-        if self.settings.method == "sft":
-            return imitation_rows(batch), None
-        rows, rewards = policy_gradient_rows(batch, self.settings.credit)
-        return [row for row in rows if np.any(row.advantages)], float(rewards.mean()) if len(rewards) else None
+        settings, names = self.settings, self.settings.annotations
+        if settings.method == "dpo":
+            return list(preference_rows(batch, names)), None
+        rewards: Any = ()
+        if settings.method == "sft":
+            rows = imitation_rows(batch, names)
+        elif settings.method == "distill":
+            rows = distillation_rows(batch, names)
+        else:
+            rows, rewards = policy_gradient_rows(batch, settings.credit_spec, names)
+            if not settings.reference_weight and not settings.entropy_weight:
+                rows = [row for row in rows if np.any(row.advantages)]
+        return [[row] for row in rows], float(rewards.mean()) if len(rewards) else None
 
     def _check_vocabulary(self, batch: Batch) -> None:
         """Refuse ids that are not this model's: trained on, they would be noise."""
@@ -117,12 +138,12 @@ class Trainer:
         and it counts as applied.
         """
         began = time.monotonic()
-        rows, reward = self.rows(batch)
+        units, reward = self.units(batch)
         settings = self.settings
         generator = np.random.default_rng([settings.seed, self.record.updates])
         plan = plan_updates(
-            rows, epochs=settings.epochs, rows_per_update=settings.rows_per_update, generator=generator
-        ) if rows else []  # fmt: skip
+            units, epochs=settings.epochs, rows_per_update=settings.rows_per_update, generator=generator
+        ) if units else []  # fmt: skip
         self.model.train()
         figures: list[dict[str, float]] = []
         for number, chosen in enumerate(plan):
@@ -134,6 +155,9 @@ class Trainer:
         self.model.eval()
         self.record.applied.append(batch.batch_id)
         self.record.version += 1
+        rows: list[Row] = [row for unit in units for row in unit]
+        sums = {name: sum(each[name] for each in figures) for name in _SUMS}
+        names = sorted({name for each in figures for name in each} - {*_MEANS, *_SUMS})
         return BatchMetrics(
             batch_id=batch.batch_id,
             trajectories=sum(len(item.trajectories) for item in batch.items),
@@ -142,7 +166,11 @@ class Trainer:
             updates=len(plan),
             reward=reward,
             seconds=time.monotonic() - began,
-            **{name: _mean([each[name] for each in figures]) for name in ("loss", "gradient_norm", "clipped", "kl")},
+            sequence_tokens=int(sums["sequence_tokens"]),
+            computed_tokens=int(sums["computed_tokens"]),
+            merged=sums["merged_tokens"] / max(sums["computed_tokens"], 1),
+            figures={name: _mean([each[name] for each in figures]) for name in names},
+            **{name: _mean([each.get(name, 0.0) for each in figures]) for name in _MEANS},
         )
 
     def run(
@@ -177,52 +205,26 @@ class Trainer:
             if done >= batches:
                 return
 
-    def _update(self, rows: Sequence[Row]) -> dict[str, float]:
+    def _update(self, units: Sequence[Unit]) -> dict[str, float]:
         import torch
 
-        settings = self.settings
         self.optimizer.zero_grad(set_to_none=True)
-        figures = {"loss": 0.0, "clipped": 0.0, "kl": 0.0}
-        for micro in micro_batches(rows, tokens=settings.micro_tokens, aggregation=settings.aggregation):
-            loss, clipped, kl, weight = self._loss(micro)
-            loss.backward()
-            figures["loss"] += float(loss.detach())
-            figures["clipped"] += clipped * weight
-            figures["kl"] += kl * weight
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_norm)
+        found = self.objective.gradient(units)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_norm)
         if not math.isfinite(float(norm)):
             raise AgentWorldError(
                 "the gradient is not finite; the weights are as before this update",
                 hint="Lower learning_rate, or look for broken log-probabilities in the batch",
             )
         self.optimizer.step()
-        return {**figures, "gradient_norm": float(norm)}
-
-    def _loss(self, micro: MicroBatch) -> tuple[Any, float, float, float]:
-        import torch
-
-        device = next(self.model.parameters()).device
-        selected = torch.from_numpy(micro.mask).to(device)
-        chosen = selected[:, 1:]
-
-        def flat(values: Any) -> torch.Tensor:
-            return torch.from_numpy(values).to(device)[:, 1:][chosen]
-
-        weights = flat(micro.weights)
-        temperatures = torch.from_numpy(micro.temperatures).to(device)
-        logprobs = token_logprobs(self.model, torch.from_numpy(micro.ids).to(device), selected, temperatures)
-        weight = float(weights.sum())
-        if self.settings.method == "sft":
-            return imitation_loss(logprobs, weights), 0.0, 0.0, weight
-        loss = clipped_policy_loss(
-            logprobs,
-            flat(micro.logprobs),
-            flat(micro.advantages),
-            weights,
-            clip_low=self.settings.clip_low,
-            clip_high=self.settings.clip_high,
-        )
-        return loss.loss, loss.clipped, loss.kl, weight
+        return {
+            **found.means,
+            "loss": found.loss,
+            "gradient_norm": float(norm),
+            "sequence_tokens": found.sequence_tokens,
+            "computed_tokens": found.computed_tokens,
+            "merged_tokens": found.merged,
+        }
 
     def _set_learning_rate(self, part: float) -> None:
         settings = self.settings

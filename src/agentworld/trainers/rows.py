@@ -7,13 +7,15 @@ trained on again: every sampled token of a batch is trained on exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from agentworld.credit import CreditSpec, apply_credit
+from agentworld.credit.reading import sampled
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Sampling, Step
 
@@ -28,7 +30,8 @@ class Row:
     `ids` int64 [L]. `mask` bool [L]: sampled by the policy and trained on. `logprobs` float32 [L]: the log-probability
     under the policy that sampled the token, 0 outside the mask. `advantages` float32 [L], 0 outside the mask.
     `temperature`: what the logits are divided by to come into the space of `logprobs`. `trajectory_tokens`: the
-    trajectory's loss denominator, which is the sampled tokens of all its steps in the batch.
+    trajectory's loss denominator, which is the sampled tokens of all its steps in the batch. `arrays` float32 [L]:
+    annotations by name, 0 outside the mask. `preferred`: whether it is of a pair's preferred side.
     """
 
     trajectory_id: str
@@ -39,6 +42,8 @@ class Row:
     temperature: float = 1.0
     trajectory_tokens: int = 0
     step_ids: list[str] = field(default_factory=list)
+    arrays: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    preferred: bool = True
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -49,16 +54,41 @@ class Row:
         return int(self.mask.sum())
 
 
-def imitation_rows(batch: Batch) -> list[Row]:
+def imitation_rows(batch: Batch, names: Sequence[str] = ()) -> list[Row]:
     """Rows for supervised fine-tuning: the sampled tokens of every trajectory, advantages of 1, any space."""
-    rows: list[Row] = []
+    return [row for member in _members(batch) for row in plain_rows(member, behaviour=False, names=names)]
+
+
+def distillation_rows(batch: Batch, names: Sequence[str]) -> list[Row]:
+    """Rows with the log-probabilities at sampling and the annotations `names`, the teacher's among them."""
+    return [row for member in _members(batch) for row in plain_rows(member, behaviour=True, names=names)]
+
+
+def preference_rows(batch: Batch, names: Sequence[str] = ()) -> list[list[Row]]:
+    """The rows of each pair, those of its preferred side first.
+
+    Raises InvalidRequestError where the batch is not of pairs, or a side has nothing that was sampled.
+    """
+    pairs = []
     for item in real_items(batch):
-        for member in item.trajectories:
-            rows.extend(chain_rows(member, [1.0] * len(member.steps), behaviour=False))
-    return rows
+        if len(item.trajectories) != 2:
+            raise InvalidRequestError(
+                f"unit {item.key} has {len(item.trajectories)} trajectories, a pair has 2",
+                path="unit",
+                hint='Lease with unit = "pair"',
+            )
+        sides = [plain_rows(member, behaviour=False, names=names) for member in item.trajectories]
+        if not all(sides):
+            raise InvalidRequestError(f"a side of pair {item.key} has no token that was sampled", path="unit")
+        for row in sides[1]:
+            row.preferred = False
+        pairs.append([*sides[0], *sides[1]])
+    return pairs
 
 
-def policy_gradient_rows(batch: Batch, credit: CreditSpec | None = None) -> tuple[list[Row], npt.NDArray[np.float64]]:
+def policy_gradient_rows(
+    batch: Batch, credit: CreditSpec | None = None, names: Sequence[str] = ()
+) -> tuple[list[Row], npt.NDArray[np.float64]]:
     """Rows with the advantages that `credit` gives (group-relative ones), and the trajectories' primary rewards, of
     those that have one.
 
@@ -66,13 +96,22 @@ def policy_gradient_rows(batch: Batch, credit: CreditSpec | None = None) -> tupl
     Raises InvalidRequestError where a trajectory lacks what its credit is made from, or a step lacks ids or
     log-probabilities of a space that the trainer can recompute.
     """
-    members = [member for item in real_items(batch) for member in item.trajectories]
+    members = _members(batch)
     credited = apply_credit(batch, credit)
     rows: list[Row] = []
     for index, member in enumerate(members):
-        rows.extend(chain_rows(member, credited.of_trajectory(index), behaviour=True))
+        rows.extend(chain_rows(member, credited.of_trajectory(index), behaviour=True, names=names))
     rewards = [member.trajectory.reward for member in members if member.trajectory.reward is not None]
     return rows, np.asarray(rewards, dtype=np.float64)
+
+
+def _members(batch: Batch) -> list[BatchTrajectory]:
+    return [member for item in real_items(batch) for member in item.trajectories]
+
+
+def plain_rows(member: BatchTrajectory, *, behaviour: bool, names: Sequence[str] = ()) -> list[Row]:
+    """The rows of one trajectory whose tokens count alike, with advantages of 1."""
+    return chain_rows(member, [1.0] * len(member.steps), behaviour=behaviour, names=names)
 
 
 def real_items(batch: Batch) -> list[BatchItem]:
@@ -80,8 +119,11 @@ def real_items(batch: Batch) -> list[BatchItem]:
     return [item for item in batch.items if not item.padding]
 
 
-def chain_rows(member: BatchTrajectory, credits: Sequence[Credit], *, behaviour: bool) -> list[Row]:
-    """The rows of one trajectory; `credits` of each step. `behaviour`: whether log-probabilities are needed.
+def chain_rows(
+    member: BatchTrajectory, credits: Sequence[Credit], *, behaviour: bool, names: Sequence[str] = ()
+) -> list[Row]:
+    """The rows of one trajectory; `credits` of each step. `behaviour`: whether log-probabilities are needed. `names`:
+    of annotations that rows carry, one number a reply token or one a step.
 
     None where the trajectory is not to be trained on. All rows carry its loss denominator, so that a trajectory with
     forks does not weigh more than one without.
@@ -90,15 +132,22 @@ def chain_rows(member: BatchTrajectory, credits: Sequence[Credit], *, behaviour:
         return []
     rows: list[Row] = []
     for step, credit in zip(member.steps, credits, strict=True):
-        rows_step(rows, step, credit, behaviour)
+        given = member.annotations.get(step.step_id, {})
+        rows_step(rows, step, credit, behaviour, {name: _annotated(step, given, name) for name in names})
     total = sum(row.trained for row in rows)
     for row in rows:
         row.trajectory_tokens = member.loss_denominator or total
     return [row for row in rows if row.trained]
 
 
-def rows_step(rows: list[Row], step: Step, credit: Credit, behaviour: bool) -> None:
-    """Add one step: to the row that its prompt extends, else as a new row."""
+def rows_step(
+    rows: list[Row],
+    step: Step,
+    credit: Credit,
+    behaviour: bool,
+    arrays: Mapping[str, npt.NDArray[np.float32]] | None = None,
+) -> None:
+    """Add one step, with `arrays` over its reply: to the row that its prompt extends, else as a new row."""
     if not step.prompt_ids or not step.response_ids:
         raise InvalidRequestError(f"step {step.step_id} has no token ids", hint="Train on steps with ids only")
     temperature = recomputable_temperature(step) if behaviour else 1.0
@@ -117,6 +166,9 @@ def rows_step(rows: list[Row], step: Step, credit: Credit, behaviour: bool) -> N
     row.logprobs = np.concatenate([row.logprobs, np.zeros(between, np.float32), logprobs])
     advantages = np.where(mask, np.asarray(credit, dtype=np.float32), np.float32(0.0))
     row.advantages = np.concatenate([row.advantages, np.zeros(between, np.float32), advantages])
+    for name, values in (arrays or {}).items():
+        before = row.arrays.get(name, np.zeros(0, np.float32))
+        row.arrays[name] = np.concatenate([before, np.zeros(between, np.float32), np.where(mask, values, 0.0)])
     row.step_ids.append(step.step_id)
 
 
@@ -143,6 +195,31 @@ def behaviour_logprobs(step: Step, mask: npt.NDArray[np.bool_]) -> npt.NDArray[n
     if missing:
         raise InvalidRequestError(f"step {step.step_id} lacks the log-probability of {missing} sampled tokens")
     return np.where(mask, values, np.float32(0.0))
+
+
+def _annotated(step: Step, given: Mapping[str, Any], name: str) -> npt.NDArray[np.float32]:
+    """The annotation over the step's reply; refused where it is not there, or no number for a trained token."""
+    count = len(step.response_ids or ())
+    if name not in given:
+        raise InvalidRequestError(
+            f"step {step.step_id} has no annotation {name!r}",
+            path=name,
+            hint=f'Annotate the steps first, and lease with require = ["tokens", "annotation.{name}"]',
+        )
+    values = np.asarray(
+        [np.nan if value is None else value for value in np.atleast_1d(given[name]).tolist()], np.float32
+    )
+    if values.shape not in ((1,), (count,)):
+        raise InvalidRequestError(
+            f"annotation {name!r} of step {step.step_id} has {values.size} numbers for {count} reply tokens", path=name
+        )
+    values = np.broadcast_to(values, (count,))
+    missing = int(np.count_nonzero(sampled(step) & ~np.isfinite(values)))
+    if missing:
+        raise InvalidRequestError(
+            f"annotation {name!r} of step {step.step_id} has no number for {missing} sampled tokens", path=name
+        )
+    return np.where(np.isfinite(values), values, np.float32(0.0))
 
 
 def recomputable_temperature(step: Step) -> float:

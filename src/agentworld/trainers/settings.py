@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
 
-from agentworld.credit import Aggregation, CreditSpec
+from agentworld.credit import CreditSpec
 from agentworld.errors import ConfigError
+from agentworld.merge import Convention
+from agentworld.trainers.losses import Divergence
+from agentworld.trainers.recipes import RECIPES, LossAggregation, Method
 
-Method = Literal["sft", "grpo"]
 Schedule = Literal["constant", "cosine"]
+Merging = Literal["auto", "on", "off"]
+_CLIPPED = tuple(name for name, recipe in RECIPES.items() if recipe.clip is not None)
 
 
 class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the optimizer and the loss.
+    """Settings of the optimizer and the loss. What is None is the method's own (see recipes.py).
 
-    `epochs`: passes over each batch. `rows_per_update`: sequences in one optimizer update. `micro_tokens`: padded
-    tokens in one forward pass. `schedule`: the learning rate over the updates of one batch; cosine falls to a
-    twentieth. `warmup`: updates of the trainer's life over which the learning rate rises from 0. `clip_low`,
-    `clip_high`: bounds of the ratio around 1 (grpo). `credit`: how rewards become advantages (grpo). `threads`:
-    of torch on the CPU.
+    `epochs`: passes over each batch. `rows_per_update`: sequences (pairs, for dpo) in one optimizer update.
+    `micro_tokens`: tokens in one forward pass, padded, or of the tree where it is merged; `micro_pairs`: likewise,
+    pairs of a token and one that it attends to. `merging`: shared beginnings of an update's sequences are computed
+    once; auto does so where that costs less, and leaves models that it does not know as they are. `shared`: what a
+    token weighs that several sequences train. `verify_merging`: compare merged with flat on a part of the first update.
+    `schedule`: the learning rate over the updates of one batch; cosine falls to a twentieth. `warmup`: updates of the
+    trainer's life over which the learning rate rises from 0. `horizon`: what the sum over a trajectory's tokens is
+    divided by, with the aggregation constant. `clip_low`, `clip_high`: bounds of the ratio around 1. `credit`: how
+    rewards become advantages. `beta`: of dpo. `divergence`: of distill. `teacher`: name of the annotation with the
+    teacher's log-probabilities. `reference`: likewise of the reference's; without it those of the weights that the
+    trainer began with. `reference_weight`, `entropy_weight`: of what is added to a policy's loss. `token_weights`: name
+    of an annotation with factors of the loss, one a reply token or one a step. `threads`: of torch on the CPU.
     """
 
     method: Method = "sft"
@@ -32,22 +44,113 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     epochs: int = 1
     rows_per_update: int = 16
     micro_tokens: int = 4096
+    micro_pairs: int | None = None
+    merging: Merging = "auto"
+    shared: Convention = "per_path"
+    verify_merging: bool = True
     schedule: Schedule = "constant"
     warmup: int = 0
-    aggregation: Aggregation = "token_mean"
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    credit: CreditSpec = CreditSpec()
+    aggregation: LossAggregation | None = None
+    horizon: int = 1024
+    clip_low: float | None = None
+    clip_high: float | None = None
+    credit: CreditSpec | None = None
+    beta: float = 0.1
+    divergence: Divergence = "reverse_kl"
+    teacher: str = "teacher_logprobs"
+    reference: str | None = None
+    reference_weight: float = 0.0
+    entropy_weight: float = 0.0
+    token_weights: str | None = None
     seed: int = 0
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        positive = ("learning_rate", "gradient_norm", "epochs", "rows_per_update", "micro_tokens")
+        positive = ("learning_rate", "gradient_norm", "epochs", "rows_per_update", "micro_tokens", "horizon", "beta")
         for name in positive:
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be over 0, not {getattr(self, name)}", path=name)
-        if not 0 < self.clip_low < 1:
-            raise ConfigError(f"clip_low must be between 0 and 1, not {self.clip_low}", path="clip_low")
-        if self.clip_high <= 0:
-            raise ConfigError(f"clip_high must be over 0, not {self.clip_high}", path="clip_high")
-        self.credit.rule()
+        for name in ("reference_weight", "entropy_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}", path=name)
+        if self.micro_pairs is not None and self.micro_pairs <= 0:
+            raise ConfigError(f"micro_pairs must be over 0, not {self.micro_pairs}", path="micro_pairs")
+        self._check_method()
+
+    def _check_method(self) -> None:
+        """Whether what is set goes with the method: a setting without effect would be believed in."""
+        for name in ("clip_low", "clip_high"):
+            if getattr(self, name) is not None and self.method not in _CLIPPED:
+                raise ConfigError(f"{name} does not go with {self.method}", path=name, hint=_listed(_CLIPPED))
+        if self.method in _CLIPPED:
+            low, high = self.clip
+            if not 0 < low < 1:
+                raise ConfigError(f"clip_low must be between 0 and 1, not {low}", path="clip_low")
+            if not high > 0:
+                raise ConfigError(f"clip_high must be over 0, not {high}", path="clip_high")
+        if self.method in ("sft", "dpo"):
+            for name in ("reference_weight", "entropy_weight"):
+                if getattr(self, name):
+                    raise ConfigError(f"{name} does not go with {self.method}", path=name, hint="It is for policies")
+        if self.method == "dpo":
+            if self.shared != "per_path":
+                raise ConfigError(
+                    f"shared {self.shared} does not go with dpo",
+                    path="shared",
+                    hint="Both sides of a pair need all of their tokens: use per_path",
+                )
+            if self.aggregation is not None:
+                raise ConfigError(
+                    "aggregation does not go with dpo", path="aggregation", hint="A side is the sum of its tokens"
+                )
+        credit = self.credit_spec
+        if self.credit is not None and credit is None:
+            raise ConfigError(f"credit does not go with {self.method}", path="credit", hint="It uses no rewards")
+        if credit is not None:
+            credit.rule()
+
+    @property
+    def credit_spec(self) -> CreditSpec | None:
+        """How rewards become advantages; None where the method uses none."""
+        default = RECIPES[self.method].credit
+        if default is None:
+            return None
+        return self.credit or CreditSpec(method=default[0], parameters=default[1])
+
+    @property
+    def loss_aggregation(self) -> LossAggregation:
+        """What a token weighs."""
+        return self.aggregation or RECIPES[self.method].aggregation
+
+    @property
+    def clip(self) -> tuple[float, float]:
+        """How far the ratio may fall below 1 and rise above it."""
+        low, high = RECIPES[self.method].clip or (0.0, 0.0)
+        return low if self.clip_low is None else self.clip_low, high if self.clip_high is None else self.clip_high
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """Names of the annotations that the loss reads from each step."""
+        named = (
+            self.teacher if self.method == "distill" else None,
+            self.reference if self.uses_reference else None,
+            self.token_weights,
+        )
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def uses_reference(self) -> bool:
+        """Whether the loss has a reference model in it."""
+        return self.method == "dpo" or self.reference_weight > 0
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """What each step of a batch must have, in the words of `BatchSpec.require`."""
+        behaviour = ("logprobs",) if self.method not in ("sft", "dpo") else ()
+        credit = self.credit_spec
+        values = (f"annotation.{credit.values}",) if credit is not None and "values" in credit.rule().needs else ()
+        return ("tokens", *behaviour, *values, *(f"annotation.{name}" for name in self.annotations))
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"It is for {', '.join(names)}"

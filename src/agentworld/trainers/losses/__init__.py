@@ -1,0 +1,34 @@
+"""The losses, each a formula with its source, over flat tensors of the trained tokens of a micro-batch."""
+
+from agentworld.trainers.losses.distillation import Divergence, forward_kl_loss, reverse_kl_loss
+from agentworld.trainers.losses.imitation import imitation_loss
+from agentworld.trainers.losses.methods import loss_of
+from agentworld.trainers.losses.policy import (
+    PolicyLoss,
+    clipped_policy_loss,
+    policy_kl,
+    reinforce_loss,
+    sequence_policy_loss,
+)
+from agentworld.trainers.losses.preference import PreferenceLoss, preference_loss
+from agentworld.trainers.losses.regularisers import entropy_bonus, reference_penalty
+from agentworld.trainers.losses.terms import Loss, Terms
+
+__all__ = [
+    "Divergence",
+    "Loss",
+    "PolicyLoss",
+    "PreferenceLoss",
+    "Terms",
+    "clipped_policy_loss",
+    "entropy_bonus",
+    "forward_kl_loss",
+    "imitation_loss",
+    "loss_of",
+    "policy_kl",
+    "preference_loss",
+    "reference_penalty",
+    "reinforce_loss",
+    "reverse_kl_loss",
+    "sequence_policy_loss",
+]

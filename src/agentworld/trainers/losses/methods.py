@@ -1,0 +1,84 @@
+"""The loss of a micro-batch by the method's name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentworld.errors import ConfigError
+from agentworld.trainers.losses.distillation import forward_kl_loss, reverse_kl_loss
+from agentworld.trainers.losses.imitation import imitation_loss
+from agentworld.trainers.losses.policy import (
+    PolicyLoss,
+    clipped_policy_loss,
+    policy_kl,
+    reinforce_loss,
+    sequence_policy_loss,
+)
+from agentworld.trainers.losses.preference import preference_loss
+from agentworld.trainers.losses.regularisers import entropy_bonus, reference_penalty
+from agentworld.trainers.losses.terms import Loss, Terms
+
+if TYPE_CHECKING:
+    import torch
+
+    from agentworld.trainers.settings import TrainSettings
+
+
+def loss_of(terms: Terms, settings: TrainSettings) -> Loss:
+    """The method's loss with what the settings add to it. Figures are sums over tokens, `accuracy` and `margin` over
+    pairs.
+    """
+    method = settings.method
+    if method == "sft":
+        return Loss(imitation_loss(terms.logprobs, terms.weights), {})
+    if method == "dpo":
+        found = preference_loss(
+            terms.logprobs,
+            _given(terms.reference, "reference"),
+            terms.row,
+            terms.unit,
+            terms.preferred,
+            weight=terms.unit_weight,
+            beta=settings.beta,
+        )
+        won = float((found.margins > 0).sum())
+        return Loss(found.loss, {"accuracy": won, "margin": float(found.margins.sum())})
+    value, figures = _policy(terms, settings)
+    if settings.reference_weight:
+        reference = _given(terms.reference, "reference")
+        value = value + settings.reference_weight * reference_penalty(terms.logprobs, reference, terms.weights)
+    if settings.entropy_weight:
+        value = value + settings.entropy_weight * entropy_bonus(_given(terms.entropies, "entropies"), terms.weights)
+    if terms.entropies is not None:
+        figures["entropy"] = float(terms.entropies.detach().sum())
+    return Loss(value, figures)
+
+
+def _policy(terms: Terms, settings: TrainSettings) -> tuple[torch.Tensor, dict[str, float]]:
+    if settings.method in ("reinforce", "rloo"):
+        value = reinforce_loss(terms.logprobs, terms.advantages, terms.weights)
+        return value, {"kl": float(policy_kl(terms.logprobs, terms.old).sum())}
+    if settings.method == "distill":
+        loss = reverse_kl_loss if settings.divergence == "reverse_kl" else forward_kl_loss
+        teacher = _given(terms.teacher, "teacher")
+        figures = {
+            "kl": float(policy_kl(terms.logprobs, terms.old).sum()),
+            "teacher_gap": float((terms.logprobs.detach() - teacher).sum()),
+        }
+        return loss(terms.logprobs, terms.old, teacher, terms.weights), figures
+    found = _clipped(terms, settings)
+    return found.loss, {"clipped": float(found.clipped.sum()), "kl": float(found.kl.sum())}
+
+
+def _clipped(terms: Terms, settings: TrainSettings) -> PolicyLoss:
+    low, high = settings.clip
+    given = (terms.logprobs, terms.old, terms.advantages, terms.weights)
+    if settings.method == "gspo":
+        return sequence_policy_loss(*given, terms.row, clip_low=low, clip_high=high)
+    return clipped_policy_loss(*given, clip_low=low, clip_high=high)
+
+
+def _given(values: torch.Tensor | None, name: str) -> torch.Tensor:
+    if values is None:
+        raise ConfigError(f"the loss needs {name} that the terms do not have", path=name)
+    return values

@@ -1,0 +1,42 @@
+"""What the losses are computed from: flat tensors over a micro-batch's trained tokens, however it was forwarded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """N trained tokens of R rows that make U units, row after row.
+
+    `logprobs` [N], with gradient. `weights` [N] carry the aggregation, so that a loss is a weighted sum and
+    micro-batches of an update add up. `old` [N]: under the policy that sampled. `advantages` [N]. `reference`,
+    `teacher` [N]: under those models. `entropies` [N], with gradient, where asked for. `row` int64 [N]: the row of each
+    token. `unit` int64 [R] and `preferred` bool [R]: which pair a row is of, and whether of its preferred side.
+    `unit_weight`: of each unit in a loss over units.
+    """
+
+    logprobs: torch.Tensor
+    weights: torch.Tensor
+    old: torch.Tensor
+    advantages: torch.Tensor
+    row: torch.Tensor
+    unit: torch.Tensor
+    preferred: torch.Tensor
+    unit_weight: float
+    reference: torch.Tensor | None = None
+    teacher: torch.Tensor | None = None
+    entropies: torch.Tensor | None = None
+
+
+class Loss(NamedTuple):
+    """`value`: a scalar with gradient. `figures`: sums over the micro-batch's tokens (or units) by name, for means over
+    an update.
+    """
+
+    value: torch.Tensor
+    figures: dict[str, float]

@@ -1,0 +1,159 @@
+"""The gradient of one update: its rows in micro-batches, forwarded merged or flat, and the method's loss on them."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agentworld.errors import ConfigError
+from agentworld.merge import check_model
+from agentworld.merge.costs import ModelShape, shape_of
+from agentworld.merge.verify import verify_merging
+from agentworld.trainers.forward import part_scores
+from agentworld.trainers.losses import Terms, loss_of
+from agentworld.trainers.minibatches import Unit, flat_weights, row_tree, trained
+from agentworld.trainers.parts import Part, chosen_parts
+from agentworld.trainers.rows import Row
+from agentworld.trainers.settings import TrainSettings
+
+if TYPE_CHECKING:
+    import torch
+
+_LOG = logging.getLogger(__name__)
+# What is compared before the first merged update: so many rows, of each this many tokens around their first fork.
+VERIFIED_ROWS, VERIFIED_TOKENS = 8, 256
+_OF_PAIRS = ("accuracy", "margin")
+
+
+class UpdateFigures(NamedTuple):
+    """`loss` of the update; `means` by name, over its trained tokens or its pairs; `sequence_tokens` of all its rows,
+    `computed_tokens` in its forwards, padding included; `merged`: how many of those are of trees.
+    """
+
+    loss: float
+    means: dict[str, float]
+    sequence_tokens: int
+    computed_tokens: int
+    merged: int
+
+
+class Objective:
+    """Gradients of `model` for updates by `settings`; a reference model is the weights as they are now."""
+
+    def __init__(self, model: Any, settings: TrainSettings) -> None:
+        self.model = model
+        self.settings = settings
+        self._verified = not settings.verify_merging
+        self._shape: ModelShape | None = None
+        self._looked = settings.merging == "off"
+        self._reference: Any = None
+        if settings.uses_reference and settings.reference is None:
+            self._reference = copy.deepcopy(model).requires_grad_(False).eval()
+
+    def gradient(self, units: Sequence[Unit]) -> UpdateFigures:
+        """Add the update's gradient to the model's.
+
+        MergeDiffersError where merging is verified and does not compute what the model does; ConfigError where merging
+        is "on" for a model that it does not know.
+        """
+        settings = self.settings
+        rows = [row for unit in units for row in unit]
+        weights = flat_weights(
+            rows,
+            settings.loss_aggregation,
+            horizon=settings.horizon,
+            shared=settings.shared,
+            factors=settings.token_weights,
+        )
+        begins = np.cumsum([0, *map(len, units)])
+        parts = chosen_parts(units, settings.merging, settings.micro_tokens, settings.micro_pairs, self._known_shape())
+        loss, sums, merged = 0.0, dict[str, float](), 0
+        for part in parts:
+            if part.tree is not None and not self._verified:
+                _LOG.info("%s", verify_merging(self.model, verified_part(rows)).line())
+                self._verified = True
+            own = [weights[place] for unit in part.units for place in range(begins[unit], begins[unit + 1])]
+            found = loss_of(self.terms(part, own, len(units)), settings)
+            found.value.backward()
+            loss += float(found.value.detach())
+            for name, value in found.figures.items():
+                sums[name] = sums.get(name, 0.0) + value
+            merged += part.tokens if part.tree is not None else 0
+        tokens = sum(int(trained(row).sum()) for row in rows)
+        means = {name: value / (len(units) if name in _OF_PAIRS else max(tokens, 1)) for name, value in sums.items()}
+        return UpdateFigures(loss, means, sum(map(len, rows)), sum(part.tokens for part in parts), merged)
+
+    def terms(self, part: Part, weights: Sequence[npt.NDArray[np.float64]], units: int) -> Terms:
+        """What the loss of a micro-batch of an update of so many units is computed from; `weights` [L] of each row."""
+        import torch
+
+        settings = self.settings
+        scores = part_scores(self.model, part, entropies=settings.entropy_weight > 0)
+        device, dtype = scores.logprobs.device, scores.logprobs.dtype
+        masks = [trained(row) for row in part.rows]
+
+        def flat(values: Sequence[npt.NDArray[Any]]) -> torch.Tensor:
+            chosen = np.concatenate([own[mask] for own, mask in zip(values, masks, strict=True)])
+            return torch.from_numpy(chosen).to(device=device, dtype=dtype)
+
+        def annotated(name: str | None) -> torch.Tensor | None:
+            return None if name is None else flat([row.arrays[name] for row in part.rows])
+
+        reference = annotated(settings.reference if settings.uses_reference else None)
+        if self._reference is not None:
+            with torch.no_grad():
+                reference = part_scores(self._reference, part).logprobs
+        counts = [int(mask.sum()) for mask in masks]
+        return Terms(
+            logprobs=scores.logprobs,
+            weights=flat(weights),
+            old=flat([row.logprobs for row in part.rows]),
+            advantages=flat([row.advantages for row in part.rows]),
+            row=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device),
+            unit=torch.from_numpy(np.repeat(np.arange(len(part.units)), part.sizes)).to(device),
+            preferred=torch.tensor([row.preferred for row in part.rows], device=device),
+            unit_weight=1.0 / units,
+            reference=reference,
+            teacher=annotated(settings.teacher if settings.method == "distill" else None),
+            entropies=scores.entropies,
+        )
+
+    def _known_shape(self) -> ModelShape | None:
+        """The model's shape, None where its rows are not to be merged; looked at once, as it is trained."""
+        if not self._looked:
+            self._looked = True
+            try:
+                check_model(self.model)
+                self._shape = shape_of(self.model.config)
+            except ConfigError as error:
+                if self.settings.merging == "on":
+                    raise
+                _LOG.warning("training unmerged: %s", error.message)
+        return self._shape
+
+
+def verified_part(rows: Sequence[Row]) -> list[npt.NDArray[np.int64]]:
+    """A small part of rows to compare: windows of a few that are next to each other in their tree, from the same place,
+    so that they share tokens and fork within.
+    """
+    tree = row_tree(rows)
+    shared = tree.shared
+    best = int(np.argmax(shared)) if len(shared) else 0
+    first = max(0, best - 1)
+    while first > 0 and best - first < VERIFIED_ROWS - 1 and shared[first]:
+        first -= 1
+    last = best + 1
+    while last < len(shared) and last - first < VERIFIED_ROWS and shared[last]:
+        last += 1
+    places = tree.order[first:last].tolist()
+    common = int(shared[first + 1 : last].min()) if last - first > 1 else 0
+    begin = max(0, min(common - VERIFIED_TOKENS // 2, min(len(rows[place]) for place in places) - 2))
+    return [rows[place].ids[begin : begin + VERIFIED_TOKENS] for place in places]
+
+
+__all__ = ["Objective", "UpdateFigures", "verified_part"]
