@@ -99,7 +99,7 @@ def test_numbers_are_those_of_sets_of_prefixes(pool):
     assert whole.ratio == whole.total / whole.unique
     # The roots, the end of the common prompt, and where the third rollout tells its history anew.
     assert (whole.forks, whole.widest, whole.branching) == (3, 3, 7 / 3)
-    assert whole.reasons == {"rollout": 3, "template": 1}
+    assert whole.reasons == {"rollout": 2, "template": 1, "unshared": 1}
     assert [(one.unit, one.forks) for one in said.worst] == [("alone", 0), ("g", 2)]
     assert said.apart == sum(one.unique for one in said.worst) == whole.unique
     assert (said.trained, said.vocabularies, said.excluded, said.without_ids) == (4 * len(ALL) + 2, 2, 1, 1)

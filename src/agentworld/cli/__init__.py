@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "review": "Look at what needs a person, one after another.",
     "dataset": "Freeze selections as versions: make, list, compare, verify, trace, export and delete them.",
     "pool": "Look at a pool, check it, collect or delete from it, back it up, export, import, migrate.",
+    "merge": "What merging shared beginnings saves on a group, a batch or a dataset, and its token tree.",
     "train": "Train a policy on batches from a pool.",
     "keys": "Make, list and revoke the API keys of a pool.",
     "engine": "Serve a small local model (CPU or one GPU).",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from agentworld.merge.stretches import Stretches
 from agentworld.records import Step
 
-ROLLOUT, OTHER = "rollout", "other"
+ROLLOUT, UNSHARED, OTHER = "rollout", "unshared", "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ def fork_reasons(parts: Stretches, steps: Sequence[Step]) -> Forks:
     """`steps`: those of the tree's sequences, in their order.
 
     The branch that came first at its place goes on; each other is named by its own first step: by the step's fork
-    reason, or `rollout` where that step is of another trajectory than the first branch's, or else `other`, such as a
-    second continuation that the pool sees no fork in.
+    reason, or `rollout` where that step is of another trajectory than the first branch's (`unshared` where they do not
+    even begin alike), or else `other`, such as a second continuation that the pool sees no fork in.
     """
     first = parts.first()
     reasons: list[str | None] = [None] * len(parts)
@@ -45,7 +45,10 @@ def fork_reasons(parts: Stretches, steps: Sequence[Step]) -> Forks:
             if place == oldest:
                 continue
             own = steps[int(first[place])]
-            apart = ROLLOUT if own.trajectory_id != begun.trajectory_id else OTHER
+            if own.trajectory_id == begun.trajectory_id:
+                apart = OTHER
+            else:
+                apart = ROLLOUT if parts.parent[place] >= 0 else UNSHARED
             reasons[place] = own.fork_reason or apart
     return Forks(reasons)
 

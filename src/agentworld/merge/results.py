@@ -63,7 +63,7 @@ class TreeNumbers(msgspec.Struct, frozen=True, kw_only=True):
     `joined_ratio`: joined by unique. `depth`: of the longest path in tokens. `leaves`: paths that no other goes on.
     `forks`: places where paths part, and `branching`: the mean of the branches there; `widest`: the most. `reasons`:
     why branches beyond the first of a fork are there: a step's fork reason, `rollout` for one of another trajectory,
-    and `other`.
+    `unshared` for one that does not even begin alike, and `other`.
     """
 
     sequences: int
