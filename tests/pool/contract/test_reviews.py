@@ -7,6 +7,7 @@ import pytest
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError, QueryError
 from agentworld.pool.sql import reviews
 from agentworld.pool.sql.statements import sql
+from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import CurationPolicy, Decision, NewReview
 
 from ..samples import finished
@@ -56,7 +57,18 @@ def test_many_that_were_skipped_are_passed_over(pool, monkeypatch):
     asked(pool, *([0.5] * 13))
     for _ in range(12):
         pool.skip_review(pool.claim_review("ann").review_id, "ann")
-    assert pool.claim_review("ann").trajectory_id == "t12"
+    read = []
+    execute = Transaction.execute
+
+    def counted(*args):
+        found = execute(*args)
+        read.extend(row["pk"] for row in found if "skipped_by" in row.keys())  # noqa: SIM118  # Rows are no dicts.
+        return found
+
+    with monkeypatch.context() as counting:
+        counting.setattr(Transaction, "execute", counted)
+        assert pool.claim_review("ann").trajectory_id == "t12"
+    assert len(read) <= 1  # Under the lock that others wait for: the one that is free, and none that was skipped.
     pool.skip_review(pool.claim_review("ann").review_id, "ann")
     assert pool.claim_review("ann") is None
 

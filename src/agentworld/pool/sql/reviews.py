@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import and_, insert, null, or_, select, update
 
@@ -13,7 +13,7 @@ from agentworld.pool.decision_rules import Target
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.review_rules import USUAL_WORTH, check_mine, check_undo, is_resolved_so, shown
 from agentworld.pool.sql.connections import Reader, Row
-from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import from_json, json_or_none
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
@@ -133,6 +133,8 @@ _CHANNELS = {
 }
 _SET = sql(update(_r).where(_r.c.pk == parameter("row")).values({name: parameter(name) for name in ("state", *_FRESH)}))
 _CANDIDATES_AT_ONCE = 100
+_OFFERED = 10  # of them, as others may claim some meanwhile
+_OFFERED_ROWS = sql(select(_r).where(among_integers(_r.c.pk, "rows")))
 
 
 def _free(by_channel: bool) -> Statement:
@@ -186,29 +188,45 @@ def find(reader: Reader, review_id: int, now: float) -> Review:
     return records(reader, rows, now)[0]
 
 
-def claim(txn: Transaction, by: str, channel: str | None, seconds: float) -> Review | None:
-    """The one that `by` has, or else the open one of the highest worth that they have not skipped."""
+class Candidates(NamedTuple):
+    """Keys of free reviews that somebody has not skipped, the highest worth first, and the place to look on from."""
+
+    keys: list[int]
+    after: tuple[float, int] | None
+
+
+def candidates(reader: Reader, by: str, channel: str | None, after: tuple[float, int] | None, now: float) -> Candidates:
+    """Those among the next ones in their order. Who has skipped very many is walked past them by this, which holds no
+    lock, page by page.
+    """
+    below, above = after if after is not None else (_MOST, 0)
+    bound: dict[str, Any] = {"now": now, "below": below, "above": above}
+    if channel is not None:
+        bound["name"] = channel
+    rows = reader.execute(_FREE[channel is not None], bound)
+    free = [row for row in rows if by not in from_json(row["skipped_by"], [])][:_OFFERED]
+    last = free[-1] if len(free) == _OFFERED else rows[-1] if len(rows) == _CANDIDATES_AT_ONCE else None
+    return Candidates([row["pk"] for row in free], None if last is None else (last["worth"], last["pk"]))
+
+
+def claim(txn: Transaction, by: str, channel: str | None, seconds: float, offered: Sequence[int]) -> Review | None:
+    """The one that `by` has, or else the first of those offered that is free still and that they have not skipped."""
     until = txn.now + seconds
     mine = [row for row in txn.execute(_MINE, {"who": by, "now": txn.now}) if channel in (None, row["channel"])]
-    row = mine[0] if mine else _next(txn, by, channel)
+    row = mine[0] if mine else _still_free(txn, by, offered)
     if row is None:
         return None
     _set(txn, row, claimed_by=by, claimed_until=until)
     return find(txn.connection, row["pk"], txn.now)
 
 
-def _next(txn: Transaction, by: str, channel: str | None) -> Row | None:
-    bound: dict[str, Any] = {"now": txn.now, "below": _MOST, "above": 0}
-    if channel is not None:
-        bound["name"] = channel
-    while True:
-        rows = txn.execute(_FREE[channel is not None], bound)
-        for row in rows:
-            if by not in from_json(row["skipped_by"], []):
-                return row
-        if len(rows) < _CANDIDATES_AT_ONCE:
-            return None
-        bound["below"], bound["above"] = rows[-1]["worth"], rows[-1]["pk"]
+def _still_free(txn: Transaction, by: str, offered: Sequence[int]) -> Row | None:
+    there = {row["pk"]: row for row in txn.execute(_OFFERED_ROWS, {"rows": json_list(list(offered))})}
+    for row in filter(None, map(there.get, offered)):
+        taken = row["claimed_until"] is not None and row["claimed_until"] > txn.now
+        if row["state"] == "open" and not taken and by not in from_json(row["skipped_by"], []):
+            return row
+    return None
 
 
 def skip(txn: Transaction, review_id: int, by: str) -> Review:

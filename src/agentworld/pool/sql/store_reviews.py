@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from agentworld.pool.base import check_limit
@@ -62,7 +63,16 @@ class ReviewMethods(SqlStore):
     def claim_review(self, by: str, *, channel: str | None = None, seconds: float = 600.0) -> Review | None:
         """See Pool."""
         who, length = check_reviewer(by), check_claim(seconds)
-        return self._writer.submit(lambda txn: rows.claim(txn, who, channel, length)).result()
+        after: tuple[float, int] | None = None
+        while True:
+            with self._database.reading() as reader:
+                found = rows.candidates(reader, who, channel, after, self._clock())
+            if found.keys or found.after is None:
+                operation = functools.partial(rows.claim, by=who, channel=channel, seconds=length, offered=found.keys)
+                claimed = self._writer.submit(operation).result()
+                if claimed is not None or found.after is None:
+                    return claimed
+            after = found.after
 
     def skip_review(self, review_id: int, by: str) -> Review:
         """See Pool."""

@@ -98,7 +98,8 @@ class SignalMethods(GroupMethods):
         with self._database.reading() as connection:
             rows, looked_to = feedback.list_rows(connection, target, chosen, after, check_limit(limit) + 1)
         more = rows[limit - 1]["pk"] if len(rows) > limit else looked_to
-        return Page([feedback.feedback_from(row) for row in rows[:limit]], None if more is None else cursor_for(more, "oldest"))
+        found = [feedback.feedback_from(row) for row in rows[:limit]]
+        return Page(found, None if more is None else cursor_for(more, "oldest"))
 
     def feedback_on(self, *, trajectory_ids: Sequence[str] = (), step_ids: Sequence[str] = ()) -> list[Feedback]:
         """See Pool."""
