@@ -440,8 +440,37 @@ def test_text_gets_ids_by_a_named_tokenizer(pool, tmp_path):
     assert (odd.token_source, odd.response_ids) == ("none", None)
     assert odd.response_message.content == " <|im_end|> 6\n"
     assert [note.why for note in report.notes] == [
-        "it gets no ids: the reply's ids would not be read back as the reply"
+        "it gets no ids: the reply's ids would not be read back as the reply's text, which has white space around it"
     ]
+
+
+def test_what_plain_chat_thinks_within_its_texts_becomes_reasoning_and_gets_ids(tmp_path):
+    call = '<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>'
+    texts = ["two?", "<think>\nsum\n</think>\n\n4", "more", f"\n<think>call</think>{call}", "", "<think>no end", "so"]
+    texts += ["they write <think>a</think>", "last", "<think></think>9\n"]
+    roles = ["human", "gpt", "human", "gpt", "observation", "gpt", "human", "gpt", "human", "gpt"]
+    row = {"conversations": [{"from": role, "value": text} for role, text in zip(roles, texts, strict=True)]}
+    path = written(tmp_path / "a.jsonl", row)
+    stored = []
+    for keep in (False, True):
+        with open_pool("memory://") as pool:
+            report = Importer(pool, deriver=Deriver("qwen3"), keep_thinking=keep).run([path])
+            stored.append(pool.list_steps(include=["messages", "tokens"]).items)
+        counts = report.formats["sharegpt"]
+        assert (counts.derived, report.lost) == ((3, 0) if not keep else (1, 0))
+        whys = [note.why for note in report.notes]
+        assert ("what replies think between <think> and </think> becomes their reasoning" in whys) is not keep
+    assert "it gets no ids: the reply's ids would not be read back as the reply's reasoning" in whys
+    split, kept = stored
+    assert [step.step_id for step in split] == [step.step_id for step in kept]
+    said = [(step.response_message.reasoning, step.response_message.content) for step in split]
+    assert said[:2] == [("sum", "4"), ("call", None)]
+    assert said[2:] == [(None, texts[5]), (None, texts[7]), ("", "9\n")]
+    assert split[1].prompt_messages[1] == split[0].response_message == split[4].prompt_messages[1]
+    assert kept[4].prompt_messages[1].content == texts[1]
+    decoded = load_tokenizer("qwen3").decode(split[0].response_ids)
+    assert decoded == "<think>\nsum\n</think>\n\n4<|im_end|>"
+    assert [step.token_source for step in split] == ["derived", "derived", "derived", "none", "none"]
 
 
 class Point:

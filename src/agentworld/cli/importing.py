@@ -31,6 +31,7 @@ _COLUMNS = {
     "tool_results": "results",
     "rewards": "rewards",
     "labels": "labels",
+    "derived": "ids derived",
 }
 _MIB = 1024 * 1024
 
@@ -54,6 +55,9 @@ def import_(
     tokenizer: Annotated[
         str | None, typer.Option("--tokenizer", help="Give ids to steps that have none: pocket, qwen3, a folder, ...")
     ] = None,
+    keep_thinking: Annotated[
+        bool, typer.Option("--keep-thinking", help="Leave what replies of plain chat think in <think> in their texts.")
+    ] = False,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Read at most so many runs.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count only; no pool is needed.")] = False,
     shown: Annotated[int, typer.Option("--notes", min=0, help="How many notes to print, up to 1000.")] = 20,
@@ -113,7 +117,14 @@ def import_(
     try:
         with progress_bar() as progress:
             importer = Importer(
-                opened, format, placing=placing, limits=limits, limit=limit, deriver=deriver, progress=progress
+                opened,
+                format,
+                placing=placing,
+                limits=limits,
+                limit=limit,
+                deriver=deriver,
+                keep_thinking=keep_thinking,
+                progress=progress,
             )
             try:
                 importer.run(paths)

@@ -46,8 +46,8 @@ class Deriver:
             if ids[: len(prompt)] != prompt:
                 return "the template writes the reply otherwise than after its prompt"
             reply, mask = self._reply(ids[len(prompt) :], sampled[len(prompt) :])
-            if not self._is_read_back(reply, prompt, step.response_message, step.tools):
-                return "the reply's ids would not be read back as the reply"
+            if (what := self._unlike(reply, prompt, step.response_message, step.tools)) is not None:
+                return f"the reply's ids would not be read back as the reply's {what}"
         except (*RENDERING_FAULTS, UnicodeEncodeError) as error:
             return f"it cannot be rendered: {str(error)[:200]}"
         step.prompt_ids, step.response_ids, step.response_mask = prompt, reply, mask
@@ -66,13 +66,20 @@ class Deriver:
         end = max((at + 1 for at, token in enumerate(ids) if token in stops), default=len(ids))
         return ids[:end], None
 
-    def _is_read_back(self, ids: list[int], prompt: list[int], said: Message, tools: Any) -> bool:
+    def _unlike(self, ids: list[int], prompt: list[int], said: Message, tools: Any) -> str | None:
+        """What of a reply its ids would give back otherwise; None where they give all of it back."""
         stops = set(self._rendering.stop_ids)
         own = ids[:-1] if ids and ids[-1] in stops else ids
         parsed = self._rendering.renderer.parse_response(own, tools=tools, prompt_ids=prompt)
         calls = [(call.name, _value(call.arguments)) for call in parsed.tool_calls]
         wanted = [(call.function.name, _value(call.function.arguments)) for call in said.tool_calls]
-        return (parsed.content, parsed.reasoning_content or "", calls) == (said.text, said.reasoning or "", wanted)
+        for what, mine, its in (
+            ("reasoning", said.reasoning or "", parsed.reasoning_content or ""),
+            ("text", said.text, parsed.content),
+        ):
+            if mine != its:
+                return f"{what}, which has white space around it" if mine.strip() == its.strip() else what
+        return None if calls == wanted else "calls"
 
 
 def _value(arguments: Any) -> Any:

@@ -27,6 +27,7 @@ from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
+from agentworld.ingest.thinking import split_thinking
 from agentworld.ingest.versions import exclude_older, is_same, take_back, there, version, versions
 from agentworld.ingest.wholes import EMPTY, PRIMARY, Placing, is_empty, is_session, make_whole, renamed
 from agentworld.pool.keeping.records import Progress, no_progress
@@ -68,7 +69,8 @@ class _Waiting(NamedTuple):
 
 class Importer:
     """One import. `pool` None: everything is read and counted, and nothing is stored. `placing`: channel, group and so
-    on of what is stored. `limit`: of runs. `deriver` gives ids to steps that have only text. `progress`: in bytes.
+    on of what is stored. `limit`: of runs. `deriver` gives ids to steps that have only text. `keep_thinking`: what
+    replies of plain chat think between tags stays in their texts. `progress`: in bytes.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Importer:
         limits: Limits = USUAL,
         limit: int | None = None,
         deriver: Deriver | None = None,
+        keep_thinking: bool = False,
         progress: Progress = no_progress,
     ) -> None:
         if format != "auto":
@@ -88,12 +91,14 @@ class Importer:
         self._pool, self._format, self._limits, self._limit = pool, format, limits, limit
         self._placing = placing or Placing()
         self._deriver = deriver
+        self._keep_thinking = keep_thinking
         self._progress = progress
         self._waiting: list[_Waiting] = []
         self._waiting_steps = self._waiting_bytes = 0
         self._numbers: dict[str, int] = {}  # of the runs of each file of a bundle, from 0
         self._named: set[tuple[str, ...]] = set()
         self._occurrences = Occurrences()
+        self._split_in: str | None = None  # the file of which it was said last
         self._deleted: set[str] = set()  # runs without a name that were deleted on request
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
@@ -155,6 +160,8 @@ class Importer:
             facts = examine(run)
             is_named = run.native_id is not None or is_session(run)
             occurrence = 1 if is_named else self._occurrence(file, facts.digest)
+            if not self._keep_thinking and getattr(read.format, "plain_chat", False) and split_thinking(run):
+                self._tell_split(file)
             whole = make_whole(format, file, number, run, facts, self._placing, say, occurrence)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
             # A format put something into a run that records do not take.
@@ -172,6 +179,8 @@ class Importer:
             for step in whole.steps:
                 if why := self._deriver.derive(step):
                     say(f"step {step.step_id}", f"it gets no ids: {why}", False)
+                elif step.token_source == "derived":
+                    counts.derived += 1
         if self._pool is None:
             return
         try:
@@ -195,6 +204,13 @@ class Importer:
             why = "too many runs without a name for all to be told apart: of the others, equal ones are stored once"
             self.report.take(Note(file=file, place="$", why=why, hint="Split the file", lost=False))
         return number
+
+    def _tell_split(self, file: str) -> None:
+        if file != self._split_in:
+            self._split_in = file
+            why = "what replies think between <think> and </think> becomes their reasoning"
+            hint = "--keep-thinking leaves it where it is"
+            self.report.take(Note(file=file, place="$", why=why, hint=hint, lost=False))
 
     def _tell_rewards(self, file: str, name: str, whole: WholeTrajectory) -> None:
         """Say once for each set of names that no reward became the primary one."""
@@ -325,8 +341,18 @@ def import_paths(
     limits: Limits = USUAL,
     limit: int | None = None,
     deriver: Deriver | None = None,
+    keep_thinking: bool = False,
     progress: Progress = no_progress,
 ) -> ImportReport:
     """Import files, folders and archives into a pool; None only counts, and says what would be lost. See `Importer`."""
-    importer = Importer(pool, format, placing=placing, limits=limits, limit=limit, deriver=deriver, progress=progress)
+    importer = Importer(
+        pool,
+        format,
+        placing=placing,
+        limits=limits,
+        limit=limit,
+        deriver=deriver,
+        keep_thinking=keep_thinking,
+        progress=progress,
+    )
     return importer.run([Path(path) for path in paths])

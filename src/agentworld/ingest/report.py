@@ -17,7 +17,8 @@ class FormatCounts(msgspec.Struct, kw_only=True):
     """Of one format. `runs` were read; of them `added` are new, `known` were there, `replaced` were there and have
     changed, so that they are stored beside what was there, `deleted` were deleted on request before and do not come
     back, `refused` cannot be stored, `empty` have no reply of a model, and are skipped. `steps` to `labels` are what is
-    in the others. `excluded`: steps that are stored and not served, by reason.
+    in the others. `derived`: steps that got ids by a tokenizer. `excluded`: steps that are stored and not served, by
+    reason.
     """
 
     files: int = 0
@@ -34,6 +35,7 @@ class FormatCounts(msgspec.Struct, kw_only=True):
     tool_results: int = 0
     rewards: int = 0
     labels: int = 0
+    derived: int = 0
     excluded: dict[str, int] = {}
 
 

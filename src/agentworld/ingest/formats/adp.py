@@ -28,6 +28,7 @@ class ADP:
 
     name = "adp"
     title = "Agent Data Protocol"
+    plain_chat = True
     bundles = staticmethod(each_alone)
 
     def claims(self, head: Head) -> bool:

@@ -31,6 +31,7 @@ class OpenAIFineTuning:
 
     name = "openai-fine-tuning"
     title = "OpenAI fine-tuning (chat and preferences)"
+    plain_chat = True
     bundles = staticmethod(each_alone)
 
     def claims(self, head: Head) -> bool:

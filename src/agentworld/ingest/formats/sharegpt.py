@@ -27,6 +27,7 @@ class ShareGPT:
 
     name = "sharegpt"
     title = "Rows of chat: ShareGPT, Alpaca, preferences, KTO, AgentInstruct, Hermes"
+    plain_chat = True
     general = True
 
     def claims(self, head: Head) -> bool:

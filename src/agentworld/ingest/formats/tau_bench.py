@@ -26,6 +26,7 @@ class TauBench:
 
     name = "tau-bench"
     title = "tau-bench results, and displays of conversations"
+    plain_chat = True
     bundles = staticmethod(each_alone)
 
     def claims(self, head: Head) -> bool:
