@@ -395,7 +395,6 @@ def _drop_from_snapshots(txn: Transaction, rows: Sequence[Row]) -> None:
     ids = {row["trajectory_id"] for row in rows} | {step[0] for step in steps}
     for unit in found:
         rewards = msgspec.json.decode(unit["rewards"])
-        kept = without_targets(rewards, ids)
-        if kept != rewards:
+        if (kept := without_targets(rewards, ids)) != rewards:
             values = {"of_batch": unit["batch"], "of_key": unit["key"], "rewards": json_or_none(kept)}
             txn.execute(_SET_SNAPSHOT, values)
