@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agentworld.pool.protocol import Page
+from agentworld.pool.protocol import GatewayState, Page
 from agentworld.records import Exchange, Message, NewTrajectory, Reward, Step, TerminalStatus, Trajectory
 
 
@@ -64,6 +64,9 @@ class FactoryClient(Protocol):
 
     async def list_steps(self, *, include: Sequence[str] = (), **parameters: Any) -> Page[Step]:
         """One page; parameters as in Pool.list_steps."""
+
+    async def gateway_state(self) -> GatewayState:
+        """Which policies speak."""
 
     async def add_rewards(self, rewards: Sequence[Reward]) -> int:
         """Set rewards."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentworld.agents.definition import Agent, SamplingTable, agent_from
+from agentworld.agents.pacing import check_pace
 from agentworld.agents.ports import FactoryClient, Notify, ignore
 from agentworld.agents.progress import RunProgress
 from agentworld.agents.report import RunReport
@@ -24,7 +25,9 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to run. `agents`, `task_sets`: tables; `path` in one takes the definition from another TOML file.
 
     A task set's table also says which of its tasks to do: `count`, `split`, `seed`. Paths start at the file's folder.
-    `name`: the run; the same name again continues it, without one each run is new.
+    `name`: the run; the same name again continues it, without one each run is new. `max_staleness`: rollouts wait where
+    they would be older than that once a trainer that takes `batch` rollouts an update has come to them; `barrier`: the
+    same with 0; `skip_equal`: that trainer skips groups of equal rewards.
     """
 
     model: str
@@ -36,6 +39,10 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: int = 64
     retries: int = 2
     channel: str = "train"
+    max_staleness: int | None = None
+    batch: int | None = None
+    barrier: bool = False
+    skip_equal: bool = False
     sampling: SamplingTable = SamplingTable()
 
 
@@ -60,6 +67,10 @@ def read_run(path: str | Path) -> RunConfig:
             raise ConfigError(f"{path}: there are no {field}", path=f"$.{field}", hint=f"Add a table [[{field}]]")
     if config.name is not None:
         check_id(config.name, "$.name")
+    with blamed(str(path)):
+        check_pace(config.max_staleness, config.batch, config.barrier, config.rollouts)
+    if config.skip_equal and config.batch is None:
+        raise ConfigError(f"{path}: skip_equal goes with max_staleness or barrier", path="$.skip_equal")
     return config
 
 
@@ -97,6 +108,10 @@ async def run_from_config(
         concurrency=config.concurrency,
         retries=config.retries,
         channel=config.channel,
+        max_staleness=config.max_staleness,
+        batch=config.batch,
+        barrier=config.barrier,
+        skip_equal=config.skip_equal,
         sampling=config.sampling,
         resume=config.name is not None,
         progress=progress,

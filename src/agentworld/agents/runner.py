@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,12 +21,13 @@ from agentworld.agents.attempt import Stage
 from agentworld.agents.definition import Agent, CommandAgent
 from agentworld.agents.environment_server import EnvironmentServer
 from agentworld.agents.lines import LineProcess
+from agentworld.agents.pacing import Pace, check_pace
 from agentworld.agents.plan import Rollout, complete_one, known_trajectories, plan_rollouts
 from agentworld.agents.ports import FactoryClient, Notify, Started, ignore
 from agentworld.agents.progress import RunProgress, Silent
 from agentworld.agents.report import RolloutResult, RunReport, build_report
 from agentworld.errors import ConfigError
-from agentworld.records import Sampling, Trajectory
+from agentworld.records import Policy, Sampling, Trajectory
 from agentworld.tasks.base import Task, TaskSet
 
 FIRST_RETRY_PAUSE = 0.25
@@ -47,6 +48,10 @@ async def run_rollouts(
     sampling: Sampling | None = None,
     metadata: Mapping[str, Any] | None = None,
     resume: bool = True,
+    max_staleness: int | None = None,
+    batch: int | None = None,
+    barrier: bool = False,
+    skip_equal: bool = False,
     progress: RunProgress | None = None,
     notify: Notify = ignore,
 ) -> RunReport:
@@ -57,17 +62,20 @@ async def run_rollouts(
     their next attempt has begun; without it, choose a new name, as groups that have closed take no more.
     `concurrency`: rollouts at one moment over all agents; each agent may have a lower limit. `retries`: further
     attempts for a failed one. `sampling.seed` gives each rollout a seed of its own. Cancelling stops the agents and
-    ends open trajectories as abandoned. `notify` hears why agents wait. AgentWorldError where the server cannot be
-    reached at the start.
+    ends open trajectories as abandoned. `max_staleness`, `batch`, `barrier`, `skip_equal`: rollouts wait where they
+    would be too old for the trainer (agentworld.agents.pacing). `notify` hears why agents wait. AgentWorldError where
+    the server cannot be reached at the start.
     """
     began = time.monotonic()
     progress = progress or Silent()
     check_different([agent.name for agent in agents], "agents")
     check_different([task_set.name for task_set, _ in work], "task_sets")
     todo = plan_rollouts(name, work, agents, rollouts)
+    lag = check_pace(max_staleness, batch, barrier, rollouts)
     results: list[RolloutResult] = []
+    policies: list[Policy | None] = []
     if resume:
-        todo, results = await leave_out_complete(client, todo)
+        todo, results, policies = await leave_out_complete(client, todo)
     else:
         await client.list_trajectories(limit=1)  # A server that is not there is one error, not one for each rollout.
     progress.start(name, len(todo) + len(results), len(results))
@@ -89,11 +97,15 @@ async def run_rollouts(
                 notify=notify,
             )
             gate = asyncio.Semaphore(concurrency)
+            pace = None
+            if lag is not None and batch is not None:
+                pace = Pace(client, model, lag, batch, skip_equal=skip_equal, policies=policies, notify=notify)
+            sizes = Counter(rollout.group_id for rollout in todo)
             async with asyncio.TaskGroup() as group:
                 for agent in agents:
                     queue = deque(rollout for rollout in todo if rollout.agent is agent)
                     for _ in range(min(limit_of(agent, concurrency), len(queue))):
-                        group.create_task(work_off(stage, queue, gate, retries, results, progress))
+                        group.create_task(work_off(stage, queue, gate, retries, results, progress, pace, sizes))
     finally:
         progress.stop()
     return build_report(name, time.monotonic() - began, results)
@@ -119,10 +131,14 @@ async def work_off(
     retries: int,
     results: list[RolloutResult],
     progress: RunProgress,
+    pace: Pace | None,
+    sizes: Mapping[str, int],
 ) -> None:
-    """Take rollouts from the queue until it is empty."""
+    """Take rollouts from the queue until it is empty; `sizes`: how many of each group are to be done."""
     while queue:
         rollout = queue.popleft()
+        if pace is not None:
+            await pace.begin(rollout.group_id, sizes[rollout.group_id])
         pause = FIRST_RETRY_PAUSE
         started: Started | None = None
         for attempt in range(retries + 1):
@@ -139,29 +155,33 @@ async def work_off(
                 raise
             pause = min(2 * pause, LONGEST_RETRY_PAUSE)
         result = msgspec.structs.replace(result, attempts=attempt + 1)
+        if pace is not None:
+            pace.end(rollout.group_id, None if result.status == "failed" else result.reward)
         results.append(result)
         progress.done(result)
 
 
 async def leave_out_complete(
     client: FactoryClient, planned: Sequence[Rollout]
-) -> tuple[list[Rollout], list[RolloutResult]]:
-    """What is left to do, with what an earlier process left open of it, and the results of what the pool holds
-    complete.
+) -> tuple[list[Rollout], list[RolloutResult], list[Policy | None]]:
+    """What is left to do, with what an earlier process left open of it, and the results and policies of what the pool
+    holds complete.
     """
     known = await known_trajectories(client, list(dict.fromkeys(rollout.group_id for rollout in planned)))
     todo: list[Rollout] = []
     results: list[RolloutResult] = []
+    policies: list[Policy | None] = []
     for rollout in planned:
         trajectories = known.get((rollout.group_id, rollout.index), [])
         counted = complete_one(trajectories)
         if counted is not None:
             results.append(earlier_result(rollout, counted))
+            policies.append(counted.policy)
             continue
         leftovers = tuple(trajectory.trajectory_id for trajectory in trajectories if trajectory.status == "open")
         attempt = max((trajectory.attempt + 1 for trajectory in trajectories), default=0)
         todo.append(replace(rollout, attempt=attempt, leftovers=leftovers))
-    return todo, results
+    return todo, results, policies
 
 
 def earlier_result(rollout: Rollout, trajectory: Trajectory) -> RolloutResult:

@@ -15,7 +15,7 @@ from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, u
 from agentworld.client.datasets import AsyncDatasetMethods
 from agentworld.client.merging import AsyncMergeMethods
 from agentworld.client.session import build_step, new_trajectory
-from agentworld.pool.protocol import AppendResult, Page, PoolStats
+from agentworld.pool.protocol import AppendResult, GatewayState, Page, PoolStats
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
@@ -164,6 +164,10 @@ class AsyncFactory(AsyncDatasetMethods, AsyncMergeMethods):
     async def set_policy(self, policy: Policy) -> Policy:
         """See Pool.set_policy."""
         return await self._send(calls.set_policy(policy))
+
+    async def gateway_state(self) -> GatewayState:
+        """See Pool.gateway_state."""
+        return await self._send(calls.gateway_state())
 
     async def explain(self, where: str, subject: Subject = "trajectories") -> Explanation:
         """See Pool.explain."""

@@ -26,6 +26,7 @@ from agentworld.pool.protocol import (
     Page,
     PoolStats,
     SignalsResult,
+    SpecReport,
     UnitExplanation,
 )
 from agentworld.pool.signal_rules import PLACES, check_few
@@ -334,6 +335,12 @@ def explain_unit(consumer: str, target_id: str, spec: BatchSpec | None) -> Call[
     """Why a unit is, or is not, handed out."""
     said = None if spec is None else msgspec.json.encode(spec).decode()
     return Call("GET", _query(f"{API}/consumers/{_id(consumer)}/explain", target=target_id, spec=said), UnitExplanation)
+
+
+def check_spec(consumer: str, spec: BatchSpec | None) -> Call[SpecReport]:
+    """Whether the pool can give what is asked for."""
+    said = None if spec is None else msgspec.json.encode(spec).decode()
+    return Call("GET", _query(f"{API}/consumers/{_id(consumer)}/check", spec=said), SpecReport)
 
 
 def requeue(consumer: str, keys: Sequence[str]) -> Call[wire.RequeueReply]:

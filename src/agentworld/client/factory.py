@@ -31,6 +31,7 @@ from agentworld.pool.protocol import (
     Page,
     PoolStats,
     SignalsResult,
+    SpecReport,
     UnitExplanation,
 )
 from agentworld.query import Explanation, Subject
@@ -78,6 +79,9 @@ class Factory(KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
     def _read(self, call: calls.Call[T]) -> T | None:
         body = self._body(call)
         return call.read(body, self.url) if body else None
+
+    def _fetch(self, path: str) -> bytes:
+        return self._body(calls.Call("GET", path, object))
 
     def _body(self, call: calls.Call[Any]) -> bytes:
         reply = self._connection.request(call.method, call.path, call.body, retry=call.idempotent, timeout=call.timeout)
@@ -362,6 +366,10 @@ class Factory(KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
     def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
         """See Pool."""
         return self._send(calls.explain_unit(consumer, target_id, spec))
+
+    def check_spec(self, consumer: str, spec: BatchSpec | None = None) -> SpecReport:
+        """See Pool."""
+        return self._send(calls.check_spec(consumer, spec))
 
     def requeue(self, consumer: str, keys: Sequence[str]) -> int:
         """See Pool."""

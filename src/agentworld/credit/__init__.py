@@ -8,6 +8,7 @@ from agentworld.credit.advantages import (
     leave_one_out,
 )
 from agentworld.credit.batches import BatchCredit, apply_credit
+from agentworld.credit.importance import VersionWeights, importance_weights, token_versions, weights_by_version
 from agentworld.credit.reading import CreditSpec, step_tree
 from agentworld.credit.registry import (
     CreditMethod,
@@ -41,6 +42,7 @@ __all__ = [
     "Spread",
     "StepTree",
     "TokenCredits",
+    "VersionWeights",
     "apply_credit",
     "batch_relative",
     "chain",
@@ -54,6 +56,7 @@ __all__ = [
     "gae_tokens",
     "greedy_relative",
     "group_relative",
+    "importance_weights",
     "leave_one_out",
     "loss_weights",
     "path_tokens",
@@ -61,5 +64,7 @@ __all__ = [
     "spread",
     "step_tree",
     "to_tokens",
+    "token_versions",
     "total_return",
+    "weights_by_version",
 ]

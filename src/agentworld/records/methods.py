@@ -43,9 +43,9 @@ _SPACES: tuple[LogprobSpace, ...] = ("raw", "temperature", "processed")
 _TEXT, _IDS, _RATIO = ("tokens",), ("tokens",), ("tokens", "logprobs")
 
 
-def _clipped(name: str, source: str) -> Method:
+def _clipped(name: str, source: str, uses: tuple[str, ...] = (REFERENCE,)) -> Method:
     """A group-relative method whose loss is a ratio to the log-probabilities at sampling."""
-    return Method(name, "group", _RATIO, True, "bounded", source, rollouts=2, uses=(REFERENCE,), spaces=_SPACES)
+    return Method(name, "group", _RATIO, True, "bounded", source, rollouts=2, uses=uses, spaces=_SPACES)
 
 
 METHODS: dict[str, Method] = {
@@ -62,12 +62,11 @@ METHODS: dict[str, Method] = {
         Method("ppo", "trajectory", _RATIO, True, "bounded", "arXiv:1707.06347", uses=(VALUES, REFERENCE),
                spaces=_SPACES),
         _clipped("grpo", "arXiv:2402.03300"),
-        _clipped("dr_grpo", "arXiv:2503.20783"),
-        _clipped("dapo", "arXiv:2503.14476"),
+        _clipped("dr_grpo", "arXiv:2503.20783", uses=()),
+        _clipped("dapo", "arXiv:2503.14476", uses=()),
         _clipped("gspo", "arXiv:2507.18071"),
         _clipped("gigpo", "arXiv:2505.10978"),
-        Method("distill", "trajectory", (*_IDS, f"annotation.{TEACHER}"), False, "bounded", "arXiv:2306.13649",
-               spaces=_SPACES),
+        Method("distill", "trajectory", (*_IDS, f"annotation.{TEACHER}"), False, "bounded", "arXiv:2306.13649"),
     )
 }  # fmt: skip
 
