@@ -3,10 +3,21 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agentworld.curation.checks import CheckContext, CheckSettings, EvaluationSets, read_evaluation_sets, run_checks
+from agentworld.curation.checks import (
+    CheckContext,
+    CheckSettings,
+    EvaluationSets,
+    contamination,
+    read_evaluation_sets,
+    run_checks,
+)
+from agentworld.curation.checks.words import windows, words_of
 from agentworld.errors import ConfigError
 from tests.curation.checks.building import calls, run, says, tool, user
+from tests.examples import examples
 
 QUESTION = "A train leaves the old harbour at seven in the morning and reaches the distant mountain village at noon."
 OTHER = "Each of the nine gardeners plants four rows of tulips and waters them twice on every second day of June."
@@ -87,6 +98,31 @@ def test_long_texts_are_read_in_pieces(sets):
     found = _found(run(user(text), says(text[::-1]), user(OTHER), says("z")), sets)
     assert found.value == 1.0
     assert found.evidence["items"] >= 1
+
+
+def test_nothing_at_a_cut_is_missed(sets, monkeypatch):
+    monkeypatch.setattr(contamination, "LONGEST", 400)  # parts of 200
+    for before in range(0, 260, 7):
+        found = _found(
+            run(user("é" * (before % 3) + " x" * (before // 2) + f" {QUESTION}" + " y" * 200), says("z")), sets
+        )
+        assert found.value == 1.0, before
+        assert found.evidence["excerpt"].split() == QUESTION.split()[:13]
+    # And not what a cut would make of a longer word.
+    assert _found(run(user("x " * 48 + f"y{QUESTION[:-5]}"), says("z")), sets).value < 1.0
+
+
+@settings(max_examples=examples(100))
+@given(st.text(alphabet="ab \u3042", max_size=60), st.integers(3, 20), st.integers(1, 4))
+def test_each_run_that_fits_is_whole_in_a_part(text, size, count):
+    parts = list(windows(text, size, count))
+    assert all(0 <= begin <= end <= begin + size for begin, end in parts)
+    assert (parts[0][0], parts[-1][1]) == (0, len(text))
+    words = words_of(text)
+    for first in range(len(words.starts) - count + 1):
+        start, end = words.starts[first], words.ends[first + count - 1]
+        if end - start < size:
+            assert any(begin <= start and end <= stop for begin, stop in parts), (start, end, parts)
 
 
 def test_without_sets_nothing_is_said(sets):

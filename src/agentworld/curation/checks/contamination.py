@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from agentworld.curation.checks.evaluation_sets import Hits
 from agentworld.curation.checks.finding import Found
 from agentworld.curation.checks.private_rules import excerpt
 from agentworld.curation.checks.reading import Place, Run
 from agentworld.curation.checks.registry import check
 from agentworld.curation.checks.settings import CheckContext
-from agentworld.curation.checks.words import BARRIER, LONGEST
+from agentworld.curation.checks.words import BARRIER, LONGEST, windows
 
 
 @check(
@@ -29,29 +30,35 @@ def contaminated(run: Run, context: CheckContext) -> Iterator[Found]:
     sets = context.evaluation
     if sets is None or not len(sets):
         return
-    best: Found | None = None
-    for text, starts, places in _pieces(run):
-        matches = sets.matches(text)
-        if matches and (best is None or matches[0].share > best.value):
-            match = matches[0]
-            at = bisect_right(starts, match.start) - 1
-            step, message, whole, begin, length = places[at]
-            # Small letters of some characters are two: then the place in the text is about that.
-            start, end = (
-                min(begin + min(place - starts[at], length), len(whole)) for place in (match.start, match.end)
-            )
-            evidence = {
-                "step": step,
-                "message": message,
-                "set": match.set,
-                "item": match.item,
-                "runs": match.runs,
-                "items": len(matches),
-                "excerpt": excerpt(whole, start, end),
-            }
-            best = Found(round(match.share, 3), evidence)
-    if best is not None:
-        yield best
+    hits: dict[int, Hits] = {}  # in all pieces; an item may go from one into the next
+    sources: list[_Source] = []
+    offset = 0
+    ahead: list[int] = []
+    for text, starts, places in _pieces(run, sets.count):
+        for item, own in sets.hits(text).items():
+            here = Hits(own.runs, offset + own.start, offset + own.end)
+            hits[item] = here if item not in hits else hits[item]._replace(runs=hits[item].runs | own.runs)
+        ahead += [offset + start for start in starts]
+        sources += places
+        offset += len(text) + 1
+    matches = sets.sorted_matches(hits)
+    if not matches:
+        return
+    match = matches[0]
+    at = bisect_right(ahead, match.start) - 1
+    step, message, whole, begin, length = sources[at]
+    # Small letters of some characters are two: then the place in the text is about that.
+    start, end = (min(begin + min(place - ahead[at], length), len(whole)) for place in (match.start, match.end))
+    evidence = {
+        "step": step,
+        "message": message,
+        "set": match.set,
+        "item": match.item,
+        "runs": match.runs,
+        "items": len(matches),
+        "excerpt": excerpt(whole, start, end),
+    }
+    yield Found(round(match.share, 3), evidence)
 
 
 class _Source(NamedTuple):
@@ -64,16 +71,18 @@ class _Source(NamedTuple):
     length: int
 
 
-def _pieces(run: Run) -> Iterator[tuple[str, list[int], list[_Source]]]:
-    """The trajectory's texts joined to pieces of at most a million characters, with where each begins and is from."""
+def _pieces(run: Run, count: int) -> Iterator[tuple[str, list[int], list[_Source]]]:
+    """The trajectory's texts joined to pieces of at most a million characters, with where each begins and is from. A
+    text that is cut is cut so that each run of `count` words is whole in one of its parts.
+    """
     parts: list[str] = []
     starts: list[int] = []
     places: list[_Source] = []
     length = 0
     for turn in run.turns:
         for at, whole in turn.texts():
-            for begin in range(0, len(whole), LONGEST // 2):
-                text = whole[begin : begin + LONGEST // 2].lower().replace(BARRIER, " ")
+            for begin, end in windows(whole.replace(BARRIER, " "), LONGEST // 2, count):
+                text = whole[begin:end].lower().replace(BARRIER, " ")
                 if length + len(text) + 1 > LONGEST and parts:
                     yield BARRIER.join(parts), starts, places
                     parts, starts, places, length = [], [], [], 0

@@ -31,6 +31,14 @@ class Match(NamedTuple):
     end: int
 
 
+class Hits(NamedTuple):
+    """Which runs of an item a text holds, and where the first of them is in the text."""
+
+    runs: set[int]
+    start: int
+    end: int
+
+
 class EvaluationSets:
     """Items by the hashes of their runs of `count` words. `skipped`: items that are shorter than one run."""
 
@@ -64,15 +72,27 @@ class EvaluationSets:
 
     def matches(self, text: str) -> list[Match]:
         """The items that the text holds runs of, those with the largest share first."""
+        return self.sorted_matches(self.hits(text))
+
+    def hits(self, text: str) -> dict[int, Hits]:
+        """The runs of each item that the text holds, by the item's number over all sets."""
         words = words_of(text)
         runs = ngrams(words.hashes, self.count)
         if not len(runs) or not len(self._hashes):
-            return []
+            return {}
         low = np.searchsorted(self._hashes, runs, "left")
         there = (low < len(self._hashes)) & (self._hashes[np.minimum(low, len(self._hashes) - 1)] == runs)
-        return self._found(words, runs, np.flatnonzero(there)) if there.any() else []
+        return self._found(words, runs, np.flatnonzero(there)) if there.any() else {}
 
-    def _found(self, words: Words, runs: Hashes, places: npt.NDArray[np.int64]) -> list[Match]:
+    def sorted_matches(self, hits: Mapping[int, Hits]) -> list[Match]:
+        """What hits in one text, or in all parts of one, come to; those with the largest share first."""
+        found = [
+            Match(*self._names[owner], len(own.runs), len(own.runs) / int(self._totals[owner]), own.start, own.end)
+            for owner, own in hits.items()
+        ]
+        return sorted(found, key=lambda match: (-match.share, match.set, match.item))
+
+    def _found(self, words: Words, runs: Hashes, places: npt.NDArray[np.int64]) -> dict[int, Hits]:
         first: dict[int, int] = {}
         seen: dict[int, set[int]] = {}
         for place in places.tolist():
@@ -82,17 +102,10 @@ class EvaluationSets:
                 owner = int(self._owners[at])
                 first.setdefault(owner, place)
                 seen.setdefault(owner, set()).add(at)
-        found = [
-            Match(
-                *self._names[owner],
-                len(hits),
-                len(hits) / int(self._totals[owner]),
-                int(words.starts[first[owner]]),
-                int(words.ends[first[owner] + self.count - 1]),
-            )
-            for owner, hits in seen.items()
-        ]
-        return sorted(found, key=lambda match: (-match.share, match.set, match.item))
+        return {
+            owner: Hits(own, int(words.starts[first[owner]]), int(words.ends[first[owner] + self.count - 1]))
+            for owner, own in seen.items()
+        }
 
 
 def read_evaluation_sets(paths: Iterable[str | Path], count: int = 13) -> EvaluationSets:

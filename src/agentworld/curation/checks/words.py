@@ -7,6 +7,7 @@ spaces (from U+2E80 on) is a word by itself, and so is U+0000, which texts are j
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -41,23 +42,40 @@ def mix(values: Hashes) -> Hashes:
 
 def words_of(text: str) -> Words:
     """The words of the first million characters."""
-    codes = np.frombuffer(text[:LONGEST].lower().encode("utf-32-le", "surrogatepass"), np.uint32)
+    codes = _codes(text[:LONGEST].lower())
     if not codes.size:
         nothing = np.empty(0, np.int64)
         return Words(np.empty(0, np.uint64), nothing, nothing)
-    inside, alone = _kinds(codes)
-    before = np.zeros(len(codes), bool)
-    before[1:] = inside[:-1] & ~alone[:-1]
-    after = np.zeros(len(codes), bool)
-    after[:-1] = inside[1:] & ~alone[1:]
-    starts = np.flatnonzero(inside & (alone | ~before))
-    ends = np.flatnonzero(inside & (alone | ~after)) + 1
+    starts, ends = _bounds(codes)
     # A word's hash is the polynomial of its characters: a difference of two prefixes' sums, brought to the power 0.
     powers, inverses = _powers(1 << (len(codes) - 1).bit_length())
     sums = np.zeros(len(codes) + 1, np.uint64)
     np.cumsum(codes * powers[: len(codes)], out=sums[1:])
     polynomials = (sums[ends] - sums[starts]) * inverses[starts]
     return Words(mix(polynomials + (ends - starts).astype(np.uint64)), starts, ends)
+
+
+def windows(text: str, size: int, count: int) -> Iterator[tuple[int, int]]:
+    """Where the parts of a text begin and end that hold every run of `count` words whole, each of at most `size`
+    characters: no part ends within a word, and the next one begins with the last `count - 1` words of the one before.
+    A run of over `size` characters is in none.
+    """
+    begin = 0
+    while len(text) - begin > size:
+        starts, ends = _bounds(_codes(text[begin : begin + size]))
+        end = size
+        if len(ends) and ends[-1] == size:
+            # That word may go on behind the part. One that is longer than a part is cut.
+            end = int(starts[-1]) or size
+            starts, ends = starts[:-1], ends[:-1]
+        if len(starts) >= count > 1:
+            following = int(starts[1 - count])
+        else:
+            # No run from the first word on fits, unless that was not at the beginning; of single words none goes on.
+            following = int(starts[0] or ends[0]) if 0 < len(ends) < count else end
+        yield begin, begin + end
+        begin += following
+    yield begin, len(text)
 
 
 def ngrams(words: Hashes, count: int) -> Hashes:
@@ -70,6 +88,20 @@ def ngrams(words: Hashes, count: int) -> Hashes:
         runs *= _STEP
         runs += words[offset : offset + places]
     return mix(runs)
+
+
+def _codes(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _bounds(codes: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where words begin and end; small letters are where the capital ones are."""
+    inside, alone = _kinds(codes)
+    before = np.zeros(len(codes), bool)
+    before[1:] = inside[:-1] & ~alone[:-1]
+    after = np.zeros(len(codes), bool)
+    after[:-1] = inside[1:] & ~alone[1:]
+    return np.flatnonzero(inside & (alone | ~before)), np.flatnonzero(inside & (alone | ~after)) + 1
 
 
 def _kinds(codes: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
