@@ -156,7 +156,7 @@ def test_batches_are_listed_and_read_with_their_rewards(server):
     assert [one["state"] for one in server.get("/api/v1/batches?consumer=c&limit=1")[1]["items"]] == ["acked"]
     assert [one["consumer"] for one in server.get("/api/v1/batches?batch_state=leased")[1]["items"]] == ["d"]
     record = server.get(f"/api/v1/batches/{first['batch_id']}")[1]
-    assert record["units"] == [{"key": "t0", "rewards": {"t0": {"reward": 1.0}}}]
+    assert record["units"] == [{"key": "t0", "rewards": {"t0": {"reward": 1.0}}, "trajectories": ["t0"], "steps": []}]
     assert server.get("/api/v1/batches/bat_gone")[0] == 404
     status, refusal = server.get("/api/v1/batches?batch_state=lost")
     assert (status, refusal["error"]["path"]) == (400, "batch_state")

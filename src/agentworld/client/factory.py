@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from agentworld.client import calls, wire
 from agentworld.client.absent import absent
 from agentworld.client.attempts import Attempt, attempts
+from agentworld.client.batches import BatchMethods
 from agentworld.client.connection import Connection
 from agentworld.client.curation import CurationMethods
 from agentworld.client.datasets import DatasetMethods
@@ -20,7 +21,6 @@ from agentworld.pool import draining
 from agentworld.pool.arguments import check_event_kinds
 from agentworld.pool.arrays import StepArrays, check_selection, steps_as_arrays
 from agentworld.pool.base import check_after
-from agentworld.pool.consumer import PoolConsumer
 from agentworld.pool.protocol import (
     AppendResult,
     Awaited,
@@ -31,23 +31,16 @@ from agentworld.pool.protocol import (
     Page,
     PoolStats,
     SignalsResult,
-    SpecReport,
-    UnitExplanation,
 )
 from agentworld.query import Explanation, Subject
 from agentworld.records import (
     Annotation,
-    Batch,
-    BatchRecord,
-    BatchSpec,
-    BatchState,
     Event,
     Exchange,
     Feedback,
     FeedbackKind,
     Group,
     NewTrajectory,
-    PoisonedUnit,
     Policy,
     Reward,
     Step,
@@ -58,7 +51,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class Factory(KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
+class Factory(BatchMethods, KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
     Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of
@@ -330,67 +323,6 @@ class Factory(KeyMethods, CurationMethods, DatasetMethods, MergeMethods):
     def stats(self) -> PoolStats:
         """See Pool."""
         return self._send(calls.stats())
-
-    # --- consuming --------------------------------------------------------------------------------------------
-    def consumer(self, name: str) -> PoolConsumer:
-        """See Pool."""
-        return PoolConsumer(self, name)
-
-    def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
-        """See Pool."""
-        return self.lease_within(spec, consumer, 0.0)
-
-    def lease_within(self, spec: BatchSpec, consumer: str, seconds: float) -> Batch | None:
-        """One batch, or None where the server had not enough units for `seconds` (at most 30 are asked for)."""
-        return self._read(calls.lease(spec, consumer, min(seconds, wire.LONGEST_WAIT)))
-
-    def get_batch(self, batch_id: str) -> BatchRecord:
-        """See Pool."""
-        return self._send(calls.get_batch(batch_id))
-
-    def list_batches(
-        self,
-        *,
-        consumer: str | None = None,
-        state: BatchState | None = None,
-        cursor: str | None = None,
-        limit: int = 100,
-    ) -> Page[BatchRecord]:
-        """See Pool."""
-        return self._send(calls.list_batches(consumer=consumer, batch_state=state, cursor=cursor, limit=limit))
-
-    def poisoned(self, consumer: str) -> list[PoisonedUnit]:
-        """See Pool."""
-        return self._send(calls.poisoned(consumer)).items
-
-    def explain_unit(self, consumer: str, target_id: str, spec: BatchSpec | None = None) -> UnitExplanation:
-        """See Pool."""
-        return self._send(calls.explain_unit(consumer, target_id, spec))
-
-    def check_spec(self, consumer: str, spec: BatchSpec | None = None) -> SpecReport:
-        """See Pool."""
-        return self._send(calls.check_spec(consumer, spec))
-
-    def requeue(self, consumer: str, keys: Sequence[str]) -> int:
-        """See Pool."""
-        return self._send(calls.requeue(consumer, keys)).requeued
-
-    def ack(self, batch_id: str, epoch: int) -> None:
-        """See Pool."""
-        self._body(calls.end_lease("ack", batch_id, epoch))
-
-    def release(self, batch_id: str, epoch: int) -> None:
-        """See Pool."""
-        self._body(calls.end_lease("release", batch_id, epoch))
-
-    def extend(self, batch_id: str, epoch: int, seconds: float) -> float:
-        """See Pool."""
-        return self._send(calls.extend(batch_id, epoch, seconds)).deadline
-
-    def resume(self, consumer: str, applied: Sequence[str]) -> dict[str, list[str]]:
-        """See Pool."""
-        reply = self._send(calls.resume(consumer, applied))
-        return {"acknowledged": reply.acknowledged, "released": reply.released, "unknown": reply.unknown}
 
     # --- walking ----------------------------------------------------------------------------------------------
     def all_steps(self, **filters: Any) -> Iterator[Step]:
