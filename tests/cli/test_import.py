@@ -1,10 +1,11 @@
 """`agentworld import`: what it prints, what it ends with, and what it refuses."""
 
+import io
 import json
 
 import pytest
 
-from agentworld.cli import invoke
+from agentworld.cli import import_report, invoke
 from agentworld.factory import open_pool
 
 ROW = {"messages": [{"role": "user", "content": "two and two"}, {"role": "assistant", "content": "4"}]}
@@ -59,10 +60,52 @@ def test_what_is_lost_is_printed_as_plain_text_with_exit_code_1(rows, tmp_path, 
     assert "by reason:" in out
 
 
+def test_losses_come_first_and_what_is_not_printed_is_counted(rows, capsys):
+    empty = json.dumps({"messages": ROW["messages"][:1]})
+    rows.write_text("\n".join([json.dumps(ROW)] + [empty] * 1005 + ["{", "[1", json.dumps(ROW)]))
+    code, out, _ = said(capsys, "auto", rows, "--dry-run", "--notes", "3")
+    lines = [line for line in out.splitlines() if line.startswith(("lost", "note", "and", " "))]
+    assert code == 1
+    assert [line.split(": ")[2] for line in lines[:3]] == ["line 1007", "line 1008", "run 1"]
+    no_reply = "there is no reply of a model in it, so it is skipped"
+    assert lines[3:] == ["and 1004 more, by reason:", f"    1004 {no_reply}"]
+    assert "1007 notes, 2 of something lost" in out
+    notes = json.loads(said(capsys, "auto", rows, "--dry-run", "--json")[1])["notes"]
+    assert [note["lost"] for note in notes[:3]] == [True, True, False]
+    assert len(notes) == 1000
+    # Reasons beyond the first ones are counted too.
+    rows.write_text("\n".join(json.dumps({"messages": [{"role": chr(65 + n), "content": ""}]}) for n in range(25)))
+    out = said(capsys, "sharegpt", rows, "--dry-run", "--notes", "1")[1]
+    (line,) = (line for line in out.splitlines() if line.startswith("and "))
+    counts = [int(line.split()[0]) for line in out[out.index(line) :].splitlines()[1:]]
+    assert line == f"and {sum(counts)} more, by reason:"
+
+
+def test_it_says_where_it_wrote_and_without_a_terminal_how_far_it_is(rows, tmp_path, capsys, monkeypatch):
+    code, out, err = said(capsys, "auto", rows, "--pool", f"sqlite:///{tmp_path}/p.db", "--channel", "old")
+    assert (code, err) == (0, "")
+    assert f"Stored in sqlite:///{tmp_path}/p.db, channel old" in out
+    monkeypatch.setattr(import_report, "EVERY", 0.0)
+    code, out, err = said(capsys, "auto", rows, "--pool", f"sqlite:///{tmp_path}/p.db", "--json")
+    assert (json.loads(out)["pool"], json.loads(out)["channel"]) == (f"sqlite:///{tmp_path}/p.db", "train")
+    assert err.splitlines()[-1] == "bytes read: 0.0 of 0.0 MB"
+    # No line sooner than the time is over, and none twice.
+    monkeypatch.setattr(import_report, "EVERY", 5.0)
+    clock, to = iter([0.0, 4.9, 5.0, 9.9, 10.1]), io.StringIO()
+    show = import_report.lines_of_progress(to, lambda: next(clock))
+    for done in (1, 2_000_000, 3_000_000, 4_000_000):
+        show("bytes read", done, 8_000_000 if done < 4_000_000 else None)
+    assert to.getvalue() == "bytes read: 2.0 of 8.0 MB\nbytes read: 4.0 MB\n"
+
+
 def test_limits_are_options(rows, capsys):
     rows.write_text(json.dumps(ROW) + "\n" + json.dumps({**ROW, "more": "x" * 2**20}) + "\n")
     code, out, _ = said(capsys, "auto", rows, "--dry-run", "--max-document", "1")
-    assert (code, "the line is longer than 1048576 bytes" in out) == (1, True)
+    assert (code, "the line is longer than 1048576 bytes. See --max-document" in out) == (1, True)
+    array = rows.with_suffix(".json")
+    array.write_text(json.dumps([ROW, {**ROW, "more": "x" * 2**20}, ROW]))
+    code, out, _ = said(capsys, "auto", array, "--dry-run", "--max-document", "1")
+    assert (code, "$[1]: the document is larger than 1048576 bytes; --max-document raises" in out) == (1, True)
     code, out, _ = said(capsys, "auto", rows, "--dry-run", "--limit", "1", "--json")
     assert (code, json.loads(out)["formats"]["openai-fine-tuning"]["runs"]) == (0, 1)
 

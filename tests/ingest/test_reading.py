@@ -84,7 +84,7 @@ def test_depth_and_size_are_bounded_and_the_rest_is_read():
     large = b'{"a": "%s"}' % (b"x" * 2000)
     assert read(b'[1, {"b": %s}, 2]' % large, document_bytes=1000)[1] == [
         ("$[0]", 1),
-        ("$[1]", "the document is larger than 1000 bytes"),
+        ("$[1]", "the document is larger than 1000 bytes; --max-document raises the limit"),
         ("$[2]", 2),
     ]
     shape, documents, notes = read(b'{"n":1}\n%s\n{"n":2}\n' % large, document_bytes=1000)

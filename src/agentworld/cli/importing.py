@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from agentworld.cli import output
-from agentworld.cli.progress import progress_bar
+from agentworld.cli.import_report import showing_progress, tell
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, check_given, open_or_make
 from agentworld.cli.usage import CommandLineError
 
-if TYPE_CHECKING:
-    from agentworld.ingest.report import ImportReport
-
 AUTO = "auto"
-_COLUMNS = {
-    "files": "files",
-    "runs": "runs",
-    "added": "new",
-    "known": "known",
-    "replaced": "changed",
-    "deleted": "deleted",
-    "refused": "refused",
-    "empty": "no reply",
-    "steps": "steps",
-    "messages": "messages",
-    "tool_calls": "tool calls",
-    "tool_results": "results",
-    "rewards": "rewards",
-    "labels": "labels",
-    "derived": "ids derived",
-}
 _MIB = 1024 * 1024
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -115,7 +95,7 @@ def import_(
     opened = None if dry_run else open_or_make(pool or DEFAULT_POOL)
     stopped = False
     try:
-        with progress_bar() as progress:
+        with showing_progress() as progress:
             importer = Importer(
                 opened,
                 format,
@@ -134,10 +114,15 @@ def import_(
         if opened is not None:
             opened.close()
     report = importer.report
+    if opened is not None:
+        from agentworld.pool.urls import shown_url
+
+        report.pool, report.channel = shown_url(pool or DEFAULT_POOL), channel
     if as_json:
+        report.notes = report.first_notes()
         output.emit_json(report)
     else:
-        _tell(report, min(shown, 1000))
+        tell(report, min(shown, 1000))
     if stopped:
         typer.echo("Stopped. The same command goes on: what is stored is known again", err=True)
         raise typer.Exit(130)
@@ -153,28 +138,3 @@ def _list_formats(as_json: bool) -> None:
         output.emit_json([{"format": name, "title": title} for name, title in found])
     else:
         output.table(("format", "title"), found, whole=("format",))
-
-
-def _tell(report: ImportReport, shown: int) -> None:
-    if report.formats:
-        rows = [
-            (name, *(getattr(counts, field) or "" for field in _COLUMNS)) for name, counts in report.formats.items()
-        ]
-        output.table(("format", *_COLUMNS.values()), rows, right=tuple(_COLUMNS.values()), whole=("format",))
-    if report.total("runs") == report.total("empty"):
-        typer.echo("No run was found")
-    if report.unknown_files:
-        typer.echo(f"{report.unknown_files} files that no format reads")
-    if report.dry_run and report.formats:
-        typer.echo("Nothing was stored: this was a dry run")
-    if not report.note_count:
-        return
-    typer.echo(f"{report.note_count} notes, {report.lost} of something lost")
-    for note in report.notes[:shown]:
-        mark = "lost" if note.lost else "note"
-        hint = f". {note.hint}" if note.hint else ""
-        typer.echo(output.plain(f"{mark}: {note.file}: {note.place}: {note.why}{hint}"))
-    if report.note_count > shown:
-        typer.echo(f"and {report.note_count - min(shown, len(report.notes))} more, by reason:")
-        for reason, count in sorted(report.reasons.items(), key=lambda item: -item[1])[:20]:
-            typer.echo(output.plain(f"{count:>8} {reason}"))

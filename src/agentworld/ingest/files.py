@@ -101,7 +101,7 @@ class StreamEntry(ABC):
             parts.append(chunk)
             held += len(chunk)
             if held > self.limits.document_bytes:
-                raise BadDocument("$", f"the document is larger than {self.limits.document_bytes} bytes")
+                raise BadDocument("$", self._too_large())
         return b"".join(parts)
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -147,11 +147,14 @@ class StreamEntry(ABC):
         for index, value in enumerate(values(_without_mark(self.chunks()), self.limits.document_bytes, within)):
             place = f"$[{index}]" if within == "array" else f"document {index + 1}" if index else "$"
             if isinstance(value, Oversized):
-                yield place, BadDocument(place, f"the document is larger than {self.limits.document_bytes} bytes")
+                yield place, BadDocument(place, self._too_large())
             elif isinstance(value, BadDocument):
                 yield place, BadDocument(place, value.why)
             else:
                 yield self._value(value, place)
+
+    def _too_large(self) -> str:
+        return f"the document is larger than {self.limits.document_bytes} bytes; --max-document raises the limit"
 
     def _value(self, data: bytes, place: str) -> tuple[str, Any]:
         try:

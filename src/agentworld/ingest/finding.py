@@ -38,7 +38,7 @@ def files(paths: Iterable[Path], note: Notes, limits: Limits = USUAL) -> Iterato
         for count, file in enumerate(_within(root, root, root.name or path.name, note, hidden)):
             if count == limits.members:
                 why = f"the folder has more than {limits.members} files; what follows is not read"
-                note(Note(file=root.name, place="$", why=why))
+                note(Note(file=root.name, place="$", why=why, hint="See --max-members"))
                 break
             name = f"{root.name}/{file.relative_to(root).as_posix()}" if root.name else file.as_posix()
             yield DiskEntry(file, name, limits=limits, note=note)

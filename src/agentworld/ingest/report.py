@@ -11,6 +11,7 @@ from agentworld.ingest.run import Note
 SHOWN_NOTES = 1000
 _KINDS = 1000
 _LONGEST = 500
+_OTHERS = "other reasons"
 
 
 class FormatCounts(msgspec.Struct, kw_only=True):
@@ -40,8 +41,9 @@ class FormatCounts(msgspec.Struct, kw_only=True):
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
-    """`notes`: the first 1,000 of them; `reasons` counts all by their reason, numbers left out; `lost` how many say
-    that something was lost. `unknown_files`: files that no format reads.
+    """`notes`: the first 1,000 of them, where there are more of something lost in the place of others; `reasons` counts
+    all by their reason, numbers left out; `lost` how many say that something was lost. `unknown_files`: files that no
+    format reads. `pool`, `channel`: where the command stored it, without what is secret of the address.
     """
 
     formats: dict[str, FormatCounts] = {}
@@ -49,6 +51,8 @@ class ImportReport(msgspec.Struct, kw_only=True):
     bytes_read: int = 0
     seconds: float = 0.0
     dry_run: bool = False
+    pool: str | None = None
+    channel: str | None = None
     lost: int = 0
     note_count: int = 0
     reasons: dict[str, int] = {}
@@ -60,12 +64,30 @@ class ImportReport(msgspec.Struct, kw_only=True):
         self.lost += note.lost
         reason = _reason(note.why)
         if reason not in self.reasons and len(self.reasons) >= _KINDS:
-            reason = "other reasons"
+            reason = _OTHERS
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if note.lost and len(self.notes) >= SHOWN_NOTES:
+            self._make_room()
         if len(self.notes) < SHOWN_NOTES:
             self.notes.append(
                 msgspec.structs.replace(note, file=_cut(note.file), place=_cut(note.place), why=_cut(note.why))
             )
+
+    def _make_room(self) -> None:
+        """Leave out the last note of nothing lost, if there is one."""
+        for place in range(len(self.notes) - 1, -1, -1):
+            if not self.notes[place].lost:
+                del self.notes[place]
+                return
+
+    def first_notes(self) -> list[Note]:
+        """The notes, those of something lost first."""
+        return sorted(self.notes, key=lambda note: not note.lost)
+
+    def reason(self, why: str) -> str:
+        """Under which of the reasons a note is counted."""
+        found = _reason(why)
+        return found if found in self.reasons else _OTHERS
 
     def of(self, format: str) -> FormatCounts:
         """The counts of a format."""

@@ -14,6 +14,7 @@ _SCALAR = re.compile(rb'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,\[\]{}"]++)(?=[\s,\]
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _OPENING = b"[{"
 _LEAST = 64 * 1024
+_MORE = "; what follows is not read. --max-document raises the limit"
 
 
 class Oversized:
@@ -142,7 +143,7 @@ def _end_of_value(window: _Window, limit: int) -> tuple[int | None, bool | BadDo
         found = match(window.data, at)
         if found is None:
             if len(window.data) - at > limit:
-                return None, BadDocument("", f"a text is longer than {limit} bytes; what follows is not read")
+                return None, BadDocument("", f"a text is longer than {limit} bytes{_MORE}")
             if at > limit:
                 window.drop(at)
                 at, over = 0, True
@@ -164,7 +165,7 @@ def _end_of_scalar(window: _Window, limit: int) -> tuple[int | None, bool | BadD
         if found is not None:
             return found.end(), False
         if len(window.data) > limit:
-            return None, BadDocument("", f"a value is longer than {limit} bytes; what follows is not read")
+            return None, BadDocument("", f"a value is longer than {limit} bytes{_MORE}")
         if not window.grow():
             if window.data[:1] in b",]}:":
                 return None, BadDocument("", f"a value is missing before {window.data[:10]!r}")

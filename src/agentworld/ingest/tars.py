@@ -118,8 +118,10 @@ class TarArchive:
                 name, long_name = shown(long_name or info.name), None
                 count, total = count + 1, total + size
                 if count > limits.members or total > limits.archive_bytes:
-                    over = f"{limits.members} members" if count > limits.members else f"{limits.archive_bytes} bytes"
-                    entry.say(name, f"the archive has more than {over}; what follows is not read")
+                    over, hint = f"{limits.archive_bytes} bytes", "See --max-archive"
+                    if count > limits.members:
+                        over, hint = f"{limits.members} members", "See --max-members"
+                    entry.say(name, f"the archive has more than {over}; what follows is not read", hint=hint)
                     return
                 if info.type == tarfile.GNUTYPE_SPARSE:
                     entry.say(name, "the member is stored with gaps, which is not read")

@@ -57,7 +57,8 @@ def zip_members(entry: StreamEntry) -> Iterator[StreamEntry]:
         elif info.compress_type not in _ZIP_METHODS:
             entry.say(name, f"the member is compressed by the unknown method {info.compress_type}")
         elif total + info.file_size > limits.archive_bytes:
-            entry.say(name, f"the members are larger than {limits.archive_bytes} bytes; this one is not read")
+            why = f"the members are larger than {limits.archive_bytes} bytes; this one is not read"
+            entry.say(name, why, hint="See --max-archive")
         elif total and total + info.file_size > max(RATIO_FROM, limits.archive_ratio * size):
             broken = grown(limits.archive_ratio)
             entry.say(name, f"with this member, {broken}", hint=broken.hint)
@@ -91,7 +92,8 @@ def _random_access(entry: StreamEntry) -> Callable[[], BinaryIO] | None:
         try:
             data = entry.read()
         except BadDocument:
-            entry.say("$", f"a zip archive within another is larger than {entry.limits.document_bytes} bytes")
+            why = f"a zip archive within another is larger than {entry.limits.document_bytes} bytes"
+            entry.say("$", why, hint="See --max-document")
             return None
     return lambda: io.BytesIO(data)
 
