@@ -399,6 +399,25 @@ def test_a_format_that_stumbles_ends_its_file_only(pool, tmp_path):
     ]
 
 
+def test_a_format_that_stumbles_over_a_file_it_is_asked_about_is_named(tmp_path):
+    class Faulty(Chat):
+        name = "faulty"
+
+        def claims(self, head):
+            return head.documents[0]["no such key"]
+
+    formats()["faulty"] = Faulty()
+    try:
+        report = import_paths(None, [written(tmp_path / "a.jsonl", {"chat": TALK})])
+        named = import_paths(None, [tmp_path / "a.jsonl"], "faulty")
+    finally:
+        del formats()["faulty"]
+    why = "faulty broke off when it was asked whether it reads this: KeyError: 'no such key'"
+    assert [(note.file, note.why, note.lost) for note in report.notes] == [("a.jsonl", why, False)]
+    assert report.formats["chat"].runs == 1
+    assert [note.why for note in named.notes] == [why, "it is not of the format faulty: JSON lines with the keys chat"]
+
+
 def test_where_formats_claim_the_same_file_the_first_reads_it_and_it_is_said_once(pool, tmp_path):
     class Other(Chat):
         name = "other"

@@ -29,16 +29,19 @@ def head_of(entry: StreamEntry) -> Head:
     return Head(name=entry.name, shape=entry.shape, documents=documents)
 
 
-def claims(head: Head, formats: Iterable[Format]) -> list[Format]:
+def claims(entry: StreamEntry, head: Head, formats: Iterable[Format]) -> list[Format]:
     """The formats that claim it, the most specific first."""
-    return [format for format in formats if _claims(format, head)]
+    return [format for format in formats if _claims(entry, format, head)]
 
 
-def _claims(format: Format, head: Head) -> bool:
+def _claims(entry: StreamEntry, format: Format, head: Head) -> bool:
     try:
         return bool(format.claims(head))
-    except Exception:
-        # What a stranger's file makes a format stumble over is not of that format.
+    except Exception as error:
+        # What a stranger's file makes a format stumble over is not of that format. If it is the format's own fault,
+        # its author has to know.
+        why = f"{format.name} broke off when it was asked whether it reads this: {type(error).__name__}"
+        entry.say("$", f"{why}: {str(error)[:200]}", lost=False)
         return False
 
 

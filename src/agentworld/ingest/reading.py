@@ -96,13 +96,13 @@ def choose(format: str, entry: StreamEntry, told: set[str]) -> Format | None:
     asked = entry is entry.disk and not entry.disk.within_folder
     if format != "auto":
         named = get_format(format)
-        if claims(head, [named]):
+        if claims(entry, head, [named]):
             return named
-        others = claims(head, formats().values())
+        others = claims(entry, head, formats().values())
         hint = f"It looks like {others[0].name}" if others else None
         entry.say("$", f"it is not of the format {format}: {looks_like(entry, head)}", hint=hint, lost=asked)
         return None
-    claiming = claims(head, formats().values())
+    claiming = claims(entry, head, formats().values())
     if not claiming:
         looks = looks_like(entry, head)
         hint = "Save it as UTF-8" if looks == "UTF-16 text" else f"Formats: {', '.join(formats())}" if asked else None
