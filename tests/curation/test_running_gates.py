@@ -112,7 +112,7 @@ def said(evaluator, target, *, target_kind="trajectory", state="ok", details=Non
 def test_what_judges_are_unsure_of_is_put_to_people(pool):
     for name in ("a", "b", "c"):
         put(pool, name, reward=1.0)
-    [step_id] = put(pool, "d", reward=1.0)
+    [step_id], [own] = (put(pool, name, reward=1.0) for name in "de")
     put(pool, "other", reward=1.0, channel="val")
     unsure = {"uncertainty": 0.7}
     pool.put_evaluations(
@@ -122,17 +122,22 @@ def test_what_judges_are_unsure_of_is_put_to_people(pool):
             said("judge", "c", details={"uncertainty": "high"}, score=0.5),
             said("judge", step_id, target_kind="step", details={"uncertainty": 0.9}, score=0.5),
             said("judge", "other", details=unsure, score=0.5),
+            said(
+                "steps", "e", details={"steps": {own: {"values": {}, "details": unsure}, "gone": {"details": unsure}}}
+            ),
             said("broken", "b", state="failed"),
         ]
     )
     plan = planned("unrewarded", channel="train")
-    assert run_curation(pool, plan).reviews == 2
+    assert run_curation(pool, plan).reviews == 3
     found = [(one.trajectory_id, one.step_id, one.origin, one.reason, one.worth) for one in pool.list_reviews().items]
     assert [(each[1] or each[0], *each[2:]) for each in found] == [
         (step_id, "uncertainty", "judge is unsure (0.90)", 0.9),
         ("a", "uncertainty", "judge is unsure (0.70)", 0.7),
+        (own, "uncertainty", "steps is unsure (0.70)", 0.7),
     ]
     # What was resolved is not asked again; what is said anew is.
+    pool.resolve_review(pool.claim_review("me").review_id, "me", "accept")
     [review] = [one for one in pool.list_reviews().items if one.step_id is None]
     pool.claim_review("me")
     pool.resolve_review(review.review_id, "me", "accept")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 
 import pytest
 
@@ -48,6 +49,48 @@ class Script:
 
 def score(value, reason="so"):
     return json.dumps({"reason": reason, "score": value})
+
+
+def test_samples_say_how_unsure_a_judge_is():
+    with Script(lambda _, call: score([1, 10, 4, 4][call], f"call {call}")) as script:
+        verdict = checked(script.judge(samples=4, temperature=1.0), run_of("x"))["t"]
+        values = [0.0, 1.0, 1 / 3, 1 / 3]
+        assert verdict.values["reward"] == pytest.approx(5 / 12)
+        assert verdict.details["uncertainty"] == pytest.approx(2 * statistics.pstdev(values))
+        assert (verdict.details["samples"], verdict.details["reason"]) == ([1, 10, 4, 4], "call 2")
+        assert "samples" not in script.judge().configuration["settings"]
+        assert script.judge(samples=2, temperature=1.0).configuration["settings"]["samples"] == 2
+        with pytest.raises(ConfigError, match="set `temperature`"):
+            script.judge(samples=2)
+    met = iter([(1, 1), (1, 0), (1, 0), (0, 0)])
+    criteria = [{"id": "a", "text": "A", "weight": 3}, {"id": "b", "text": "B", "weight": -1}]
+
+    def rubric(*_):
+        found = zip("ab", next(met), strict=True)
+        return json.dumps({"criteria": [{"id": name, "evidence": f"{one}", "met": bool(one)} for name, one in found]})
+
+    with Script(rubric) as script:
+        fields = {"criteria": criteria, "samples": 4, "temperature": 1.0}
+        verdict = checked(script.judge("judge_rubric", **fields), run_of("x"))["t"]
+    assert verdict.values["reward"] == pytest.approx((2 / 3 + 1 + 1 + 0) / 4)
+    assert verdict.details["shares"] == {"a": 0.75, "b": 0.25}
+    assert verdict.details["uncertainty"] == pytest.approx(0.5)
+    assert [(each["met"], each["evidence"]) for each in verdict.details["criteria"]] == [(True, "1"), (False, "0")]
+    orders = []
+
+    def ranking(text, call):
+        orders.append(re.findall(r"work-\d", text))
+        return json.dumps({"reason": "so", "ranking": ["A", "B", "C"]})
+
+    with Script(ranking) as script:
+        judge = script.judge("judge_ranking", samples=2, temperature=1.0)
+        found = checked(judge, group_of("work-0", "work-1", "work-2"))
+    assert orders[0] != orders[1]
+    for place in range(3):
+        places = [order.index(f"work-{place}") for order in orders]
+        own = found[f"t{place}"]
+        assert own.values["reward"] == pytest.approx(1 - sum(places) / 4)
+        assert own.details["uncertainty"] == pytest.approx(abs(places[0] - places[1]) / 2)
 
 
 @pytest.mark.parametrize(("said", "value"), [(1, 0.0), (10, 1.0), (5.5, 0.5)])
@@ -166,6 +209,7 @@ def test_pairs_are_asked_in_both_orders():
         verdicts = checked(script.judge("judge_pairwise"), group_of("a", "aaa", "aaa", "aaaaa"))
     assert [each.values["reward"] for each in verdicts.values()] == [0.0, 0.5, 0.5, 1.0]
     assert len(script.asked) == 12
+    assert {each.details["uncertainty"] for each in verdicts.values()} == {0.0}
     assert all(one["consistent"] for each in verdicts.values() for one in each.details["comparisons"])
 
 
@@ -173,6 +217,7 @@ def test_a_judge_that_always_takes_the_first_finds_no_winner():
     with Script(lambda *_: json.dumps({"reason": "first", "better": "A"})) as script:
         verdicts = checked(script.judge("judge_pairwise"), group_of("a", "b", "c"))
     assert [each.values["reward"] for each in verdicts.values()] == [0.5, 0.5, 0.5]
+    assert {each.details["uncertainty"] for each in verdicts.values()} == {1.0}
     assert not any(one["consistent"] for each in verdicts.values() for one in each.details["comparisons"])
 
 

@@ -113,6 +113,11 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     revision: ClassVar[int] = 1
     """Of this kind's code: counts up where the same settings come to judge otherwise."""
 
+    added: ClassVar[Mapping[str, Any]] = {}
+    """Settings that came after others, with what they usually are: so set they are no part of the configuration, and
+    what was judged before they came stays known.
+    """
+
     reads_records: ClassVar[bool] = False
     """Whether it may read more of a record than its content, as code of yours may (see `fingerprint`)."""
 
@@ -134,7 +139,11 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def configuration(self) -> Any:
         """The settings themselves, but for `where`, which changes nothing in what is said of one trajectory."""
-        settings = {name: value for name, value in msgspec.to_builtins(self).items() if name != "where"}
+        settings = msgspec.to_builtins(self)
+        del settings["where"]
+        for name, usual in self.added.items():
+            if settings.get(name) == usual:
+                del settings[name]
         return {"kind": type(self).__name__, "revision": self.revision, "settings": settings}
 
     def evaluate(self, subject: Any) -> Judgement:

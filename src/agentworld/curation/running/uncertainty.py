@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from agentworld.curation.running.settings import ReviewSettings
 from agentworld.errors import NotFoundError
@@ -26,21 +27,29 @@ class Doubts:
         asked = 0
         while True:
             page = self._pool.list_evaluations(state="ok", cursor=cursor, limit=PAGE)
-            reviews = [each for each in map(self._review, page.items) if each is not None]
+            reviews = [each for one in page.items for each in self._reviews(one)]
             asked += self._ask(reviews)
             if page.next_cursor is None:
                 return cursor, asked
             cursor = page.next_cursor
 
-    def _review(self, said: Evaluation) -> NewReview | None:
+    def _reviews(self, said: Evaluation) -> Iterator[NewReview]:
         if said.target == "group":
-            return None
-        unsure = _number(said.details.get("uncertainty")) if isinstance(said.details, dict) else None
-        if unsure is not None and unsure >= self._settings.uncertainty and unsure > 0:
-            return self._of(said, f"{said.evaluator} is unsure ({unsure:.2f})", unsure)
-        if said.evaluator in self._settings.judges:
-            return self._disagreement(said)
-        return None
+            return  # What is said of each member is an evaluation of its own.
+        unsure = self._unsure(said.details)
+        if unsure is not None:
+            yield self._of(said, f"{said.evaluator} is unsure ({unsure:.2f})", unsure)
+        elif said.evaluator in self._settings.judges and (found := self._disagreement(said)) is not None:
+            yield found
+        for step_id, of_step in _steps(said):
+            if (unsure := self._unsure(of_step)) is not None:
+                reason = f"{said.evaluator} is unsure ({unsure:.2f})"
+                yield NewReview(reason=reason[:500], step_id=step_id, origin="uncertainty", worth=unsure)
+
+    def _unsure(self, details: Any) -> float | None:
+        """How unsure an evaluator says that it is, where that is enough to ask people."""
+        found = _number(details.get("uncertainty")) if isinstance(details, dict) else None
+        return min(found, 1e6) if found is not None and found >= self._settings.uncertainty and found > 0 else None
 
     def _disagreement(self, said: Evaluation) -> NewReview | None:
         page = self._pool.list_evaluations(target=said.target, target_id=said.target_id, state="ok", limit=PAGE)
@@ -54,7 +63,7 @@ class Doubts:
                 widest = apart, f"judges disagree on {name}: {told}"
         return None if widest is None else self._of(said, widest[1], widest[0])
 
-    def _of(self, said: Evaluation, reason: str, worth: float) -> NewReview | None:
+    def _of(self, said: Evaluation, reason: str, worth: float) -> NewReview:
         on_step = said.target == "step"
         return NewReview(
             reason=reason[:500],
@@ -78,6 +87,14 @@ class Doubts:
         if review.step_id is not None:
             return self._pool.get_step(review.step_id, include=()).channel
         return self._pool.get_trajectory(review.trajectory_id or "").channel
+
+
+def _steps(said: Evaluation) -> list[tuple[str, Any]]:
+    """The details of each step, where an evaluator has judged those of a trajectory."""
+    kept = said.details.get("steps") if isinstance(said.details, dict) else None
+    if said.target != "trajectory" or not isinstance(kept, dict):
+        return []
+    return [(step_id, each.get("details")) for step_id, each in kept.items() if isinstance(each, dict)]
 
 
 def _number(value: object) -> float | None:

@@ -22,6 +22,10 @@ _FENCED = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
 _KEY = "AGENTWORLD_API_KEY"
 
 
+Samples = Annotated[int, msgspec.Meta(ge=1, le=16)]
+"""How often one judge is asked the same; the mean counts, and how far the answers are apart is its `uncertainty`."""
+
+
 class JudgeKind(EvaluatorKind, frozen=True, kw_only=True):
     """What all judges have in common: which model is asked, where, and what it sees.
 
@@ -52,6 +56,8 @@ class JudgeKind(EvaluatorKind, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self.address(self.url)
+        if getattr(self, "samples", 1) > 1 and not self.temperature:
+            raise ValueError("samples of temperature 0 are all the same: set `temperature`")
 
     def address(self, url: str) -> Address:
         """Where calls go, with this judge's bounds."""

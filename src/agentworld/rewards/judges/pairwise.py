@@ -22,7 +22,8 @@ class PairwiseJudge(JudgeKind, frozen=True, kw_only=True):
     """Compares members two by two; a member's value is the mean of 1 for a win, 0.5 for a tie, 0 for a loss.
 
     Each pair is asked in both orders, and counts as a tie where the answers do not agree, as then it was the place that
-    decided. `opponents`: each member meets so many others; 0 is all of them.
+    decided; the share of its pairs of which that is so is the member's `uncertainty`. `opponents`: each member meets so
+    many others; 0 is all of them.
     """
 
     question: str = "Which agent does better what it was asked to?"
@@ -67,10 +68,9 @@ class PairwiseJudge(JudgeKind, frozen=True, kw_only=True):
 
     def _verdict(self, found: list[tuple[str, float, dict[str, Any]]]) -> Verdict:
         value = sum(score for _, score, _ in found) / len(found)
-        return Verdict(
-            {self.reward: value},
-            {"comparisons": [{"with": other, "score": score, **facts} for other, score, facts in found[:50]]},
-        )
+        comparisons = [{"with": other, "score": score, **facts} for other, score, facts in found[:50]]
+        unsure = sum(not facts["consistent"] for _, _, facts in found) / len(found)
+        return Verdict({self.reward: value}, {"comparisons": comparisons, "uncertainty": unsure})
 
     def _compare(self, task: str, one: str, other: str, judged: list[str]) -> _Choice:
         fence = Fence([task, one, other])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
 from agentworld.records import BatchTrajectory
-from agentworld.rewards.judges.asking import Fence, JudgeKind, ask, read_json
+from agentworld.rewards.judges.asking import Fence, JudgeKind, Samples, ask, read_json
+from agentworld.rewards.judges.uncertainty import without_margin
 from agentworld.rewards.protocol import EvaluationError, Verdict
 
 MOST_CRITERIA = 40
@@ -39,11 +41,15 @@ class RubricJudge(JudgeKind, frozen=True, kw_only=True):
 
     `criteria`: up to 40, of which 10 to 40 atomic ones judge best; `criteria_field`: where in the task they stand, for
     rubrics that every task has of its own. Weights that are met and negative take away; the value stays from 0 to 1 (as
-    HealthBench counts, arXiv 2505.08775). Each criterion is kept in the details.
+    HealthBench counts, arXiv 2505.08775). Each criterion is kept in the details. Of several samples the mean counts; a
+    criterion is met there where more than half say so.
     """
 
     criteria: tuple[Criterion, ...] = ()
     criteria_field: str | None = None
+    samples: Samples = 1
+
+    added: ClassVar[Mapping[str, Any]] = {"samples": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,15 +73,23 @@ class RubricJudge(JudgeKind, frozen=True, kw_only=True):
         )
         parts = [fence.around("task", task)] if task else []
         user = "\n\n".join([*parts, fence.around("work", shown), fence.around("criteria", asked)])
-        said = ask(self, system, user, lambda reply: _read(reply, criteria), [subject.trajectory.trajectory_id])
-        by_id = {each.id: each for each in said}
-        details = [
-            {"id": each.id, "weight": each.weight, "met": found.met, "evidence": found.evidence[:_EVIDENCE]}
-            for each in criteria
-            for found in [by_id[each.id]]
+        judged = [subject.trajectory.trajectory_id]
+        samples = [
+            {each.id: each for each in ask(self, system, user, lambda reply: _read(reply, criteria), judged)}
+            for _ in range(self.samples)
         ]
-        met = {each.id: each.met for each in said}
-        return Verdict({self.reward: rubric_score(criteria, met)}, {"criteria": details})
+        shares = {each.id: sum(said[each.id].met for said in samples) / len(samples) for each in criteria}
+        found = []
+        for each in criteria:
+            met = shares[each.id] > 0.5
+            evidence = next(said[each.id].evidence for said in samples if said[each.id].met == met)
+            found.append({"id": each.id, "weight": each.weight, "met": met, "evidence": evidence[:_EVIDENCE]})
+        scores = [rubric_score(criteria, {name: one.met for name, one in said.items()}) for said in samples]
+        details: dict[str, Any] = {"criteria": found}
+        if self.samples > 1:
+            weights = {each.id: each.weight for each in criteria}
+            details |= {"samples": scores, "shares": shares, "uncertainty": without_margin(shares, weights)}
+        return Verdict({self.reward: math.fsum(scores) / len(scores)}, details)
 
     def _of_task(self, run: BatchTrajectory) -> tuple[Criterion, ...]:
         found: Any = (run.trajectory.task or {}).get(self.criteria_field or "")

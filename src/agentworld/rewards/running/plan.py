@@ -66,7 +66,7 @@ def plan_of(evaluators: Sequence[Evaluator], only: Sequence[str] = ()) -> Plan:
     wheres = {each.name: where for each in evaluators if (where := getattr(each, "where", None)) is not None}
     rivals: dict[str, tuple[str, ...]] = {}
     for each in evaluators:
-        before = {name for value in each.gives or () for name in givers.get(value, ())}
+        before = {name for value in each.gives or () for name in givers.get(value, ()) if name in wheres}
         if before:
             rivals[each.name] = tuple(sorted(wheres[name] for name in before))
         for value in each.gives or ():
