@@ -115,7 +115,7 @@ def show(
             asked,
             max_nodes=max_nodes,
             depth=depth,
-            ids=0 if as_json and tokenizer is None else min(MOST_IDS, width),
+            ids=0 if as_json and tokenizer is None else min(MOST_IDS, width + 1),
             progress=show_progress,
             **_most(max_tokens),
         )

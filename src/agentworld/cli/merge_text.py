@@ -124,6 +124,8 @@ def show_tree(found: MergeTree, text: Texts) -> None:
             more = f" and {node.ending - SHOWN_ENDS:,} more" if node.ending > SHOWN_ENDS else ""
             parts.append(f"[{', '.join(node.ends[:SHOWN_ENDS])}{more}]")
         said = text.of(node.token_ids, node.vocabulary)
+        if said and node.length > len(node.token_ids) and not said.endswith("…"):
+            said += "…"
         typer.echo(indent + output.plain("  ".join(parts)) + (f"  {said}" if said else ""))
         if node.hidden:
             typer.echo(
