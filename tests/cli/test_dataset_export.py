@@ -9,6 +9,7 @@ from agentworld.cli import invoke
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Reward, Selection, Splits
+from tests.api.serving import Serving
 from tests.curation.exports.talks import put_weather
 
 
@@ -74,3 +75,16 @@ def test_in_python_too(pool, tmp_path):
     with agentworld.open_pool(pool) as opened:
         report = agentworld.export_dataset(opened, "good", "sft", tmp_path / "out", thinking="drop")
     assert report.rows == 6
+
+
+def test_a_version_of_a_server_is_exported_here(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with Serving() as server:
+        put_weather(server.pool)
+        create_dataset(server.pool, "good", Selection(splits=Splits(near_duplicates=None)))
+        command = ["dataset", "export", "good", "--format", "kto", "--out", "out", "--url", server.url, "--json"]
+        assert invoke(command) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 2
+        assert (tmp_path / "out" / "README.md").exists()
+        assert invoke(command) == 1
+        assert "is there already" in capsys.readouterr().err

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
-from litestar import delete, get, post
+from litestar import Response, delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
 
@@ -16,9 +16,12 @@ from agentworld.api.trajectories import Cursor, Limit
 from agentworld.client.dataset_calls import DatasetRequest, VerifyRequest
 from agentworld.client.wire import API
 from agentworld.curation.datasets.comparing import diff_datasets
+from agentworld.curation.datasets.frozen import SkippedRow
+from agentworld.curation.datasets.reading import ARRAYS, Deleted, read_or_say
 from agentworld.curation.datasets.results import DatasetDiff, RowOrigin, Verification
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.curation.datasets.tracing import trace_row
+from agentworld.curation.datasets.travelling import PackedPage, PackedTrajectory, pack
 from agentworld.curation.datasets.verifying import verify_dataset
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.keeping.records import Progress
@@ -29,7 +32,10 @@ Version = FromPath[str]
 After = Annotated[int, QueryParameter(ge=-1, description="Rows with a position over this")]
 OfSplit = Annotated[str | None, QueryParameter(description="Of this split alone")]
 Other = Annotated[str, QueryParameter(description="The second version; the first is in the path")]
+Parts = Annotated[str, QueryParameter(description="With commas: messages, and arrays of ids")]
 Samples = Annotated[int, QueryParameter(ge=0, le=1000, description="Rows of each change that are named, at most")]
+
+_PAGE_BYTES = 1 << 20
 
 
 @post(f"{API}/datasets", status_code=201, sync_to_thread=True, opt={"body": DatasetRequest})
@@ -92,6 +98,39 @@ def dataset_rows(
     return Page(rows, str(rows[-1].position) if len(rows) == limit else None)
 
 
+@get(f"{API}/datasets/{{version:str}}/frozen", sync_to_thread=True)
+def frozen(
+    state: State,
+    version: Version,
+    after: After = -1,
+    limit: Limit = 100,
+    split: OfSplit = None,
+    include: Parts = "",
+) -> Response[PackedPage]:
+    """Rows with their trajectories and steps as they were frozen, each step with what the ones before it have not: up
+    to `limit` of them, and no further one once there is 1 MiB.
+    """
+    pool: Pool = state.pool
+    whole, parts = _seen(state, version), _parts(include)
+    deleted = Deleted(pool)
+    items: list[bytes] = []
+    size = 0
+    rows = pool.dataset_rows(whole, after=after, limit=limit, split=split)
+    for row in rows:
+        found = read_or_say(pool, row, deleted, parts)
+        if isinstance(found, SkippedRow):
+            items.append(exact_json.encode(PackedTrajectory(row=row, skipped=found)))
+        else:
+            items.append(exact_json.encode(pack(found)))
+        size += len(items[-1])
+        after = row.position
+        if size >= _PAGE_BYTES:
+            break
+    ended = len(items) == len(rows) < limit
+    body = b'{"items":[%s],"next_after":%s}' % (b",".join(items), b"null" if ended else b"%d" % after)
+    return cast(Response[PackedPage], Response(body, media_type="application/json"))
+
+
 @get(f"{API}/datasets/{{version:str}}/diff", sync_to_thread=True)
 def diff(state: State, version: Version, other: Other, samples: Samples = 20) -> DatasetDiff:
     """What `other` has that this version has not, the reverse, and what both have otherwise."""
@@ -138,6 +177,15 @@ def delete_dataset(state: State, version: Version) -> DatasetVersion:
     return gone
 
 
+def _parts(include: str) -> list[str]:
+    """What of steps is asked for."""
+    asked = [one.strip() for one in include.split(",") if one.strip()]
+    for one in asked:
+        if one not in (ARRAYS, "messages"):
+            raise InvalidRequestError(f"{one!r} cannot be included", path="include", hint="Use messages and arrays")
+    return asked
+
+
 def _seen(state: State, version: str) -> str:
     """The whole name of a version that the caller may see."""
     return str(reach(state).get_dataset(version).version)
@@ -148,6 +196,7 @@ ROUTES = [
     list_datasets,
     get_dataset,
     dataset_rows,
+    frozen,
     diff,
     verify,
     trace,

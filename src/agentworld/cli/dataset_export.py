@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentworld.cli import output
-from agentworld.cli.source import PoolOption
+from agentworld.cli.source import PoolOption, UrlOption, source
 
 if TYPE_CHECKING:
     from agentworld.curation.exports import ExportReport
@@ -50,37 +50,35 @@ def export(
     most: Annotated[int, typer.Option(help="At most so many pairs of one group.")] = 4,
     whole: Annotated[bool, typer.Option("--whole", help="Pairs of whole conversations from where they part.")] = False,
     truncated: Annotated[
-        str, typer.Option(help="Conversations with replies that the limit of tokens cut off: drop or keep.")
+        str, typer.Option(help="Rows with replies that the limit of tokens cut off: drop or keep.")
     ] = "drop",
     license: Annotated[str | None, typer.Option(help="Of the data, for the card.")] = None,
     shard_mb: Annotated[int, typer.Option(help="A new file after so many MB.")] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
     pool: PoolOption = None,
+    url: UrlOption = None,
 ) -> int:
     """Write a frozen version into a folder that `datasets`, TRL and verl load, with a card.
 
-    The folder is there once all is in it. What cannot be a row of the layout is left out, and counted by reason.
+    The folder is there once all is in it; of a server's version it is made here, of what the server sends row by row.
+    What cannot be a row of the layout is left out, and counted by reason.
     """
     from agentworld.cli.progress import progress_bar
-    from agentworld.cli.source import DEFAULT_POOL, check_given, open_existing
     from agentworld.cli.stopping import stopping
-    from agentworld.curation.exports import export_dataset
 
-    check_given("--pool", pool)
     asked: dict[str, Any] = {
         "style": style, "expand": expand, "thinking": thinking, "arguments": arguments, "tokenizer": tokenizer,
         "images": images, "reward": reward, "threshold": threshold, "margin": margin, "most": most, "whole": whole,
         "truncated": truncated, "train": _names(train), "sources": _names(sources),
     }  # fmt: skip
-    with open_existing(pool or DEFAULT_POOL) as opened, stopping() as stop, progress_bar() as show:
+    with source(pool, url) as opened, stopping() as stop, progress_bar() as show:
         try:
-            report = export_dataset(
-                opened.store,
+            report = opened.export_dataset(
                 version,
                 layout,
                 out,
                 split=split or None,
-                file_format=file_format,  # type: ignore[arg-type]
+                file_format=file_format,
                 license=license,
                 shard_bytes=shard_mb << 20,
                 progress=show,

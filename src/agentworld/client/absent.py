@@ -28,7 +28,6 @@ NOT_OVER_HTTP = {
     "add_whole": _OPEN,
     "feedback_on": "Use list_feedback",
     "datasets_of": _OPEN,
-    "read_dataset": f"{_OPEN}; or read its rows with dataset_rows, and their steps with get_step",
     **dict.fromkeys(("check", "backup", "export_parquet", "import_parquet"), _COMMAND),
 }
 

@@ -11,12 +11,15 @@ import msgspec
 from agentworld.client.calls import Call
 from agentworld.client.wire import API
 from agentworld.curation.datasets.results import PROBLEMS, DatasetDiff, RowOrigin, Verification
+from agentworld.curation.datasets.travelling import PackedPage
 from agentworld.pool.bounds import wrong_type
 from agentworld.pool.dataset_rules import wanted_version
 from agentworld.pool.results import Page
 from agentworld.records import DatasetRow, DatasetVersion, Selection, Splits, exact_json
 
 T = TypeVar("T")
+ROW_SECONDS = 600.0
+"""And so long for the longest trajectory of a version."""
 WORK_SECONDS = 4 * 3600.0
 """A client waits so long for what a server has to read a whole version, or all of a channel, for."""
 
@@ -76,6 +79,13 @@ def get_dataset(version: str) -> Call[DatasetVersion]:
 def dataset_rows(version: str, after: int, limit: int, split: str | None) -> Call[Page[DatasetRow]]:
     """One page of rows."""
     return _get(f"{_of(version)}/rows", Page[DatasetRow], after=after, limit=limit, split=split)
+
+
+def frozen(version: str, after: int, limit: int, split: str | None, include: Sequence[str]) -> Call[PackedPage]:
+    """One page of frozen trajectories; a server reads each as a whole."""
+    asked = ",".join(include)
+    call = _get(f"{_of(version)}/frozen", PackedPage, after=after, limit=limit, split=split, include=asked)
+    return msgspec.structs.replace(call, timeout=ROW_SECONDS)
 
 
 def diff_datasets(version: str, other: str, samples: int) -> Call[DatasetDiff]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentworld.client import dataset_calls as calls
 from agentworld.client.calls import Call
+from agentworld.client.frozen import ServerRecords, read_frozen
+from agentworld.curation.datasets.frozen import FrozenTrajectory, Skipped
 from agentworld.curation.datasets.provenance import exported_provenance
 from agentworld.curation.datasets.results import (
     PROBLEMS,
@@ -17,6 +19,7 @@ from agentworld.curation.datasets.results import (
     Verification,
     fractions_missed,
 )
+from agentworld.curation.datasets.surface import DatasetWords
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.results import Page
@@ -25,12 +28,29 @@ from agentworld.records import DatasetRow, DatasetVersion, Selection
 T = TypeVar("T")
 
 
-class DatasetMethods(ABC):
+class DatasetMethods(DatasetWords):
     """The methods of a factory that are about dataset versions; see agentworld.curation.datasets and Pool."""
 
     @abstractmethod
     def _send(self, call: Call[T]) -> T:
         """Send a call and read its reply."""
+
+    @abstractmethod
+    def _fetch(self, path: str) -> bytes:
+        """The body of what is at a path."""
+
+    def _exports_from(self) -> DatasetMethods:
+        return self
+
+    def dataset_records(self) -> ServerRecords:
+        """What an export of a version of the server reads."""
+        return ServerRecords(self._send, self._fetch)
+
+    def read_dataset(
+        self, version: str, *, split: str | None = None, skipped: Skipped | None = None
+    ) -> Iterator[FrozenTrajectory]:
+        """See agentworld.read_dataset."""
+        return read_frozen(self._send, version, split=split, skipped=skipped)
 
     def create_dataset(
         self,

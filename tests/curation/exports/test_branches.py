@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.curation.exports.conversations import conversations
-from agentworld.curation.exports.sequences import sampled, sequences
+from agentworld.curation.exports.sequences import each_sequence, sampled, sequences
+from agentworld.pool.arrays import steps_as_arrays
 from agentworld.records import Message, Step
 
 
@@ -56,7 +57,8 @@ def test_each_reply_stands_once_after_the_prompt_that_it_answers(steps):
 
 @given(trees())
 def test_each_sampled_token_is_trained_on_once_after_the_ids_that_the_model_saw(steps):
-    rows = sequences(steps, sampled)
+    arrays = {one.step_id: one for one in steps_as_arrays(steps)}
+    rows = sequences(steps, arrays, sampled)
     trained = {}
     for row in rows:
         for step in row.steps:
@@ -66,6 +68,6 @@ def test_each_sampled_token_is_trained_on_once_after_the_ids_that_the_model_saw(
             trained[step.step_id] = row.mask[begin : begin + len(step.response_ids)].tolist()
         assert row.mask.sum() == sum(sum(step.response_mask) for step in row.steps)
     assert trained == {step.step_id: [bool(bit) for bit in step.response_mask] for step in steps}
-    apart = sequences(steps, sampled, each_step=True)
+    apart = list(each_sequence(steps, arrays, sampled))
     assert [len(row.steps) for row in apart] == [1] * len(steps)
     assert np.concatenate([row.ids[row.mask] for row in apart]).size == sum(sum(each.response_mask) for each in steps)

@@ -272,7 +272,7 @@ def test_values_that_are_none_are_refused_and_said(memory, tmp_path):
         ("kto", {"reward": "label."}, "reward"), ("preference", {"margin": float("inf")}, "margin"),
         ("sft", {"shard_bytes": float("nan")}, "shard_bytes"), ("sft", {"shard_bytes": True}, "shard_bytes"),
         ("sft", {"license": 5}, "license"), ("sft", {"license": "\ud800"}, "license"),
-        ("sft", {"truncated": "x"}, "options"), ("kto", {"truncated": "keep"}, "truncated"),
+        ("sft", {"truncated": "x"}, "options"), ("rl-prompts", {"truncated": "keep"}, "truncated"),
     ):  # fmt: skip
         with pytest.raises(ConfigError) as caught:
             export_dataset(memory, name, layout, tmp_path / "out", **options)

@@ -2,12 +2,27 @@
 
 import json
 
+import msgspec
 import pytest
 
+from agentworld.curation.datasets.digests import StepDigests
 from agentworld.curation.datasets.reading import rows_of
 from agentworld.curation.exports import export_dataset
+from agentworld.curation.exports.layouts.steps import AS_IT_IS, STEP, TRAJECTORY
 from agentworld.errors import ConfigError, InvalidRequestError
-from agentworld.records import Decision, Feedback, MediaPart, Message, Policy, Reward, Splits, TextPart
+from agentworld.records import (
+    Decision,
+    Feedback,
+    MediaPart,
+    Message,
+    Policy,
+    Reward,
+    Sampling,
+    Splits,
+    TextPart,
+    Usage,
+    VersionSpan,
+)  # fmt: skip
 from tests.curation.exports.talks import WEATHER, asked, frozen, put, put_weather, result, says, step, user
 
 
@@ -327,6 +342,28 @@ def test_raw_steps_have_every_field_as_it_was_frozen(memory, export):
     assert version.version != rows[0]["agentworld"]["version"]
 
 
+def test_columns_that_were_not_frozen_say_so_in_the_card_and_the_others_are_under_a_digest(memory, export, tmp_path):
+    put_weather(memory, task={"task_id": "a"})
+    export("steps")
+    [path] = tmp_path.rglob("README.md")
+    told = {line.split("`")[1]: "; not frozen |" in line for line in path.read_text().splitlines() if "` |" in line}
+    columns = {**STEP, **{f"trajectory_{name}": "" for name in TRAJECTORY}}
+    assert {name for name, loose in told.items() if loose} == set(AS_IT_IS) <= set(columns)
+    stored = memory.list_steps(include=("messages", "tokens", "logprobs")).items[0]
+    of_row = {"step_id", "trajectory_id", "group_id", "prompt_length", "response_length", "reward", "rewards",
+              "labels"}  # fmt: skip
+    for name in STEP:
+        if name in of_row:
+            continue
+        other = {"choice_index": 7, "step_index": 7, "is_last": True, "latency_ms": 9.0, "created_at": 9.0,
+                 "metadata": {"a": 1}, "usage": Usage(1, 1), "version_spans": (VersionSpan(0, 1),),
+                 "policy": Policy("m", "r", 9), "sampling": Sampling(temperature=2.0), "tools": [],
+                 "prompt_ids": [9], "response_ids": [9], "response_mask": [0], "response_logprobs": [-9.0],
+                 "prompt_messages": [], "response_message": says("else")}.get(name, "else")  # fmt: skip
+        changed = msgspec.structs.replace(stored, **{name: other})
+        assert (StepDigests().of(changed) == StepDigests().of(stored)) == (name in AS_IT_IS), name
+
+
 def test_replies_that_were_cut_off_and_prompts_that_begin_them_are_left_out_and_counted(memory, export):
     put_weather(memory)
     cut = [user("Go."), says("One")]
@@ -342,10 +379,42 @@ def test_replies_that_were_cut_off_and_prompts_that_begin_them_are_left_out_and_
         rows, left_out = export("sft", **options)
         assert {row["agentworld"]["trajectory_id"] for row in rows} == trajectories
         assert left_out == counts
-    for layout in ("kto", "rl-prompts"):
-        rows, left_out = export(layout)
+    for layout, options, counts in (
+        ("kto", {}, {"prefilled": 1, "truncated": 1}),
+        ("kto", {"truncated": "keep"}, {"prefilled": 1}),
+        ("rl-prompts", {}, {"prefilled": 1}),
+    ):
+        rows, left_out = export(layout, **options)
         assert {row["agentworld"]["trajectory_id"] for row in rows} == {"t1", "cut"}
-        assert left_out == {"prefilled": 1}
+        assert ("cut-0" in str(rows)) == ("truncated" not in counts)
+        assert left_out == counts
+
+
+def test_replies_that_were_cut_off_make_no_pairs_and_no_branches_unless_they_are_kept(memory, export):
+    """Either side of a pair, whatever it comes from, and one reply of several."""
+    long = {"finish_reason": "length"}
+    put(memory, "a", [step("a", 0, [user("Go.")], says("On")), step("a", 1, [user("Go."), says("On"), user("?")],
+                                                                 says("And"), **long)], group_id="g")  # fmt: skip
+    put(memory, "b", [step("b", 0, [user("Go.")], says("Of"), **long)], group_id="g", reward=0.0)
+    memory.add_rewards([Reward(step_id=name, value=1.0, name="own") for name in ("a-0", "a-1", "b-0")])
+    memory.add_feedback(
+        [
+            Feedback(kind="comparison", step_id="a-0", other_id="b-0"),
+            Feedback(kind="comparison", trajectory_id="b", other_id="a"),
+            Feedback(kind="correction", step_id="b-0", value="Off we go."),
+        ]
+    )
+    asked = {"margin": 0.5, "truncated": "keep"}
+    rows, left_out = export("preference", **asked)
+    assert ([row["agentworld"]["step_ids"] for row in rows], left_out) == (
+        [["a-0", "b-0"], ["b-0", "a-0"], ["b-0"], ["a-0", "b-0"]], {}
+    )  # fmt: skip
+    with pytest.raises(InvalidRequestError, match="4 truncated"):
+        export("preference", margin=0.5)
+    rows, _ = export("prm", reward="reward.own", truncated="keep")
+    assert [row["labels"] for row in rows] == [[True, True], [True]]
+    with pytest.raises(InvalidRequestError, match="2 truncated"):
+        export("prm", reward="reward.own")
 
 
 def test_ids_of_two_vocabularies_do_not_go_into_one_export(memory, export):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.curation.datasets.frozen import FrozenTrajectory, Skipped, SkippedRow
 from agentworld.errors import NotFoundError
 from agentworld.pool.keeping.records import Tombstone
 from agentworld.pool.protocol import Pool
@@ -16,22 +15,9 @@ from agentworld.records import DatasetRow, Step, Trajectory
 ROWS_AT_ONCE = 100
 STEPS_AT_ONCE = 500
 EVERYTHING = ("tokens", "messages", "logprobs")
-
-
-class SkippedRow(msgspec.Struct, frozen=True):
-    """A row that cannot be read any more. `deleted`: its trajectory was deleted on request, at `at` for `reason`.
-    `missing`: the trajectory is not there and nobody asked for that. `steps`: some of its steps are not there.
-    """
-
-    position: int
-    trajectory_id: str
-    split: str
-    why: Literal["deleted", "missing", "steps"]
-    reason: str | None = None
-    at: float | None = None
-
-
-Skipped = Callable[[SkippedRow], None]
+ARRAYS = "arrays"
+"""Asked for in the place of tokens and logprobs: in `FrozenTrajectory.arrays`, where a long trajectory takes what its
+longest sequence does."""
 
 
 def read_version(
@@ -97,9 +83,16 @@ def steps_of(
 
 def read_row(pool: Pool, row: DatasetRow, include: Sequence[str] = EVERYTHING) -> FrozenTrajectory | None:
     """One row as `read_version` gives it; None where its trajectory or a step of it is gone."""
-    trajectory = whole_trajectory(pool, row.trajectory_id)
-    steps = None if trajectory is None else _steps(pool, row, include)
-    return None if trajectory is None or steps is None else _frozen(row, trajectory, steps)
+    found = _read_row(pool, row, include)
+    return None if isinstance(found, bool) else found
+
+
+def read_or_say(
+    pool: Pool, row: DatasetRow, deleted: Deleted, include: Sequence[str] = EVERYTHING
+) -> FrozenTrajectory | SkippedRow:
+    """The same, or why it cannot be read."""
+    found = _read_row(pool, row, include)
+    return skipped_row(row, deleted, there=found) if isinstance(found, bool) else found
 
 
 class Deleted:
@@ -140,17 +133,29 @@ def _read(
 ) -> Iterator[FrozenTrajectory]:
     deleted = Deleted(pool)
     for row in rows_of(pool, version, split=split):
-        trajectory = whole_trajectory(pool, row.trajectory_id)
-        steps = _steps(pool, row, include) if trajectory is not None else None
-        if trajectory is None or steps is None:
-            skipped(skipped_row(row, deleted, there=trajectory is not None))
-            continue
-        yield _frozen(row, trajectory, steps)
+        found = read_or_say(pool, row, deleted, include)
+        if isinstance(found, SkippedRow):
+            skipped(found)
+        else:
+            yield found
 
 
-def _frozen(row: DatasetRow, trajectory: Trajectory, steps: list[Step]) -> FrozenTrajectory:
+def _read_row(pool: Pool, row: DatasetRow, include: Sequence[str]) -> FrozenTrajectory | bool:
+    """The row as it was frozen, or whether its trajectory is there, but not all of its steps."""
+    trajectory = whole_trajectory(pool, row.trajectory_id)
+    if trajectory is None:
+        return False
+    of_steps = [each for each in include if each != ARRAYS]
+    steps = _steps(pool, row, of_steps)
+    if steps is None:
+        return True
     said = {"rewards": row.rewards, "reward": row.reward, "labels": row.labels}
-    return FrozenTrajectory(row=row, trajectory=msgspec.structs.replace(trajectory, **said), steps=steps)
+    found = FrozenTrajectory(row=row, trajectory=msgspec.structs.replace(trajectory, **said), steps=steps)
+    if ARRAYS in include:
+        wanted = {step.step_id for step in steps}
+        read = pool.sequences(trajectory_id=row.trajectory_id)
+        found.arrays = {one.step_id: one for one in read if one.step_id in wanted}
+    return found
 
 
 def _steps(pool: Pool, row: DatasetRow, include: Sequence[str]) -> list[Step] | None:

@@ -16,7 +16,7 @@ import msgspec
 from agentworld.curation.exports.atif_chain import Chain, Media
 from agentworld.ingest.formats.atif_extension import KEY, BranchFacts, RunFacts, StepFacts
 from agentworld.ingest.formats.noted import as_finite, as_time
-from agentworld.records import Feedback, Message, Step, Trajectory
+from agentworld.records import Feedback, Message, Step, TerminalStatus, Trajectory
 
 SCHEMA = "ATIF-v1.7"
 SCHEMA_WITH_AUDIO = "ATIF-v1.8"
@@ -198,7 +198,7 @@ class _Export:
         trajectory = self._trajectory
         metadata = {name: value for name, value in trajectory.metadata.items() if name not in _OWN_METADATA}
         return RunFacts(
-            status=trajectory.status if trajectory.status != "open" else "abandoned",
+            status=_ended(trajectory),
             task=trajectory.task,
             group_id=trajectory.group_id,
             rollout_index=trajectory.rollout_index,
@@ -283,3 +283,9 @@ def _step_metrics(step: Step) -> dict[str, Any]:
 
 def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _ended(trajectory: Trajectory) -> TerminalStatus:
+    if trajectory.status == "finished":
+        return "finished"  # This one text: msgspec does not write a default, and tells it by identity.
+    return trajectory.status if trajectory.status != "open" else "abandoned"

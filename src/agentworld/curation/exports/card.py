@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,9 +35,13 @@ def card(
     options: ExportOptions,
     columns: Mapping[str, Kind],
     license: str | None,
+    as_it_is: Collection[str] = (),
 ) -> str:
-    """The text of README.md. What others wrote in it (names, queries, notes) is data, never markup."""
-    return f"---\n{_front_matter(report, columns, license)}---\n\n{_body(report, version, options, columns, license)}"
+    """The text of README.md. What others wrote in it (names, queries, notes) is data, never markup. `as_it_is`: see
+    Layout.
+    """
+    body = _body(report, version, options, columns, license, as_it_is)
+    return f"---\n{_front_matter(report, columns, license)}---\n\n{body}"
 
 
 def check_license(license: Any) -> None:
@@ -110,6 +114,7 @@ def _body(
     options: ExportOptions,
     columns: Mapping[str, Kind],
     license: str | None,
+    as_it_is: Collection[str],
 ) -> str:
     selection, made = version.selection, datetime.fromtimestamp(version.created_at, UTC)
     asked = {
@@ -154,7 +159,16 @@ def _body(
         lines += ["", f"Each file is a document; {code(f'agentworld import {report.layout} data')} reads them.", ""]
         return "\n".join(lines)
     lines += ["", "| column | holds |", "|---|---|"]
-    lines += [f"| {code(name)} | {_MEANS[kind]} |" for name, kind in columns.items()]
+    lines += [
+        f"| {code(name)} | {_MEANS[kind]}{'; not frozen' if name in as_it_is else ''} |"
+        for name, kind in columns.items()
+    ]
+    if as_it_is:
+        lines += [
+            "",
+            "A column that is not frozen holds what the pool said when this was exported: it is under no digest of the "
+            "version, and another export may have another value.",
+        ]
     lines += [
         "",
         "```python",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from agentworld.curation.exports.sequences import Chosen, Ids, Mask, sampled
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.pool.arrays import StepArrays
 from agentworld.records import Step
 
 REASONING, CALLS, ANSWER = 0, 1, 2
@@ -63,9 +64,10 @@ class Components:
         """Choose the sampled tokens of these components."""
         wanted = np.asarray([_NUMBERS[name] for name in train], dtype=np.int8)
 
-        def choose(step: Step, prompt: Ids, reply: Ids) -> Mask:
+        def choose(step: Step, arrays: StepArrays) -> Mask:
             self._check_vocabulary(step)
-            return sampled(step, prompt, reply) & np.isin(self.parts(prompt, reply), wanted)
+            prompt, reply = arrays.ids[: arrays.prompt_length], arrays.ids[arrays.prompt_length :]
+            return sampled(step, arrays) & np.isin(self.parts(prompt, reply), wanted)
 
         return choose
 

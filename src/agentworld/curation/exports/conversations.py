@@ -48,6 +48,11 @@ def has_messages(step: Step) -> bool:
     return step.prompt_messages is not None and step.response_message is not None
 
 
+def is_cut_off(step: Step) -> bool:
+    """Whether the limit of tokens ended the reply, which templates end as if it were whole."""
+    return step.finish_reason in ("length", "max_tokens")
+
+
 def conversations(steps: Sequence[Step]) -> list[Conversation]:
     """The branches of the steps that have messages; with what was sampled in place of what clients sent back."""
     found: list[Conversation] = []

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -18,7 +18,7 @@ from agentworld.curation.exports.options import ExportOptions, FileFormat, check
 from agentworld.curation.exports.place import Place
 from agentworld.curation.exports.registry import Row, Work, layout_of
 from agentworld.curation.exports.report import ExportedSplit, ExportReport, reasons
-from agentworld.curation.exports.source import PoolSource
+from agentworld.curation.exports.source import PoolRecords, Records, VersionSource
 from agentworld.curation.exports.writing import DocumentWriter, JsonlWriter, ParquetWriter, Writer
 from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.keeping.records import Progress, no_progress
@@ -27,8 +27,16 @@ from agentworld.pool.protocol import Pool
 SHARD_BYTES = 500 << 20
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What reads versions by other means than the methods of a pool, as a client of a server does."""
+
+    def dataset_records(self) -> Records:
+        """What an export reads."""
+
+
 def export_dataset(
-    pool: Pool,
+    pool: Pool | Elsewhere,
     version: str,
     layout: str,
     folder: str | Path,
@@ -43,7 +51,8 @@ def export_dataset(
 ) -> ExportReport:
     """Write a frozen version in a layout into a folder that is not there yet, in the files of Hugging Face `datasets`.
 
-    `version`: any of its names. `split`: one or several of its splits; all where nothing is said. `file_format`: the
+    `pool`: a pool, or a client of a server (`agentworld.connect`). `version`: any of its names. `split`: one or several
+    of its splits; all where nothing is said. `file_format`: the
     layout's own where nothing is said. `options`: those of ExportOptions that the layout takes. Rows go out as they
     are made, into a private folder beside it, which becomes the folder once all is in it; ConfigError where that cannot
     be written, or is there by then. InvalidRequestError, with the reasons, where not a single row comes out.
@@ -65,7 +74,8 @@ def export_dataset(
     if license is not None:
         check_license(license)
     columns: dict[str, Kind] = {**found.columns(chosen), PROVENANCE: "about"}
-    manifest = pool.get_dataset(version)
+    records = pool.dataset_records() if isinstance(pool, Elsewhere) else PoolRecords(pool)
+    manifest = records.get_dataset(version)
     splits = _splits(manifest.splits, split)
     place = Place(Path(folder))
     partial = place.inside
@@ -74,7 +84,7 @@ def export_dataset(
     try:
         with place.writing():
             (partial / "data").mkdir()
-        source = PoolSource(pool, manifest, found.reads)
+        source = VersionSource(records, manifest, found.reads)
         total = sum(manifest.splits[name].rows for name in splits)
         count = _Count(progress, total, stopped)
         written: dict[str, ExportedSplit] = {}
@@ -113,7 +123,7 @@ def export_dataset(
         )
         if not report.rows:
             raise _empty(report)
-        text = card(report, manifest, chosen, columns, license)
+        text = card(report, manifest, chosen, columns, license, found.as_it_is)
         with place.writing():
             (partial / "README.md").write_text(text, encoding="utf-8")
         place.arrive()

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
-from agentworld.curation.exports.conversations import conversations, has_messages
+from agentworld.curation.exports.conversations import conversations, has_messages, is_cut_off
 from agentworld.curation.exports.registry import Source
 from agentworld.curation.exports.signals import Value, number
 from agentworld.feedback.comparisons import prompt_key
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """`chosen` and `rejected` go on from `prompt`. `steps`: the better one's, then the worse one's, where sampled.
 
-    `margin`: by how much, null where nobody said.
+    `margin`: by how much, null where nobody said. `is_cut_off`: whether the limit of tokens ended a reply of either.
     """
 
     prompt: list[Message]
@@ -37,6 +37,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     trajectory_id: str
     steps: list[str]
     margin: float | None = None
+    is_cut_off: bool = False
 
 
 class Pairing:
@@ -69,6 +70,7 @@ class Pairing:
                     tools=step.tools or [],
                     trajectory_id=step.trajectory_id,
                     steps=[step.step_id],
+                    is_cut_off=is_cut_off(step),
                 )
 
     def compared(self, frozen: FrozenTrajectory) -> Iterator[Pair]:
@@ -114,7 +116,7 @@ class Pairing:
             if says_the_same(step.response_message, other.response_message):
                 continue
             chosen, rejected = [step.response_message], [other.response_message]
-            steps = [step.step_id, other.step_id]
+            steps = [step, other]
             if self._whole:
                 chosen, own = _rest(better, step)
                 rejected, others = _rest(worse, other)
@@ -125,8 +127,9 @@ class Pairing:
                 rejected=rejected,
                 tools=step.tools or [],
                 trajectory_id=step.trajectory_id,
-                steps=steps,
+                steps=[one.step_id for one in steps],
                 margin=margin,
+                is_cut_off=any(map(is_cut_off, steps)),
             )
             return
         self._left_out["no_common_prompt"] += 1
@@ -180,6 +183,7 @@ class Pairing:
                 trajectory_id=better.trajectory_id,
                 steps=[better.step_id, worse.step_id],
                 margin=margin,
+                is_cut_off=is_cut_off(better) or is_cut_off(worse),
             )
 
 
@@ -208,10 +212,10 @@ def _seen_step(frozen: FrozenTrajectory, one: Feedback) -> Step | None:
     return (seen or said or [None])[-1]  # type: ignore[list-item]
 
 
-def _rest(steps: Sequence[Step], first: Step) -> tuple[list[Message], list[str]]:
+def _rest(steps: Sequence[Step], first: Step) -> tuple[list[Message], list[Step]]:
     """The conversation from the reply of `first` on, and the steps whose replies are in it."""
     for each in conversations(steps):
         for place, step in enumerate(each.steps):
             if step.step_id == first.step_id:
-                return each.messages[each.replies[place] :], [one.step_id for one in each.steps[place:]]
+                return each.messages[each.replies[place] :], each.steps[place:]
     raise AssertionError(f"step {first.step_id} has messages and is on no branch")

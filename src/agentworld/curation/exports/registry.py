@@ -87,8 +87,10 @@ _C = TypeVar("_C", bound=type)
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """One layout. `takes`: the options that it takes. `styles`: variants, the first being the default. `reads`: what
-    is read of steps beside their facts: messages, tokens, logprobs. `files`: the formats of files that it is written
-    in, the first being the default; in json each row is a file of its own.
+    is read of steps beside their facts: messages, tokens, logprobs; or, for the last two, arrays, which are in
+    `FrozenTrajectory.arrays`. `files`: the formats of files that it is written in, the first being the default; in json
+    each row is a file of its own. `as_it_is`: columns that hold what is said on the day of the export, and was not
+    frozen.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     styles: tuple[str, ...]
     reads: tuple[str, ...]
     files: tuple[FileFormat, ...]
+    as_it_is: frozenset[str] = frozenset()
 
 
 _registered: dict[str, Layout] = {}
@@ -113,6 +116,7 @@ def layout(
     styles: tuple[str, ...] = (),
     reads: tuple[str, ...] = ("messages",),
     files: tuple[FileFormat, ...] = ("parquet", "jsonl"),
+    as_it_is: tuple[str, ...] = (),
 ) -> Callable[[_C], _C]:
     """Register the decorated class, which is made with a `Work`; ConfigError where the name is another's."""
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
@@ -132,6 +136,7 @@ def layout(
             styles=styles,
             reads=reads,
             files=files,
+            as_it_is=frozenset(as_it_is),
         )
         return made
 
@@ -152,9 +157,10 @@ def _load() -> None:
 
 
 def known_layouts() -> dict[str, Layout]:
-    """All layouts by name."""
+    """All layouts by name: those of this package first."""
     _load()
-    return dict(_registered)
+    own = [module.replace("_", "-") for module in _BUILT_IN]
+    return {name: _registered[name] for name in dict.fromkeys([*own, *_registered])}
 
 
 def layout_of(name: str) -> Layout:

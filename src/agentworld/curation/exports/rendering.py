@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,19 @@ _STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 Media = Callable[[str], bytes]
 
 
+_MOST_RENDERED = 20_000
+_MOST_IMAGE_BYTES = 64 << 20
+
+
+class _Rendered(NamedTuple):
+    """What became of a message, which is held so that its id stays its own: `images`, their digests, or `reason`."""
+
+    message: Message
+    said: dict[str, Any]
+    images: list[str]
+    reason: str | None = None
+
+
 class Renderer:
     """Renders messages as serving does: `developer` is `system`, texts of one message are joined by newlines.
 
@@ -27,6 +40,15 @@ class Renderer:
         self.thinking = thinking
         self.arguments = arguments
         self._media = media
+        self._rendered: dict[tuple[int, bool, bool], _Rendered] = {}
+        self._images: dict[str, bytes] = {}
+        self._image_bytes = 0
+
+    def forget(self) -> None:
+        """Let go of what was rendered: rows of one trajectory repeat its messages, those of the next have others."""
+        self._rendered.clear()
+        self._images.clear()
+        self._image_bytes = 0
 
     def messages(
         self, messages: Sequence[Message], images: list[dict[str, Any]] | None = None, *, last: int | None = None
@@ -40,10 +62,31 @@ class Renderer:
         return [self.message(each, images, is_last=index == last) for index, each in enumerate(messages)]
 
     def message(self, message: Message, images: list[dict[str, Any]] | None = None, *, is_last: bool) -> dict[str, Any]:
-        """One message; raises NotPlain with the reason where it cannot be said."""
+        """One message, which others may be given too; raises NotPlain with the reason where it cannot be said."""
+        keeps = message.reasoning is not None and (self.thinking == "keep" or (self.thinking == "last" and is_last))
+        key = (id(message), keeps, images is not None)
+        rendered = self._rendered.get(key)
+        if rendered is None:
+            if len(self._rendered) >= _MOST_RENDERED:
+                self._rendered.clear()
+            rendered = self._rendered[key] = self._render(message, keeps=keeps, with_images=images is not None)
+        if rendered.reason is not None:
+            raise NotPlain(rendered.reason)
+        if images is not None:
+            images += [self._image(digest) for digest in rendered.images]
+        return rendered.said
+
+    def _render(self, message: Message, *, keeps: bool, with_images: bool) -> _Rendered:
+        images: list[str] = []
+        try:
+            return _Rendered(message, self._said(message, images if with_images else None, keeps=keeps), images)
+        except NotPlain as reason:
+            return _Rendered(message, {}, images, str(reason))
+
+    def _said(self, message: Message, images: list[str] | None, *, keeps: bool) -> dict[str, Any]:
         role = "system" if message.role == "developer" else message.role
         out: dict[str, Any] = {"role": role, "content": self._content(message, images)}
-        if message.reasoning is not None and (self.thinking == "keep" or (self.thinking == "last" and is_last)):
+        if keeps:
             out["reasoning_content"] = message.reasoning
         if message.tool_calls:
             out["tool_calls"] = [self._call(call) for call in message.tool_calls]
@@ -54,7 +97,7 @@ class Renderer:
         check_text(out)  # Loaders leave half a surrogate pair out without a word.
         return out
 
-    def _content(self, message: Message, images: list[dict[str, Any]] | None) -> Any:
+    def _content(self, message: Message, images: list[str] | None) -> Any:
         parts = message.content if isinstance(message.content, tuple) else (TextPart(message.content or ""),)
         if self._media is None or images is None:
             if message.media:
@@ -62,19 +105,29 @@ class Renderer:
             # As it is served: templates take null for the word None, and parts for nothing at all.
             return "\n".join(part.text for part in parts if isinstance(part, TextPart))
         # All contents are parts, as loaders put the images of a row before its first text otherwise.
-        return [self._part(each, images, self._media) for each in parts]
+        return [self._part(each, images) for each in parts]
 
     @staticmethod
-    def _part(part: TextPart | MediaPart, images: list[dict[str, Any]], media: Media) -> dict[str, Any]:
+    def _part(part: TextPart | MediaPart, images: list[str]) -> dict[str, Any]:
         if isinstance(part, TextPart):
             return {"type": "text", "text": part.text}
         if not part.media_type.startswith("image/"):
             raise NotPlain("media_without_images")
-        try:
-            images.append({"bytes": media(part.digest), "path": None})
-        except NotFoundError:
-            raise NotPlain("media_not_there") from None
+        images.append(part.digest)
         return {"type": "image"}
+
+    def _image(self, digest: str) -> dict[str, Any]:
+        data = self._images.get(digest)
+        if data is None:
+            assert self._media is not None
+            try:
+                data = self._media(digest)
+            except NotFoundError:
+                raise NotPlain("media_not_there") from None
+            if self._image_bytes + len(data) <= _MOST_IMAGE_BYTES:
+                self._images[digest] = data
+                self._image_bytes += len(data)
+        return {"bytes": data, "path": None}
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         arguments: Any = call.function.arguments

@@ -6,18 +6,19 @@ breaks off, a new sequence begins whose prompt is not trained on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from agentworld.pool.arrays import StepArrays
 from agentworld.records import Step
 
-Ids = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
-Chosen = Callable[[Step, Ids, Ids], Mask]
-"""Of a step, its prompt and its reply: which tokens of the reply are trained on."""
+Chosen = Callable[[Step, StepArrays], Mask]
+"""Of a step and its arrays: which tokens of the reply are trained on."""
 
 
 @dataclass(slots=True)
@@ -29,36 +30,47 @@ class TokenRow:
     steps: list[Step] = field(default_factory=list)
 
 
-def sampled(step: Step, prompt: Ids, reply: Ids) -> Mask:
+def sampled(step: Step, arrays: StepArrays) -> Mask:
     """The tokens that the policy sampled: all of the reply where nothing else is said."""
-    if step.response_mask is None:
-        return np.ones(len(reply), dtype=np.bool_)
-    return np.asarray(step.response_mask, dtype=np.int64) > 0
+    if arrays.mask is None:
+        return np.ones(len(arrays.ids) - arrays.prompt_length, dtype=np.bool_)
+    return arrays.mask > 0
 
 
-def has_ids(step: Step) -> bool:
+def has_ids(arrays: StepArrays | None) -> bool:
     """Whether a step has the ids of its prompt and of its reply."""
-    return bool(step.prompt_ids) and bool(step.response_ids)
+    return arrays is not None and 0 < arrays.prompt_length < len(arrays.ids)
 
 
-def sequences(steps: Sequence[Step], chosen: Chosen, *, each_step: bool = False) -> list[TokenRow]:
-    """The sequences of the steps that have ids; one a step where `each_step`."""
+def each_sequence(steps: Iterable[Step], arrays: Mapping[str, StepArrays], chosen: Chosen) -> Iterator[TokenRow]:
+    """One sequence a step, of those that have ids, as they are asked for."""
+    for step in steps:
+        own = arrays.get(step.step_id)
+        if own is not None and has_ids(own):
+            yield TokenRow(own.ids, _whole_mask(own, chosen(step, own)), [step])
+
+
+def sequences(steps: Iterable[Step], arrays: Mapping[str, StepArrays], chosen: Chosen) -> list[TokenRow]:
+    """The sequences of the steps that have ids."""
     found: list[TokenRow] = []
     for step in steps:
-        if not step.prompt_ids or not step.response_ids:
+        own = arrays.get(step.step_id)
+        if own is None or not has_ids(own):
             continue
-        prompt = np.asarray(step.prompt_ids, dtype=np.int64)
-        reply = np.asarray(step.response_ids, dtype=np.int64)
-        mask = chosen(step, prompt, reply)
-        row = None if each_step else _longest_prefix(found, prompt)
+        mask = _whole_mask(own, chosen(step, own))
+        row = _longest_prefix(found, own.ids[: own.prompt_length])
         if row is None:
-            row = TokenRow(np.zeros(0, np.int64), np.zeros(0, np.bool_))
-            found.append(row)
-        between = len(prompt) - len(row.ids)
-        row.mask = np.concatenate([row.mask, np.zeros(between, np.bool_), mask])
-        row.ids = np.concatenate([prompt, reply])
+            found.append(TokenRow(own.ids, mask, [step]))
+            continue
+        mask[: len(row.mask)] = row.mask
+        row.ids, row.mask = own.ids, mask
         row.steps.append(step)
     return found
+
+
+def _whole_mask(arrays: StepArrays, chosen: Mask) -> Mask:
+    """The mask of a sequence whose prompt is not trained on."""
+    return np.concatenate([np.zeros(arrays.prompt_length, np.bool_), chosen])
 
 
 def _longest_prefix(found: Sequence[TokenRow], prompt: Ids) -> TokenRow | None:

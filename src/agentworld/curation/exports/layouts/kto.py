@@ -8,7 +8,7 @@ from typing import Any
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind, NotPlain
-from agentworld.curation.exports.conversations import conversations, has_messages
+from agentworld.curation.exports.conversations import conversations, has_messages, is_cut_off
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
 from agentworld.curation.exports.rendering import Renderer, check_prompt
@@ -33,7 +33,7 @@ def columns(options: ExportOptions) -> Mapping[str, Kind]:
     "kto",
     says="Replies with whether they are good: TRL's KTOTrainer.",
     columns=columns,
-    takes=("expand", "thinking", "arguments", "images", "reward", "threshold"),
+    takes=("expand", "thinking", "arguments", "images", "reward", "threshold", "truncated"),
 )
 class Kto:
     """One row a reply, or one for the last reply of each branch; a step without a value takes its trajectory's."""
@@ -49,6 +49,7 @@ class Kto:
 
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
         """See LayoutRows."""
+        self._renderer.forget()
         left_out = self._work.left_out
         left_out["without_messages"] += sum(not has_messages(step) for step in frozen.steps)
         wanted = [step for step in frozen.steps if has_messages(step)]
@@ -58,6 +59,9 @@ class Kto:
             value = self._value.of_either(frozen, step)
             if value is None:
                 left_out["without_value"] += 1
+                continue
+            if self._work.options.truncated == "drop" and is_cut_off(step):
+                left_out["truncated"] += 1
                 continue
             try:
                 yield self._row(step, value)

@@ -27,7 +27,7 @@ def columns(options: ExportOptions) -> Mapping[str, Kind]:
     "preference",
     says="Pairs of answers to one prompt: TRL's DPOTrainer and RewardTrainer.",
     columns=columns,
-    takes=("thinking", "arguments", "images", "reward", "margin", "sources", "most", "whole"),
+    takes=("thinking", "arguments", "images", "reward", "margin", "sources", "most", "whole", "truncated"),
 )
 class Preference:
     """Pairs of comparisons and corrections, and of rewards within a group where a margin is given."""
@@ -49,6 +49,7 @@ class Preference:
 
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
         """See LayoutRows."""
+        self._renderer.forget()
         if "comparisons" in self._sources:
             yield from self._rows(self._pairing.compared(frozen))
         if "corrections" in self._sources:
@@ -73,10 +74,14 @@ class Preference:
                 if one is None or other is None:
                     self._work.left_out["deleted"] += 1
                 else:
+                    self._renderer.forget()
                     yield from self._rows(self._pairing.of_trajectories(one.steps, other.steps, by))
 
     def _rows(self, pairs: Iterator[Pair]) -> Iterator[Row]:
         for pair in pairs:
+            if pair.is_cut_off and self._work.options.truncated == "drop":
+                self._work.left_out["truncated"] += 1
+                continue
             try:
                 yield self._row(pair)
             except NotPlain as reason:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind, NotPlain
-from agentworld.curation.exports.conversations import Conversation, conversations, has_messages
+from agentworld.curation.exports.conversations import Conversation, conversations, has_messages, is_cut_off
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
 from agentworld.curation.exports.rendering import Renderer, check_prompt, plain_text
@@ -29,7 +29,7 @@ def columns(options: ExportOptions) -> Mapping[str, Kind]:
     "prm",
     says="Replies of a branch one by one with whether each was good: process reward models.",
     columns=columns,
-    takes=("style", "thinking", "arguments", "reward", "threshold"),
+    takes=("style", "thinking", "arguments", "reward", "threshold", "truncated"),
     styles=STYLES,
 )
 class Prm:
@@ -45,12 +45,16 @@ class Prm:
 
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
         """See LayoutRows."""
+        self._renderer.forget()
         self._work.left_out["without_messages"] += sum(not has_messages(step) for step in frozen.steps)
         for each in conversations(frozen.steps):
             values = [self._value.of_step(frozen, step) for step in each.steps]
             known = [value for value in values if value is not None]
             if len(known) < len(values):
                 self._work.left_out["without_value"] += 1
+                continue
+            if self._work.options.truncated == "drop" and any(map(is_cut_off, each.steps)):
+                self._work.left_out["truncated"] += 1
                 continue
             try:
                 yield self._row(each, known)

@@ -59,6 +59,7 @@ class RlPrompts:
             return
         try:
             check_prompt(first.prompt_messages)
+            self._renderer.forget()
             said = self._renderer.messages(first.prompt_messages or [], last=-1)
         except NotPlain as reason:
             self._work.left_out[str(reason)] += 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind, NotPlain
-from agentworld.curation.exports.conversations import Conversation, conversations, has_messages
+from agentworld.curation.exports.conversations import Conversation, conversations, has_messages, is_cut_off
 from agentworld.curation.exports.imitation import imitated
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
@@ -68,13 +68,14 @@ class Sft:
 
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
         """See LayoutRows."""
+        self._renderer.forget()
         steps = imitated(frozen, self._work.left_out)
         self._work.left_out["without_messages"] += sum(not has_messages(step) for step in steps)
         for each in branches(steps, self._work.options):
             if self._style != "prompt-completion" and each.other_replies:
                 self._work.left_out["other_replies"] += 1
                 continue
-            if self._work.options.truncated == "drop" and any(map(_cut_off, each.steps)):
+            if self._work.options.truncated == "drop" and any(map(is_cut_off, each.steps)):
                 self._work.left_out["truncated"] += 1
                 continue
             try:
@@ -102,12 +103,10 @@ class Sft:
         return row
 
 
-def _cut_off(step: Step) -> bool:
-    return step.finish_reason in ("length", "max_tokens")
-
-
-def branches(steps: Sequence[Step], options: ExportOptions) -> list[Conversation]:
+def branches(steps: Sequence[Step], options: ExportOptions) -> Iterator[Conversation]:
     """The branches, or of each step its prompt as it was seen with its reply."""
-    if options.expand == "each-step":
-        return [one for step in steps for one in conversations([step])]
-    return conversations(steps)
+    if options.expand != "each-step":
+        yield from conversations(steps)
+        return
+    for step in steps:
+        yield from conversations([step])

@@ -9,12 +9,13 @@ import numpy as np
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.provenance import PROVENANCE
+from agentworld.curation.datasets.reading import ARRAYS
 from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.components import Components
 from agentworld.curation.exports.imitation import imitated
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.registry import Row, Work, layout, origin_of
-from agentworld.curation.exports.sequences import Chosen, has_ids, sampled, sequences
+from agentworld.curation.exports.sequences import Chosen, each_sequence, has_ids, sampled, sequences
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import Step
 
@@ -32,7 +33,7 @@ def columns(options: ExportOptions) -> Mapping[str, Kind]:
     says="Token ids with labels, exactly as sampled: TRL's SFTTrainer and any loop.",
     columns=columns,
     takes=("expand", "train", "tokenizer"),
-    reads=("tokens",),
+    reads=(ARRAYS,),
 )
 class SftTokens:
     """One row a sequence: steps whose prompts extend one another in one, or one a step."""
@@ -45,15 +46,17 @@ class SftTokens:
         """See LayoutRows."""
         options, left_out = self._work.options, self._work.left_out
         steps = imitated(frozen, left_out)
-        left_out["without_ids"] += sum(not has_ids(step) for step in steps)
-        for each in sequences(steps, self._chosen, each_step=options.expand == "each-step"):
+        left_out["without_ids"] += sum(not has_ids(frozen.arrays.get(step.step_id)) for step in steps)
+        made = each_sequence if options.expand == "each-step" else sequences
+        for each in made(steps, frozen.arrays, self._chosen):
             if not each.mask.any():
                 left_out["nothing_to_train"] += 1
                 continue
             self._check_vocabulary(each.steps)
+            ids = each.ids.astype(np.int64)
             yield {
-                "input_ids": each.ids,
-                "labels": np.where(each.mask, each.ids, IGNORED),
+                "input_ids": ids,
+                "labels": np.where(each.mask, ids, IGNORED),
                 "completion_mask": each.mask.astype(np.int8),
                 PROVENANCE: origin_of(each.steps),
             }
