@@ -1,4 +1,4 @@
-"""Where the trainers of these tests are, and how they get there: `python -m tests.trainers_real.installed trl verl`.
+"""Where the trainers of these tests are, and how they get there: `python -m tests.trainers_real.installed trl`.
 
 Each has a virtual environment of its own, as they want different releases of what they share, in a cache folder under
 the digest of its lock. torch is a CPU build: package files of this machine first, then TORCH_INDEX.
@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-KINDS = ("trl", "verl")
+KINDS = ("trl", "verl", "transfer_queue", "objects")
+WITHOUT_TORCH = ("objects",)
 
 
 def lock_of(kind: str) -> Path:
@@ -57,10 +58,11 @@ def install(kind: str) -> None:
         if is_installed(kind):
             return
         shutil.rmtree(place, ignore_errors=True)
-        print(f"trainers: installing torch and what {lock_of(kind).name} locks into {place}", flush=True)
+        print(f"trainers: installing what {lock_of(kind).name} locks into {place}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         try:
-            _torch(kind)
+            if kind not in WITHOUT_TORCH:
+                _torch(kind)
             _pip(kind, "install", "--no-compile", "--no-deps", "-r", lock_of(kind))
         except subprocess.CalledProcessError as error:
             sys.exit(f"trainers: {' '.join(map(str, error.cmd))} failed; what it said is above")

@@ -82,21 +82,21 @@ def rollouts(samples: Samples, options: TrlOptions) -> dict[str, list[Any]]:
 
 
 def rollout_func(next_batch: Callable[[], Any], **options: Any) -> Callable[[list[Any], Any], dict[str, list[Any]]]:
-    """A `rollout_func` for GRPOTrainer that takes its rollouts from `next_batch()`: batches of as many groups as the
-    trainer asks prompts for, of `num_generations` rollouts each, in their order.
+    """A `rollout_func` for GRPOTrainer that takes its rollouts from `next_batch()`: a batch of as many rollouts as the
+    trainer names prompts, in groups of `num_generations`.
 
-    The trainer's prompts say how many are wanted; what they ask is the pool's. `pool_reward` reads their rewards.
+    The trainer's prompts only say how many are wanted; what was asked is in the rows, whose rewards `pool_reward` reads.
     """
 
     def roll(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = next_batch().to("trl", trainer="grpo", **options)
         each = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         sizes = [found["group"].count(group) for group in dict.fromkeys(found["group"])]
-        if len(found["group"]) != len(prompts) and sizes != [each] * len(prompts):
+        if len(found["group"]) != len(prompts) or set(sizes) != {each}:
             raise InvalidRequestError(
-                f"a batch with groups of {sizes} for {len(prompts)} prompts of {each} generations",
+                f"a batch with groups of {sizes} where GRPOTrainer takes {len(prompts)} rollouts in groups of {each}",
                 path="groups",
-                hint="Lease as many groups as prompts, of num_generations rollouts each",
+                hint=f"Lease groups = {len(prompts) // max(each, 1)}, rollouts = {each}, and let groups have that size",
             )
         return found
 

@@ -1,0 +1,49 @@
+"""Programs that run in a trainer's environment, with a batch as its pool handed it out."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agentworld.records import Batch
+from tests.trainers_real.installed import is_installed, python
+
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = PROGRAMS.parents[3]
+
+
+def needs(kind: str) -> Any:
+    """The marks of tests that run in that environment."""
+    missing = f"not installed: python -m tests.trainers_real.installed {kind}"
+    return [pytest.mark.trainers, pytest.mark.skipif(not is_installed(kind), reason=missing)]
+
+
+def run(kind: str, name: str, folder: Path, **batches: Batch) -> Any:
+    """What the program says of the batches. Packages of this environment come after those of the trainer's."""
+    for key, batch in batches.items():
+        (folder / f"{key}.json").write_bytes(msgspec.json.encode(batch))
+    own = [path for path in site.getsitepackages() if Path(path).is_dir()]
+    done = subprocess.run(
+        [python(kind), PROGRAMS / f"{name}.py", folder],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(folder / "cache"),
+            "WANDB_DISABLED": "true",
+            "LAST_PACKAGES": os.pathsep.join([str(ROOT / "src"), *own]),
+        },
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads((folder / "said.json").read_text())
