@@ -1,4 +1,5 @@
-# Everything happens in one virtual environment, made on first use. Needs Python 3.11+ and make, nothing else.
+# Everything happens in one virtual environment, made on first use. Needs Python 3.11+ and make; Node.js, for building
+# the dashboard, is fetched where there is none.
 #   make demo    the whole lifecycle on this machine, offline, ending with a trained policy
 #   make test    the tests          make check   lint and types          make bench   the benchmarks
 
@@ -13,7 +14,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo demo-quick test check bench test-faults test-scale test-clients test-trainers clients openapi install clean
+.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers clients openapi install clean
 
 install: $(VENV)/.installed
 
@@ -21,13 +22,23 @@ $(VENV)/.installed: pyproject.toml scripts/install.sh
 	PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" bash scripts/install.sh
 	touch $@
 
-demo: install
+PAGE := src/agentworld/api/static/index.html
+PAGE_SOURCES := $(shell find dashboard -name node_modules -prune -o -type f ! -name schema.d.ts -print)
+
+# The dashboard's page, which `agentworld serve` shows. Built anew where what it is made from has changed.
+dashboard: $(PAGE)
+
+$(PAGE): $(VENV)/.installed docs/openapi.json scripts/dashboard.sh $(PAGE_SOURCES)
+	VENV="$(CURDIR)/$(VENV)" bash scripts/dashboard.sh build
+
+demo: install dashboard
 	$(BIN)/agentworld demo $(ARGS)
 
-demo-quick: install
+demo-quick: install dashboard
 	$(BIN)/agentworld demo --quick $(ARGS)
 
-test: install
+test: install dashboard
+	VENV="$(CURDIR)/$(VENV)" bash scripts/dashboard.sh test
 	$(BIN)/python -m tests.clients.installed npm
 	$(BIN)/python -m pytest -m "not faults and not scale and not clients and not trainers" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 

@@ -25,7 +25,9 @@ from tests.api.serving import Serving
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 LLM = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
        "/v1/responses/input_tokens", "/t/x/v1/chat/completions", "/t/x/g/y/v1/messages"]  # fmt: skip
-OPEN = {"/healthz", "/readyz", "/api/docs", "/api/openapi.json"}
+OPEN = {"/healthz", "/readyz", "/api/docs", "/api/openapi.json", "/api/v1/session"}
+PAGE = {"/", "/dashboard", "/dashboard/x"}
+"""Likewise, where it is built."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def _parts(path):
         yield part
 
 
-CONTROL = sorted({each for each in operations() if each[1] not in OPEN})
+CONTROL = sorted({each for each in operations() if each[1] not in OPEN | PAGE})
 
 
 def with_key(secret):
@@ -96,6 +98,7 @@ def test_no_route_but_the_open_ones_answers_without_a_key(server):
     assert server.send("DELETE", "/anything")[0] == 401
     for path in OPEN:
         assert server.send("GET", path)[0] == 200, path
+    assert {path: server.send("GET", path)[0] not in (401, 403) for path in PAGE} == dict.fromkeys(PAGE, True)
     assert server.pool.stats().exchanges == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +28,8 @@ from agentworld.api import (
     merging,
     metrics,
     otlp_replies,
+    page,
+    sign_in,
     signals,
     traces,
     trajectories,
@@ -85,16 +87,18 @@ ROUTES: list[Any] = [
     *health.ROUTES,
     *metrics.ROUTES,
     *docs.ROUTES,
+    *sign_in.ROUTES,
+    *page.ROUTES,
 ]
 
 
 def create_control(
     settings: ServeSettings,
     pool: Pool,
-    key_made: Callable[[], None] = lambda: None,
+    access: Access,
     rewards: RewardStatus | None = None,
 ) -> Litestar:
-    """The control API alone. `key_made` is called, in any thread, once a key was made here."""
+    """The control API alone. `access` is told of each key that was made here, and checks those of sign-ins."""
     closing = asyncio.Event()
     return Litestar(
         ROUTES,
@@ -108,7 +112,7 @@ def create_control(
                 "long_work": LongWork(closing),
                 "routes": ROUTES,
                 "probe": PoolProbe(pool),
-                "key_made": key_made,
+                "access": access,
                 "rewards": rewards,
                 "traces_came": False,
                 "traces_recent": Recent(),
@@ -170,9 +174,9 @@ class Server:
                 raise fault
             scopes = needed(scope["method"], scope["path"], llm=llm)
             if scopes is None:
-                grant = await self._access.open_grant(scope.get("headers") or ())
+                grant = await self._access.open_grant(scope.get("headers") or (), browser=not llm)
             else:
-                grant = await self._access.grant(scope.get("headers") or ())
+                grant = await self._access.grant(scope.get("headers") or (), browser=not llm)
                 check_scopes(grant, scopes, f"{scope['method'][:20]} {scope['path'][:200]}")
         except AgentWorldError as error:
             if llm:  # The gateway, which tells of the others, does not see it.
@@ -327,7 +331,7 @@ def create_app(settings: ServeSettings, pool: Pool, rewards: str | None = None) 
         gateway.beside = {"rewards": status.look} if status is not None else {}
     access = Access(pool, required=settings.keys_required)
     return Server(
-        create_control(settings, pool, access.forget_unknown, status),
+        create_control(settings, pool, access, status),
         gateway,
         OriginGuard(settings),
         access,

@@ -32,7 +32,7 @@ def create_key(state: State, body: RawBody) -> IssuedKey:
     sent = decode(body, KeyRequest)
     new = NewKey(**{name: getattr(sent, name) for name in NewKey.__struct_fields__})
     issued = reach(state).create_key(new)
-    state.key_made()
+    state.access.forget_unknown()
     return issued
 
 

@@ -8,8 +8,10 @@ from agentworld.api.otlp_replies import PATH as TRACES
 from agentworld.client.wire import API
 from agentworld.pool.keys import Scope
 
-OPEN = ("/healthz", "/readyz", "/api/docs", "/api/openapi.json", "/")
+OPEN = ("/healthz", "/readyz", "/api/docs", "/api/openapi.json", f"{API}/session", "/")
 """Paths that need no key: they tell nothing of what the pool holds."""
+PAGE = "/dashboard"
+"""The page, which is the same for everybody."""
 Scopes = tuple[Scope, ...]
 _NONE: Scopes = ()
 _READ: Scopes = ("read",)
@@ -50,7 +52,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
 
 def needed(method: str, path: str, *, llm: bool) -> Scopes | None:
     """The scopes of which one is needed; None where no key is. The scope admin is enough for everything."""
-    if path in OPEN or method == "OPTIONS":
+    if path in OPEN or path.startswith(PAGE) or method == "OPTIONS":
         return None
     if llm:
         if method in ("GET", "HEAD"):

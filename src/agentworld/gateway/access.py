@@ -18,6 +18,7 @@ import structlog
 
 from agentworld.errors import AgentWorldError, ForbiddenError, NotFoundError, UnauthorizedError
 from agentworld.gateway import metrics
+from agentworld.gateway.browser_sessions import BrowserSession, read_browser_session
 from agentworld.gateway.keys import PAGE_PREFIX, PREFIX, SessionKey, read_session_key
 from agentworld.pool.keys import SECRET_PREFIX, Scope, StoredKey, secret_digest
 from agentworld.pool.protocol import Pool
@@ -130,9 +131,14 @@ class Access:
         self._turns = asyncio.Semaphore(LOOKS)
         self._made = 0
 
-    async def grant(self, headers: Iterable[tuple[bytes, bytes]]) -> Grant:
-        """What the key in the headers grants; UnauthorizedError where it is none that holds, or is missing."""
+    async def grant(self, headers: Iterable[tuple[bytes, bytes]], *, browser: bool = False) -> Grant:
+        """What the key in the headers grants; UnauthorizedError where it is none that holds, or is missing. `browser`:
+        without a key the cookie of a sign-in counts.
+        """
+        headers = list(headers)
         key = presented_key(headers)
+        if browser and not key and (signed_in := read_browser_session(headers)) is not None:
+            return await self._browser(signed_in)
         session = read_session_key(key)
         if session is not None and (session.key_id is not None or self.required):
             return await self._session(session)
@@ -142,10 +148,12 @@ class Access:
             raise _refused("unknown" if key else "missing")
         return EVERYTHING
 
-    async def open_grant(self, headers: Iterable[tuple[bytes, bytes]]) -> Grant:
+    async def open_grant(self, headers: Iterable[tuple[bytes, bytes]], *, browser: bool = False) -> Grant:
         """What a request for an open path may see beyond what everybody may: nothing without a key that holds."""
         try:
-            return await self.grant(headers) if presented_key(headers) or not self.required else NOTHING
+            headers = list(headers)
+            shows = presented_key(headers) or (browser and read_browser_session(headers) is not None)
+            return await self.grant(headers, browser=browser) if shows or not self.required else NOTHING
         except UnauthorizedError:
             return NOTHING
 
@@ -157,6 +165,16 @@ class Access:
         self._check_alive(stored)
         bound = stored.key
         return Grant(frozenset(bound.scopes), bound.channel, bound.trajectory_id, bound.key_id, stored.digest)
+
+    async def _browser(self, session: BrowserSession) -> Grant:
+        stored = await self._find(session.key_id)
+        if stored is None or not session.is_signed_with(stored.digest):
+            raise _refused("unknown")
+        self._check_alive(stored)
+        if session.expires_at <= self._clock():
+            raise _refused("expired", stored.key.key_id)
+        key = stored.key
+        return Grant(frozenset(key.scopes), key.channel, key.trajectory_id, key.key_id, stored.digest)
 
     async def _session(self, session: SessionKey) -> Grant:
         stored = await self._find(session.key_id) if session.key_id is not None else None

@@ -1,0 +1,111 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import { Link, Route, Switch, useLocation } from "wouter";
+
+import { ApiError, call, get, type SignedIn } from "./api/client";
+import { live, useConnection, useEvents } from "./api/live";
+import { Problem } from "./parts/problem";
+import { Shortcuts } from "./parts/shortcuts";
+import { Consumption } from "./views/consumption";
+import { Datasets } from "./views/datasets";
+import { Lifecycle } from "./views/lifecycle";
+import { SignIn } from "./views/sign-in";
+import { TrajectoryView } from "./views/trajectory";
+import { Trajectories } from "./views/trajectories";
+
+const VIEWS = [
+  { path: "/", name: "Lifecycle", key: "l" },
+  { path: "/trajectories", name: "Trajectories", key: "t" },
+  { path: "/consumption", name: "Consumption", key: "c" },
+  { path: "/datasets", name: "Datasets", key: "d" },
+] as const;
+
+const SAID = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", refused: "Not live" };
+
+export function App() {
+  const who = useQuery({ queryKey: ["session"], queryFn: ({ signal }) => get<SignedIn>("session", {}, signal) });
+  if (who.isPending) return <p className="quiet pad">Loading</p>;
+  if (who.isError) return <Problem error={who.error} again={() => void who.refetch()} />;
+  if (who.data.required && who.data.scopes.length === 0) return <SignIn />;
+  return <Signed who={who.data} />;
+}
+
+function Signed({ who }: { who: SignedIn }) {
+  const client = useQueryClient();
+  const refresh = useRefresh();
+  useEvents(refresh);
+  const leave = async () => {
+    await call("DELETE", "session");
+    live.stop();
+    client.clear();
+  };
+  return (
+    <div className="shell">
+      <a className="skip" href="#main">
+        To the content
+      </a>
+      <nav aria-label="Views">
+        <strong className="brand">AgentWorld</strong>
+        {VIEWS.map((view) => (
+          <ViewLink key={view.path} path={view.path} name={view.name} />
+        ))}
+        <span className="grow" />
+        <State />
+        {who.key_id !== null && (
+          <button type="button" onClick={() => void leave()} title={`Signed in with ${who.key_id}`}>
+            Sign out
+          </button>
+        )}
+        <Shortcuts views={VIEWS} />
+      </nav>
+      <main id="main" tabIndex={-1}>
+        <Switch>
+          <Route path="/" component={Lifecycle} />
+          <Route path="/trajectories" component={Trajectories} />
+          <Route path="/trajectories/:id">{({ id }) => <TrajectoryView key={id} id={decodeURIComponent(id)} />}</Route>
+          <Route path="/consumption" component={Consumption} />
+          <Route path="/datasets" component={Datasets} />
+          <Route>
+            <Problem error={new ApiError(404, "not_found", "There is no such page", null, "Choose a view above")} />
+          </Route>
+        </Switch>
+      </main>
+    </div>
+  );
+}
+
+function ViewLink({ path, name }: { path: string; name: string }) {
+  const [location] = useLocation();
+  const here = path === "/" ? location === "/" : location.startsWith(path);
+  return (
+    <Link href={path} aria-current={here ? "page" : undefined}>
+      {name}
+    </Link>
+  );
+}
+
+function State() {
+  const state = useConnection();
+  return (
+    <span className={`state ${state}`} role="status">
+      {SAID[state]}
+    </span>
+  );
+}
+
+/** Asks anew for what events may have changed, at most twice a second however many there are. */
+function useRefresh(): () => void {
+  const client = useQueryClient();
+  const waiting = useRef<number | null>(null);
+  const [state] = useState({ last: 0 });
+  useEffect(() => () => window.clearTimeout(waiting.current ?? undefined), []);
+  return () => {
+    if (waiting.current !== null) return;
+    const due = Math.max(0, state.last + 500 - Date.now());
+    waiting.current = window.setTimeout(() => {
+      waiting.current = null;
+      state.last = Date.now();
+      void client.invalidateQueries({ predicate: (query) => query.queryKey[0] === "live" });
+    }, due);
+  };
+}

@@ -1,0 +1,31 @@
+import { expect, it } from "vitest";
+
+import { addressOf, errorOf } from "./api/client";
+import { age, cut, visible } from "./format";
+
+it("what cannot be seen is written out, and nothing else is touched", () => {
+  expect(visible("a\u202eb\u0007c\u200bd\ud800")).toBe("a\\u202eb\\u0007c\\u200bd\\ud800");
+  const plain = "Grüße, 世界 👩‍🚀\n\tx <b>&amp;</b>".replace("\u200d", "");
+  expect(visible(plain)).toBe(plain);
+});
+
+it("long text is cut, and how much is left is told", () => {
+  expect(cut("abcdef", 4)).toEqual({ text: "abcd", left: 2 });
+  expect(cut("abcd", 4)).toEqual({ text: "abcd", left: 0 });
+});
+
+it("ages are in the largest unit that fits", () => {
+  expect(age(1000 - 7200, 1000)).toMatch(/2/);
+  expect(age(1000 - 7200, 1000)).toMatch(/h/);
+});
+
+it("addresses leave out what is not asked, and encode the rest", () => {
+  expect(addressOf("steps", { where: "a == 'b&c'", cursor: null, limit: 5 })).toBe("/api/v1/steps?where=a+%3D%3D+%27b%26c%27&limit=5");
+  expect(addressOf("stats")).toBe("/api/v1/stats");
+});
+
+it("an error is told as the server tells it, and a proxy's by its status", () => {
+  const said = errorOf(422, '{"error":{"code":"invalid_query","message":"m","path":"?where","hint":"h"}}');
+  expect([said.status, said.code, said.message, said.path, said.hint]).toEqual([422, "invalid_query", "m", "?where", "h"]);
+  expect(errorOf(502, "<html>").message).toContain("502");
+});
