@@ -168,8 +168,8 @@ def test_only_so_much_is_done_at_once(monkeypatch):
             thread.start()
         for _ in threads:
             assert begun.acquire(timeout=30)
-        status, reply = server.post("/api/v1/datasets", {"name": "e"})
-        assert (status, reply["error"]["code"]) == (409, "conflict")
+        status, headers, reply = server.send("POST", "/api/v1/datasets", {"name": "e"})
+        assert (status, reply["error"]["code"], headers["retry-after"]) == (429, "busy", "5")
         go.set()
         for thread in threads:
             thread.join()
@@ -177,66 +177,43 @@ def test_only_so_much_is_done_at_once(monkeypatch):
         assert server.post("/api/v1/datasets", {"name": "e"})[0] == 201
 
 
-class Key:
-    """One of equal keys; `compared` is set once it was found equal to another."""
-
-    def __init__(self):
-        self.compared = threading.Event()
-
-    def __hash__(self):
-        return 1
-
-    def __eq__(self, other):
-        self.compared.set()
-        other.compared.set()
-        return True
-
-
 @pytest.mark.parametrize("fault", [None, ValueError("broken")])
-def test_who_asks_the_same_again_waits_for_it(fault):
-    work, first, second, begun, found = LongWork(asyncio.Event()), Key(), Key(), threading.Event(), []
+async def test_who_asks_the_same_again_waits_for_it_without_a_thread(fault):
+    """Also where the first one has left; nobody takes the place of the work itself."""
+    work, begun, go = LongWork(asyncio.Event(), most=1, waiting=2), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
 
     def slow(progress):
-        begun.set()
-        assert second.compared.wait(30)
+        loop.call_soon_threadsafe(begun.set)
+        assert go.wait(30)
         if fault is not None:
             raise fault
         return "made"
 
-    def ask(key, done):
-        try:
-            found.append(work.run(key, done))
-        except ValueError as error:
-            found.append(error)
+    def never(progress):
+        raise AssertionError("made twice")
 
-    threads = [threading.Thread(target=ask, args=(first, slow))]
-    threads[0].start()
-    assert begun.wait(30)
-    threads.append(threading.Thread(target=ask, args=(second, lambda progress: "made again")))
-    threads[1].start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert found == [fault or "made"] * 2
-    assert work.run(first, lambda progress: "made anew") == "made anew"
-
-
-def test_only_so_many_wait_for_it():
-    work, begun, go = LongWork(asyncio.Event(), waiting=0), threading.Event(), threading.Event()
-
-    def slow(progress):
-        begun.set()
-        assert go.wait(30)
-
-    thread = threading.Thread(target=work.run, args=("a", slow))
-    thread.start()
-    assert begun.wait(30)
+    first = asyncio.ensure_future(work.run("a", slow))
+    await asyncio.wait_for(begun.wait(), 30)
+    threads = threading.active_count()
+    others = [asyncio.ensure_future(work.run("a", never)) for _ in range(2)]
+    await asyncio.sleep(0)  # They wait now.
     with pytest.raises(BusyError) as raised:
-        work.run("a", slow)
+        await work.run("a", never)
     assert raised.value.status == 429
-    assert work.run("b", lambda progress: "another") == "another"
+    with pytest.raises(BusyError):
+        await work.run("b", never)
+    assert threading.active_count() == threads
+    for left in (first, others[0]):
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+    another = asyncio.ensure_future(work.run("a", never))  # In the place of the one that has left.
+    await asyncio.sleep(0)
     go.set()
-    thread.join(timeout=30)
-    assert work.run("a", lambda progress: "again") == "again"
+    found = await asyncio.wait_for(asyncio.gather(others[1], another, return_exceptions=True), 30)
+    assert found == [fault or "made"] * 2
+    assert await work.run("a", lambda progress: "made anew") == "made anew"
 
 
 def test_a_bound_key_has_the_versions_of_its_channel_alone():

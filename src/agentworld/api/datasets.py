@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 import msgspec
 from litestar import Response, delete, get, post
+from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter, RawBody
 
@@ -38,8 +39,8 @@ Samples = Annotated[int, QueryParameter(ge=0, le=1000, description="Rows of each
 _PAGE_BYTES = 1 << 20
 
 
-@post(f"{API}/datasets", status_code=201, sync_to_thread=True, opt={"body": DatasetRequest})
-def make_dataset(state: State, body: RawBody) -> DatasetVersion:
+@post(f"{API}/datasets", status_code=201, opt={"body": DatasetRequest})
+async def make_dataset(state: State, body: RawBody) -> DatasetVersion:
     """Freeze a selection as a version of a dataset. It is named by what is in it: the same again is the same version.
     The answer comes once every step that is selected was read.
     """
@@ -48,7 +49,7 @@ def make_dataset(state: State, body: RawBody) -> DatasetVersion:
     selection = msgspec.convert(asked_for, Selection)
     if isinstance(pool, BoundDatasets):
         selection = pool.own_selection(selection, named="channel" in asked_for)
-    parents = [pool.get_dataset(parent).version for parent in sent.parents]
+    parents = [await sync_to_thread(_seen, state, parent) for parent in sent.parents]
     asked = msgspec.structs.replace(sent, parents=parents)
 
     def work(progress: Progress) -> DatasetVersion:
@@ -63,7 +64,7 @@ def make_dataset(state: State, body: RawBody) -> DatasetVersion:
         )
 
     try:
-        done: DatasetVersion = state.long_work.run(("create", selection.channel, exact_json.encode(asked)), work)
+        done: DatasetVersion = await state.long_work.run(("create", selection.channel, exact_json.encode(asked)), work)
     except InvalidRequestError as error:
         if isinstance(pool, BoundDatasets) and error.path == "channel":  # Its hint names other channels.
             raise InvalidRequestError(error.message, path=error.path) from None
@@ -131,28 +132,28 @@ def frozen(
     return cast(Response[PackedPage], Response(body, media_type="application/json"))
 
 
-@get(f"{API}/datasets/{{version:str}}/diff", sync_to_thread=True)
-def diff(state: State, version: Version, other: Other, samples: Samples = 20) -> DatasetDiff:
+@get(f"{API}/datasets/{{version:str}}/diff")
+async def diff(state: State, version: Version, other: Other, samples: Samples = 20) -> DatasetDiff:
     """What `other` has that this version has not, the reverse, and what both have otherwise."""
-    first, second = _seen(state, version), _seen(state, other)
+    first, second = [await sync_to_thread(_seen, state, each) for each in (version, other)]
 
     def work(progress: Progress) -> DatasetDiff:
         return diff_datasets(state.pool, first, second, samples=samples, progress=progress)
 
-    done: DatasetDiff = state.long_work.run(("diff", first, second, samples), work)
+    done: DatasetDiff = await state.long_work.run(("diff", first, second, samples), work)
     return done
 
 
-@post(f"{API}/datasets/{{version:str}}/verify", status_code=200, sync_to_thread=True, opt={"body": VerifyRequest})
-def verify(state: State, version: Version, body: RawBody) -> Verification:
+@post(f"{API}/datasets/{{version:str}}/verify", status_code=200, opt={"body": VerifyRequest})
+async def verify(state: State, version: Version, body: RawBody) -> Verification:
     """Compute every digest of a version again from what the pool holds. Changes nothing."""
     sent = decode(body, VerifyRequest)
-    found = _seen(state, version)
+    found = await sync_to_thread(_seen, state, version)
 
     def work(progress: Progress) -> Verification:
         return verify_dataset(state.pool, found, problems=sent.problems, progress=progress)
 
-    done: Verification = state.long_work.run(("verify", found, sent.problems), work)
+    done: Verification = await state.long_work.run(("verify", found, sent.problems), work)
     return done
 
 

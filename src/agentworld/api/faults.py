@@ -10,12 +10,15 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from agentworld.errors import (
     AgentWorldError,
+    BusyError,
     InvalidRequestError,
     NotFoundError,
     TooLargeError,
 )
 
 logger = structlog.get_logger("agentworld.api")
+RETRY_SECONDS = 5
+"""Who is told that the server is busy is asked to come again after so long."""
 
 
 class MethodNotAllowedError(AgentWorldError):
@@ -52,4 +55,5 @@ def translate(request: Request[Any, Any, Any], error: Exception) -> AgentWorldEr
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
     """The exception handler of the application."""
     ours = translate(request, error)
-    return Response(ours.to_dict(), status_code=ours.status, media_type=MediaType.JSON)
+    headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(ours, BusyError) else {}
+    return Response(ours.to_dict(), status_code=ours.status, media_type=MediaType.JSON, headers=headers)
