@@ -1,14 +1,20 @@
 """Curation with the same words on a pool in this process and over HTTP."""
 
+import asyncio
 import base64
+import inspect
 
 import msgspec
 import pytest
 
+from agentworld.client import AsyncFactory
 from agentworld.client import curation as client_curation
+from agentworld.client.absent import NOT_OVER_HTTP
+from agentworld.client.curation import AsyncCurationMethods, CurationMethods
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError, QueryError
 from agentworld.factory import connect, open_pool
 from agentworld.pool import open_store
+from agentworld.pool.curation_methods import CurationMethods as PoolWords
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import (
     BatchSpec,
@@ -26,15 +32,55 @@ from tests.api.serving import Serving
 LOW = CurationPolicy(rules=("when reward < 0.5 then exclude 'low'", "steps when model == 'x' then tag odd"), name="p")
 
 
-@pytest.fixture(params=["http", "embedded"])
+class InLoop:
+    """The curation methods of an AsyncFactory called one after another, and all else of a Factory."""
+
+    def __init__(self, url):
+        self._url = url
+        self._rest = connect(url)
+
+    def __getattr__(self, name):
+        if not hasattr(AsyncCurationMethods, name):
+            return getattr(self._rest, name)
+
+        async def called(*args, **fields):
+            async with AsyncFactory(self._url) as factory:
+                return await getattr(factory, name)(*args, **fields)
+
+        return lambda *args, **fields: asyncio.run(called(*args, **fields))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._rest.close()
+
+
+def public(kind):
+    return {
+        name: inspect.signature(method)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_the_methods_for_event_loops_are_those_for_threads():
+    assert public(AsyncCurationMethods) == public(CurationMethods)
+    assert all(map(inspect.iscoroutinefunction, (getattr(AsyncFactory, name) for name in public(CurationMethods))))
+    pool = {name for name, _ in inspect.getmembers(PoolWords, inspect.isfunction) if not name.startswith("_")}
+    assert pool - set(NOT_OVER_HTTP) <= public(CurationMethods).keys()
+
+
+@pytest.fixture(params=["http", "loop", "embedded"])
 def factory(request, tmp_path):
-    """The same surface twice, on SQLite."""
+    """The same surface three times, on SQLite."""
     url = f"sqlite:///{tmp_path}/pool.db"
     if request.param == "embedded":
         with open_pool(url) as pool:
             yield pool
     else:
-        with Serving(open_store(url)) as running, connect(running.url) as connected:
+        opened = InLoop if request.param == "loop" else connect
+        with Serving(open_store(url)) as running, opened(running.url) as connected:
             connected.serving = running
             yield connected
 
@@ -196,7 +242,8 @@ class Slow(MemoryPool):
         return [msgspec.structs.replace(one, pending=pending) for one in super().curation(channel)]
 
 
-def test_the_client_makes_a_server_go_on_with_what_was_broken_off(monkeypatch):
+@pytest.mark.parametrize("connect", [connect, InLoop])
+def test_the_client_makes_a_server_go_on_with_what_was_broken_off(monkeypatch, connect):
     monkeypatch.setattr(client_curation, "STALLED_SECONDS", 0.0)
     told = []
     with Serving(Slow(3)) as server, connect(server.url) as factory:

@@ -12,6 +12,7 @@ import aiohttp
 
 from agentworld.client import calls, wire
 from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, unreachable
+from agentworld.client.curation import AsyncCurationMethods
 from agentworld.client.datasets import AsyncDatasetMethods
 from agentworld.client.merging import AsyncMergeMethods
 from agentworld.client.session import build_step, new_trajectory
@@ -35,7 +36,7 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class AsyncFactory(AsyncDatasetMethods, AsyncMergeMethods):
+class AsyncFactory(AsyncCurationMethods, AsyncDatasetMethods, AsyncMergeMethods):
     """A factory over HTTP for asyncio; use it as `async with AsyncFactory(url) as factory`.
 
     Errors are the AgentWorldError that the server raised. `api_key`: by default that of AGENTWORLD_API_KEY. `timeout`:
@@ -198,12 +199,19 @@ class AsyncFactory(AsyncDatasetMethods, AsyncMergeMethods):
         return wire.chat_reply(reply.body)
 
     async def _send(self, call: calls.Call[T]) -> T:
+        return call.read(await self._body(call), self.url)
+
+    async def _read(self, call: calls.Call[T]) -> T | None:
+        body = await self._body(call)
+        return call.read(body, self.url) if body else None
+
+    async def _body(self, call: calls.Call[Any]) -> bytes:
         url = f"{self.url}{call.path}"
         limit = call.timeout or self._timeout
         reply = await self._request(call.method, url, call.body, self._headers, limit, retry=call.idempotent)
         if reply.status >= 300:
             raise wire.control_error(reply.status, reply.body, self.url, call.path)
-        return call.read(reply.body, self.url)
+        return reply.body
 
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: dict[str, str], timeout: float, *, retry: bool
