@@ -13,6 +13,8 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Processes that share the test files out; each starts servers of its own where its tests need one.
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Hundreds of processes of the tests load the same modules: they are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers clients openapi install clean
 
@@ -40,7 +42,7 @@ demo-quick: install dashboard
 test: install dashboard
 	VENV="$(CURDIR)/$(VENV)" bash scripts/dashboard.sh test
 	$(BIN)/python -m tests.clients.installed npm
-	$(BIN)/python -m pytest -m "not faults and not scale and not clients and not trainers" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	TEST_FILES=memory $(BIN)/python -m pytest -m "not faults and not scale and not clients and not trainers" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: install
 	$(BIN)/python -m pytest -m faults $(ARGS)
@@ -64,7 +66,7 @@ test-clients: install
 # Trainers are fetched into a cache folder, each into an environment of its own, at the releases that tests/trainers_real
 # locks, with a CPU build of torch.
 test-trainers: install
-	TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m tests.trainers_real.installed trl verl
+	TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m tests.trainers_real.installed
 	$(BIN)/python -m pytest -m trainers tests/trainers_real $(ARGS)
 
 check: install

@@ -1,5 +1,6 @@
 """Settings of the whole test run."""
 
+import gc
 import os
 from collections import Counter
 
@@ -8,6 +9,7 @@ from hypothesis import settings
 
 from agentworld.pool import migrations
 from tests.examples import examples
+from tests.in_memory import folder_in_memory
 from tests.migrated_once import Copies
 
 # How long an example takes is the machine's business: on a busy one any may take long.
@@ -17,6 +19,20 @@ settings.load_profile("untimed")
 # Small models gain nothing from more threads, and tests of several processes would take each other's cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+if (_folder := folder_in_memory()) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection():
+    """Modules and items stay until the end: looking for garbage among them finds none, each time at more cost."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
