@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentworld.errors import AgentWorldError, NotFoundError, PoolError
+from agentworld.errors import AgentWorldError, ConflictError, NotFoundError, PoolError
 from agentworld.ingest.spans.loose import named, number
 from agentworld.ingest.spans.node import Score
 from agentworld.pool.protocol import Pool
-from agentworld.records import Feedback, Reward, Trajectory
+from agentworld.records import Feedback, Reward, Trajectory, digest
 
 SOURCE = "otlp"
 WAITING = "trace.waiting"
@@ -24,34 +24,44 @@ _PAGE = 100
 
 
 def put(pool: Pool, trajectory_id: str, step_id: str | None, trace_id: str, score: Score) -> str | None:
-    """Put a score on a step, or on the trajectory; why not, where it cannot be. What is there under its name stays."""
+    """Put a score on a step, or on the trajectory; why not, where it cannot be. What is there under its name stays.
+
+    Several servers may be told of scores in one instant: with each goes feedback with an id that all of them make of
+    the target and the name, of which the store takes the first.
+    """
     name = named(score.name) or "score"
     value = score.value if isinstance(score.value, str | bool) else number(score.value)
     reward = value if isinstance(value, float) and math.isfinite(value) else None
-    about = pool.get_trajectory(trajectory_id) if step_id is None else pool.get_step(step_id, include=())
-    there: dict[str, Any] = about.rewards if reward is not None else about.labels
+    there = _there(pool, trajectory_id, step_id, is_reward=reward is not None)
     if name in there:
-        if there[name] == value:
-            return None
-        why = f"{step_id or trajectory_id} has the score {name!r} of {there[name]!r} already; {value!r} is not kept"
-        return why[:300]
+        return _taken(step_id or trajectory_id, name, value, there)
+    target: dict[str, Any] = {"source": SOURCE, "trajectory_id": trajectory_id, "step_id": step_id}
+    first = f"{trace_id}.{digest(trajectory_id.encode(), (step_id or '').encode(), name.encode()).hex()}.score"
     if reward is not None:
         details = {"comment": score.comment} if score.comment else None
-        signal: Reward | Feedback = Reward(
-            name=name, value=reward, source=SOURCE, details=details, trajectory_id=trajectory_id, step_id=step_id
-        )
+        signals: list[Reward | Feedback] = [
+            Feedback(kind="comment", feedback_id=first, comment=f"{name} = {reward!r}", **target),
+            Reward(name=name, value=reward, details=details, **target),
+        ]
     else:
-        signal = Feedback(
-            kind="label",
-            feedback_id=f"{trace_id}.{score.node}.{_word(score.name)}",
-            name=name,
-            value=value,
-            comment=score.comment,
-            source=SOURCE,
-            trajectory_id=trajectory_id,
-            step_id=step_id,
-        )
-    return _add(pool, signal)
+        signals = [Feedback(kind="label", feedback_id=first, name=name, value=value, comment=score.comment, **target)]
+    try:
+        return _add(pool, *signals)
+    except ConflictError:
+        there = _there(pool, trajectory_id, step_id, is_reward=reward is not None)
+        return _taken(step_id or trajectory_id, name, value, there)
+
+
+def _there(pool: Pool, trajectory_id: str, step_id: str | None, *, is_reward: bool) -> dict[str, Any]:
+    about = pool.get_trajectory(trajectory_id) if step_id is None else pool.get_step(step_id, include=())
+    return about.rewards if is_reward else about.labels
+
+
+def _taken(target_id: str, name: str, value: Any, there: dict[str, Any]) -> str | None:
+    """Why a score is not kept; None where it is the one that is there."""
+    if name in there and there[name] == value:
+        return None
+    return f"{target_id} has the score {name!r} of {there.get(name)!r} already; {value!r} is not kept"[:300]
 
 
 def wait(
@@ -67,17 +77,18 @@ def wait(
         "comment": score.comment,
         "step": step_id,
     }
-    return _add(
-        pool,
-        Feedback(
-            kind="label",
-            feedback_id=f"{trace_id}.{score.node}.{_word(score.name)}.{parent}.{'put' if step_id else 'waiting'}",
-            name=WAITING,
-            value=value,
-            source=SOURCE,
-            trajectory_id=trajectory_id,
-        ),
+    kept = Feedback(
+        kind="label",
+        feedback_id=f"{trace_id}.{score.node}.{_word(score.name)}.{parent}.{'put' if step_id else 'waiting'}",
+        name=WAITING,
+        value=value,
+        source=SOURCE,
+        trajectory_id=trajectory_id,
     )
+    try:
+        return _add(pool, kept)
+    except ConflictError as error:
+        return error.one_line()[:300]
 
 
 def waiting(pool: Pool, trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -137,10 +148,10 @@ def is_step(pool: Pool, trajectory_id: str, step_id: str) -> bool:
         return False
 
 
-def _add(pool: Pool, signal: Reward | Feedback) -> str | None:
+def _add(pool: Pool, *signals: Reward | Feedback) -> str | None:
     try:
-        pool.add_signals([signal])
-    except PoolError:
+        pool.add_signals(signals)
+    except (PoolError, ConflictError):
         raise
     except AgentWorldError as error:
         return error.one_line()[:300]
