@@ -85,7 +85,8 @@ def rollout_func(next_batch: Callable[[], Any], **options: Any) -> Callable[[lis
     """A `rollout_func` for GRPOTrainer that takes its rollouts from `next_batch()`: a batch of as many rollouts as the
     trainer names prompts, in groups of `num_generations`.
 
-    The trainer's prompts only say how many are wanted; what was asked is in the rows, whose rewards `pool_reward` reads.
+    The trainer's prompts only say how many are wanted; what was asked is in the rows. Their rewards are read by
+    `pool_reward`.
     """
 
     def roll(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
