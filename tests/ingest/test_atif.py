@@ -165,7 +165,7 @@ def test_pictures_that_are_elsewhere_are_kept_as_addresses():
     (shown,) = run.steps[0].prompt_messages[0].content
     assert isinstance(shown, MediaPart)
     assert run.media[shown.digest] == (b"images/1.png", ADDRESS)
-    assert [(note.place, note.lost) for note in notes] == [("$.steps[0].message[0].source.path", True)]
+    assert [(note.place, note.lost) for note in notes] == [("$.steps[0].message[0].source.path", False)]
 
 
 @pytest.mark.parametrize("given", [None, 3, [1], {"results": 4}, {"results": [{"content": {"a": 1}}, 5]}])

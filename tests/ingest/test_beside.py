@@ -70,3 +70,52 @@ def test_documents_of_atif_show_images_of_their_folder(folder):
     (run,), notes = read_path("atif", folder)
     assert list(run.media.values()) == [(PNG, "image/png")]
     assert not [note for note in notes if note.file.endswith("a.json")]
+
+
+def anthropic(source):
+    line = {
+        "sessionId": "s",
+        "type": "user",
+        "message": {"role": "user", "content": [{"type": "image", "source": source}]},
+    }
+    reply = {"role": "assistant", "id": "m", "content": [{"type": "text", "text": "."}]}
+    return [line, {"sessionId": "s", "type": "assistant", "message": reply}]
+
+
+def chat(part):
+    return [{"messages": [{"role": "user", "content": [part]}, {"role": "assistant", "content": "."}]}]
+
+
+def span(part):
+    asked = [{"role": "user", "parts": [part]}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "."}]}]
+    return [{"gen_ai.operation.name": "chat", "gen_ai.input.messages": asked, "gen_ai.output.messages": said}]
+
+
+AT, BROKEN = "https://example.com/1.png", "%%%"
+NAMED, NOTHING = "what it shows is not in the file; its address is kept", "a medium has neither bytes nor an address"
+
+
+@pytest.mark.parametrize(
+    ("name", "documents", "bytes_kept", "why"),
+    [
+        ("claude-code", anthropic({"type": "url", "url": AT}), AT, NAMED),
+        ("openai-fine-tuning", chat({"type": "image_url", "image_url": {"url": AT}}), AT, NAMED),
+        ("otlp", span({"type": "uri", "modality": "image", "uri": AT}), AT, NAMED),
+        ("sharegpt", [{"images": [AT], "conversations": chat("<image>")[0]["messages"]}], AT, NAMED),
+        ("claude-code", anthropic({"type": "url"}), "about:blank", NOTHING),
+        ("openai-fine-tuning", chat({"type": "image_url", "image_url": {}}), "about:blank", NOTHING),
+        ("otlp", span({"type": "blob", "modality": "image"}), "about:blank", NOTHING),
+        ("sharegpt", [{"images": [{}], "conversations": chat("<image>")[0]["messages"]}], "about:blank", NOTHING),
+        ("claude-code", anthropic({"type": "base64", "data": BROKEN}), "about:blank", "a medium cannot be read: "),
+        ("otlp", span({"type": "blob", "content": BROKEN}), "about:blank", "a medium cannot be read: "),
+    ],
+)
+def test_what_is_only_named_is_the_same_in_every_format(tmp_path, name, documents, bytes_kept, why):
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    (run,), notes = read_path(name, file)
+    (part,) = run.steps[0].prompt_messages[0].media
+    assert part.media_type == ADDRESS
+    assert run.media == {part.digest: (bytes_kept.encode(), ADDRESS)}
+    assert [(note.why.startswith(why), note.lost) for note in notes] == [(True, why != NAMED)]

@@ -127,13 +127,18 @@ def test_what_is_broken_is_told_with_its_line_and_the_rest_is_read():
     told = {(note.place, note.why) for note in notes if note.lost}
 
     assert told == {
-        ("line 2", "line 2, message.content[0]: a block of the reply cannot be read: a block of type 'hologram'"),
+        ("line 2, message.content[0]", "a block of the reply cannot be read: a block of type 'hologram'"),
         ("line 4", "a line is no object: list"),
         ("line 5", "a reply has no message"),
-        ("line 7", "line 7, message.content[0].content[1]: a medium cannot be read: it is not valid base64"),
+        ("line 7, message.content[0].content[1]", "a medium cannot be read: it is not valid base64"),
         ("line 11", "the JSON ends too early, after 59 bytes"),
     }
-    assert {note.place for note in notes if not note.lost} == {"line 1", "line 6", "line 7", "line 9"}
+    assert {note.place for note in notes if not note.lost} == {
+        "line 1",
+        "line 6",
+        "line 7, message.content[0].content[0]",
+        "line 9",
+    }
     assert lineage(run) == ["0 <- -: 1 => assistant(null; Bash)", "1 <- 0: 4 => assistant(Text alone.)"]
     assert len(run.trailing) == 2  # two lines that follow each other
 

@@ -30,10 +30,8 @@ def _text(content):
     for block in content or []:
         if block["type"] == "text":
             texts.append(block["text"])
-        elif block["type"] == "image" and block["source"]["data"] != "%%%":
-            continue
-        else:
-            texts.append("[image]" if block["type"] == "image" else json.dumps(block, ensure_ascii=False))
+        elif block["type"] != "image":
+            texts.append(json.dumps(block, ensure_ascii=False))
     return "".join(texts)
 
 

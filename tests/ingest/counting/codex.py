@@ -65,7 +65,7 @@ class Prompts:
                 self.close()
             self.open.append(item)
             if kind == "image_generation_call":
-                self.outputs.append("tool" + ("" if item["result"].startswith("iVBOR") else "[image]"))
+                self.outputs.append("tool")
         elif kind.endswith("_output"):
             self.outputs.append("tool" + _text(item["output"] if "output" in item else item["tools"]))
             self.answered = True

@@ -12,6 +12,7 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.chat_messages import ChatReader
+from agentworld.ingest.formats.media import put_nothing
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, json_text, kind_of
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
 from agentworld.records import MediaPart, Message, TextPart
@@ -200,7 +201,7 @@ class _Reading:
         if isinstance(given.get("content"), str):
             parts.append(self._chat.picture(given["content"], f"{place}.content"))
         else:
-            self._values.lost(f"{place}.content", "the image has no address")
+            parts.append(self._values.told(f"{place}.content", put_nothing(self._run.media, said="image")))
         if given.get("annotations"):
             parts.append(TextPart(json_text(given["annotations"])))
         return tuple(parts)

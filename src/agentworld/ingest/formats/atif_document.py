@@ -256,10 +256,8 @@ class Document:
             self.values.said(place, "the part is neither text nor a picture; its JSON is kept as text")
             return TextPart(as_text(part))
         said = self.values.text(source, "media_type", f"{place}.source")
-        made, lost = put_url(self.media, source["path"], said, beside=self.values.beside)
-        if lost:
-            self.values.lost(f"{place}.source.path", lost)
-        return made
+        put = put_url(self.media, source["path"], said, beside=self.values.beside)
+        return self.values.told(f"{place}.source.path", put)
 
     def _metadata(self, step: dict[str, Any], extra: dict[str, Any], place: str) -> dict[str, Any]:
         rest = {key: value for key, value in extra.items() if key not in (KEY, "reward", "rewards")}

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentworld.ingest.formats.chat_blocks import detailed, picture_of, prepared
-from agentworld.ingest.formats.media import Media, put_base64, put_url
+from agentworld.ingest.formats.media import Media, put_base64, put_nothing, put_url
 from agentworld.ingest.formats.noted import Values, as_text, call_of, kind_of
 from agentworld.records import MediaPart, Message, TextPart, Tool, ToolCall
 from agentworld.records.message import Role
@@ -198,17 +198,15 @@ class ChatReader:
             made = put_base64(self.media, audio["data"], f"audio/{audio.get('format', 'wav')}")
             if isinstance(made, MediaPart):
                 return made
-            self.values.lost(place, f"the audio is left out: {made}")
-            return None
+            return self.values.told(place, put_nothing(self.media, f"the audio cannot be read: {made}", "audio"))
+        if kind in _PICTURES or kind == "input_audio":
+            return self.values.told(place, put_nothing(self.media, said=kind))
         self.values.said(place, "a part of a kind that is not known here; its JSON is kept as text")
         return TextPart(as_text(part))
 
     def picture(self, address: str, place: str, detail: str | None = None) -> MediaPart:
         """The part for an image by its address."""
-        part, lost = put_url(self.media, address, detail=detail, beside=self.values.beside)
-        if lost:
-            self.values.lost(place, lost)
-        return part
+        return self.values.told(place, put_url(self.media, address, detail=detail, beside=self.values.beside))
 
     def _called(self, found: list[ToolCall], function: Any, call_id: str | None, where: str) -> None:
         name = function.get("name") if isinstance(function, dict) else None

@@ -78,9 +78,9 @@ class Session:
         self._known: dict[str, Line] = {}
         self._of_file: dict[tuple[str, str], Line] = {}  # where a file means another line by a uuid
 
-    def say(self, line: Line, why: str, *, lost: bool = True) -> None:
-        """A note on a line."""
-        self._note(Note(file=line.file, place=line.place, why=why, lost=lost))
+    def say(self, line: Line, why: str, *, place: str | None = None, lost: bool = True) -> None:
+        """A note on a line, or on a place in it."""
+        self._note(Note(file=line.file, place=place or line.place, why=why, lost=lost))
 
     def read(self, bundle: Sequence[Entry]) -> None:
         """Read the files."""

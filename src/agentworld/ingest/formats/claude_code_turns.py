@@ -121,7 +121,7 @@ class Turns:
                     turn.results.sort(key=lambda result: places.get(result.tool_call_id or "", len(places)))
 
     def _say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
-        self.session.say(self._line, why if place == self._line.place else f"{place}: {why}", lost=lost)
+        self.session.say(self._line, why, place=place, lost=lost)
 
     def _add(self, line: Line) -> None:
         up = self._of.get(id(line.parent)) if line.parent is not None else None

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from agentworld.ingest.format import Notes
+from agentworld.ingest.formats.media import Put
 from agentworld.ingest.run import Note
-from agentworld.records import ToolCall, exact_json
+from agentworld.records import MediaPart, ToolCall, exact_json
 from agentworld.records.message import FunctionCall
 
 _NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
@@ -39,6 +40,12 @@ class Values:
     def said(self, place: str, why: str, hint: str | None = None) -> None:
         """Note something by which nothing is lost."""
         self._note(Note(file=self.file, place=place, why=why, hint=hint, lost=False))
+
+    def told(self, place: str, put: Put) -> MediaPart:
+        """The part for a medium, what is to be noted of it noted."""
+        if put.why is not None:
+            self._note(Note(file=self.file, place=place, why=put.why, lost=put.lost))
+        return put.part
 
     def object(self, record: Mapping[str, Any], key: str, place: str) -> dict[str, Any] | None:
         """An object."""

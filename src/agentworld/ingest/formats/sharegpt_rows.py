@@ -10,7 +10,7 @@ import msgspec
 from agentworld.ingest.formats.branches import preference
 from agentworld.ingest.formats.chat_blocks import prepared
 from agentworld.ingest.formats.chat_messages import READ, ROLES, ChatReader, Part, beyond, role_of, tools_of
-from agentworld.ingest.formats.media import put_base64
+from agentworld.ingest.formats.media import put_base64, put_nothing
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, kind_of
 from agentworld.ingest.formats.sharegpt_pairs import (
     NUMBERS,
@@ -313,12 +313,12 @@ class _Row:
                 if isinstance(made, MediaPart):
                     parts.append(made)
                     continue
-                self._values.lost(where, made)
+                self._values.lost(where, f"a medium cannot be read: {made}")
             address = each.get("path", each.get("url")) if isinstance(each, dict) else each
             if isinstance(address, str) and address:
                 parts.append(self._chat.picture(address, where))
             else:
-                self._values.lost(where, f"it is neither bytes nor an address: {kind_of(each)}")
+                parts.append(self._values.told(where, put_nothing(self._run.media, said=kind)))
         return parts
 
     def _placed(self, text: str) -> str | tuple[Part, ...]:

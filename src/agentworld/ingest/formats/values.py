@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentworld.ingest import limits
-from agentworld.ingest.formats.media import put_base64, put_url
+from agentworld.ingest.formats.media import Put, put_base64, put_nothing, put_url
 from agentworld.records import MediaPart, Message, TextPart, Usage
 
 Content = str | tuple[TextPart | MediaPart, ...]
@@ -127,29 +127,28 @@ def ordered_results(results: list[Message], call_ids: list[str]) -> list[Message
 
 
 class Media:
-    """The media of one run: bytes and media type by digest. What cannot be read is said, and stands as text."""
+    """The media of one run: bytes and media type by digest. What cannot be read is said; see media.py."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self.found: dict[str, tuple[bytes, str]] = {}
 
-    def url(self, url: Any, place: str, detail: Any = None) -> TextPart | MediaPart:
+    def url(self, url: Any, place: str, detail: Any = None) -> MediaPart:
         """The part for a data URL; any other address is kept, and not fetched."""
         if not isinstance(url, str):
-            self._say(place, "an image without bytes or address")
-            return TextPart(text="[image]")
-        part, lost = put_url(self.found, url, "image", name_of(detail))
-        if lost is not None:
-            self._say(place, lost, lost=url.startswith("data:"))
-        return part
+            return self._told(put_nothing(self.found, said="image"), place)
+        return self._told(put_url(self.found, url, "image", name_of(detail)), place)
 
-    def encoded(self, data: Any, media_type: Any, place: str, detail: Any = None) -> TextPart | MediaPart:
+    def encoded(self, data: Any, media_type: Any, place: str, detail: Any = None) -> MediaPart:
         """The part for base64, of the type that its bytes say, else of the one that it is said to be."""
         if not isinstance(data, str):
-            self._say(place, "a medium without bytes")
-            return TextPart(text="[image]")
+            return self._told(put_nothing(self.found, said=text_of(media_type)), place)
         part = put_base64(self.found, data, text_of(media_type), name_of(detail))
         if isinstance(part, MediaPart):
             return part
-        self._say(place, f"a medium cannot be read: {part}")
-        return TextPart(text="[image]")
+        return self._told(put_nothing(self.found, f"a medium cannot be read: {part}", text_of(media_type)), place)
+
+    def _told(self, put: Put, place: str) -> MediaPart:
+        if put.why is not None:
+            self._say(place, put.why, lost=put.lost)
+        return put.part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentworld.ingest.formats.media import Media, put_base64, put_url
+from agentworld.ingest.formats.media import Media, Put, put_base64, put_nothing, put_url
 from agentworld.ingest.spans.attributes import first
 from agentworld.ingest.spans.loose import table, text
 from agentworld.records import MediaPart
@@ -14,8 +14,8 @@ _ADDRESSES = ("image_url", "file_data", "url", "uri", "file_uri", "fileUri")
 _BYTES = ("data", "content", "blob", "image", "base64", "file_data")
 
 
-def blob(part: dict[str, Any], media: Media) -> tuple[MediaPart | None, str | None]:
-    """The medium of a content part, put into `media`; and what is lost, if anything."""
+def blob(part: dict[str, Any], media: Media) -> Put:
+    """The medium of a content part, put into `media`."""
     said = text(first(part, *_TYPES))
     around = table(first(part, "source", "inline_data", "inlineData", "file", "input_audio", "file_uri"))
     if "input_audio" in part:
@@ -30,6 +30,7 @@ def blob(part: dict[str, Any], media: Media) -> tuple[MediaPart | None, str | No
         if each is not None and (each.startswith("data:") or "://" in each[:16]):
             return put_url(media, each, said, detail)
     if data is None:
-        return (None, "it has no bytes") if text(where) is None else put_url(media, str(where), said, detail)
+        named = text(where)
+        return put_nothing(media, said=said) if named is None else put_url(media, named, said, detail)
     found = put_base64(media, data, said, detail)
-    return (found, None) if isinstance(found, MediaPart) else (None, found)
+    return Put(found) if isinstance(found, MediaPart) else put_nothing(media, f"a medium cannot be read: {found}", said)

@@ -210,13 +210,10 @@ class Conversation:
         elif kind in _RESULTS or "functionResponse" in part:
             self._result(part, place, reading)
         elif kind in (*_BLOBS, "inlineData", "document"):
-            medium, why = blob(part, self.media)
-            if medium is not None:
-                reading.parts.append(medium)
-                if why is not None:
-                    self._say(place, why)
-            else:
-                self._leave(part, place, f"the medium cannot be kept: {why}")
+            put = blob(part, self.media)
+            reading.parts.append(put.part)
+            if put.why is not None:
+                self._say(place, put.why, lost=put.lost)
         else:
             self._leave(
                 part, place, f"content parts of type {str(kind)[:40]!r} are not known; kept in the metadata", False
