@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Hundreds of processes of the tests load the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers clients openapi install clean
+.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers test-browser clients openapi install clean
 
 install: $(VENV)/.installed
 
@@ -68,6 +68,11 @@ test-clients: install
 test-trainers: install
 	TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m tests.trainers_real.installed
 	$(BIN)/python -m pytest -m trainers tests/trainers_real $(ARGS)
+
+# The page in headless Chromium. `make test` runs these too where playwright and Chromium are there.
+test-browser: install dashboard
+	VENV="$(CURDIR)/$(VENV)" bash scripts/browser.sh
+	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 check: install
 	$(BIN)/ruff check .

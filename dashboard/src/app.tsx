@@ -35,9 +35,11 @@ function Signed({ who }: { who: SignedIn }) {
   const refresh = useRefresh();
   useEvents(refresh);
   const leave = async () => {
-    await call("DELETE", "session");
+    const nobody = await call<SignedIn>("DELETE", "session");
     live.stop();
-    client.clear();
+    client.setQueryData(["session"], nobody);
+    // What was shown is not kept for who signs in next.
+    client.removeQueries({ predicate: (query) => query.queryKey[0] !== "session" });
   };
   return (
     <div className="shell">

@@ -1,0 +1,191 @@
+"""Each view on a pool that a run filled, as a person goes through them."""
+
+import re
+
+import pytest
+
+from agentworld.pool.keys import NewKey
+from agentworld.records import BatchSpec, Message, Step
+from tests.browser.driving import play
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(autouse=True)
+def _built():
+    """These are of the page itself."""
+    from agentworld.api.page import is_built
+
+    assert is_built(), "run `make dashboard` first"
+
+
+def stage(page, name):
+    """The number at a stage of the lifecycle."""
+    return page.locator(".stages li", has=page.locator(".name", has_text=name)).locator("strong")
+
+
+def test_the_lifecycle_counts_and_changes_by_itself(server, visit):
+    page = visit(server).page
+    page.get_by_text("Live", exact=True).wait_for()
+    stage(page, "collected").get_by_text("4", exact=True).wait_for()
+    stage(page, "ready").get_by_text("4", exact=True).wait_for()
+    play(server, name="more")
+    stage(page, "collected").get_by_text("5", exact=True).wait_for()
+    server.pool.lease(BatchSpec(unit="trajectory", size=2), "policy")
+    stage(page, "leased").get_by_text("2", exact=True).wait_for()
+    stage(page, "ready").click()
+    page.wait_for_url("**/trajectories?where=ready")
+    assert page.get_by_role("searchbox").input_value() == "ready"
+
+
+def test_an_empty_pool_says_what_to_do(serving, visit):
+    page = visit(serving()).page
+    page.get_by_text("Nothing is collected yet").wait_for()
+    assert "agentworld exec --url" in page.locator(".empty").inner_text()
+
+
+def test_the_list_filters_tells_errors_and_grows_by_itself(server, visit):
+    page = visit(server, "/trajectories").page
+    rows = page.locator(".rows .row:not(.head)")
+    rows.nth(3).wait_for()
+    play(server, name="newer")
+    page.get_by_role("gridcell", name="newer-0-0", exact=True).wait_for()
+    search = page.get_by_role("searchbox")
+    search.fill("reward >= 1")
+    search.press("Enter")
+    page.get_by_text("2 shown").wait_for()
+    assert "where=reward" in page.url
+    search = page.get_by_role("searchbox")
+    search.fill("rewrad >= 1")
+    search.press("Enter")
+    page.get_by_role("alert").get_by_text("rewrad").wait_for()
+    assert "reward" in page.get_by_role("alert").inner_text()
+    page.go_back()
+    page.get_by_text("2 shown").wait_for()
+
+
+def test_everything_goes_by_the_keyboard(server, visit):
+    page = visit(server).page
+    page.get_by_text("Live", exact=True).wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url("**/trajectories")
+    page.locator(".row.chosen").wait_for()
+    page.get_by_role("grid").focus()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    chosen = page.locator(".row.chosen a").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/trajectories/{chosen}")
+    page.locator(".message").first.wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("Next and previous").wait_for()
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("dialog").is_visible()
+
+
+def test_a_trajectory_shows_messages_and_ids_as_they_are(server, visit):
+    page = visit(server, "/trajectories/run-0-1").page
+    page.get_by_role("option").nth(1).click()
+    page.locator(".message", has_text="And then?").wait_for()
+    reply = page.locator(".message.assistant").last
+    assert reply.locator("strong").count() == 1
+    assert re.fullmatch(r"It is \d+ done\.", reply.locator(".text").inner_text().strip())
+    page.get_by_role("tab", name="tokens").click()
+    page.locator(".token-row").first.wait_for()
+    steps = server.pool.list_steps(trajectory_id="run-0-1", include=("tokens", "logprobs")).items
+    shown = [int(text) for text in page.locator(".token-row .token").all_inner_texts()]
+    sequence = [*steps[1].prompt_ids, *steps[1].response_ids]
+    assert shown == sequence[: len(shown)]
+    page.locator(".tokens").evaluate("box => box.scrollTop = box.scrollHeight")
+    last = page.locator(f".token[title^='{len(sequence) - 1}: id {sequence[-1]}, sampled, log-probability']")
+    last.wait_for()
+    assert "step=" in page.url
+    page.get_by_role("tab", name="record").click()
+    page.get_by_text('"token_source"').wait_for()
+
+
+HOSTILE = (
+    "<script>alert('hit')</script><img src=x onerror=alert('hit')>"
+    " [a](javascript:alert('hit')) ![b](http://elsewhere.test/x.png) \u202egnp.exe\u0007"
+)
+
+
+def test_hostile_text_is_text(server, visit):
+    step = Step(
+        step_id="h",
+        trajectory_id="hostile",
+        agent="<img src=http://elsewhere.test/a.png>",
+        prompt_messages=[Message(role="user", content=HOSTILE), Message(role="tool", content=HOSTILE * 20_000)],
+        response_message=Message(role="assistant", content=HOSTILE, reasoning=HOSTILE),
+    )
+    [result] = server.pool.append_steps([step])
+    assert result.outcome == "stored", result
+    page = visit(server, "/trajectories").page
+    page.get_by_role("gridcell", name="hostile", exact=True).click()
+    page.locator(".message.assistant").wait_for()
+    assert "\\u202egnp.exe\\u0007" in page.locator(".message.user").inner_text()
+    page.get_by_role("button", name="more characters").first.wait_for()
+    found = "main script, main img, main iframe, main a[href^=javascript], main [onerror]"
+    assert page.locator(found).count() == 0
+    page.get_by_role("tab", name="record").click()
+    page.locator(".detail pre").wait_for()
+
+
+def test_a_sign_in_with_a_lesser_key(serving, visit):
+    server = serving(require_keys=True)
+    admin = server.pool.create_key(NewKey(name="admin", scopes=("admin",))).secret
+    reader = server.pool.create_key(NewKey(name="page", scopes=("read",))).secret
+    play(server, key=admin)
+    seen = visit(server, "/trajectories")
+    page = seen.page
+    page.get_by_label("API key").fill("aw-k-nobody-knows")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("alert").get_by_text("not known").wait_for()
+    page.get_by_label("API key").fill(reader)
+    page.keyboard.press("Enter")
+    page.get_by_role("gridcell", name="run-0-0", exact=True).wait_for()
+    page.get_by_text("Live", exact=True).wait_for()
+    assert page.evaluate("document.cookie") == ""
+    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, location.href])")
+    assert reader not in kept
+    [cookie] = seen.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    page.reload()
+    page.get_by_role("gridcell", name="run-0-0", exact=True).wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("API key").wait_for()
+    assert seen.cookies() == []
+
+
+def test_the_page_goes_on_when_the_server_is_back(server, visit):
+    seen = visit(server)
+    page = seen.page
+    page.get_by_text("Live", exact=True).wait_for()
+    seen.offline(True)
+    server.end_streams()
+    page.get_by_text("Connection lost, trying again").wait_for()
+    play(server, name="meanwhile")
+    stage(page, "collected").get_by_text("4", exact=True).wait_for()
+    seen.offline(False)
+    stage(page, "collected").get_by_text("5", exact=True).wait_for()
+
+
+def test_consumption_and_datasets(server, visit):
+    batch = server.pool.lease(BatchSpec(method="grpo", groups=2, rollouts=2), "policy")
+    page = visit(server, "/consumption").page
+    page.get_by_role("cell", name=batch.batch_id).wait_for()
+    server.pool.ack(batch.batch_id, batch.epoch)
+    page.get_by_role("cell", name="acked").wait_for()
+    page.get_by_role("link", name="Datasets").click()
+    page.get_by_text("No dataset is frozen yet").wait_for()
+
+
+def test_it_can_be_used_on_a_phone(server, visit):
+    seen = visit(server, "/trajectories/run-0-0", color_scheme="dark")
+    page = seen.page
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.locator(".message").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light dark"
