@@ -17,24 +17,13 @@ from agentworld.errors import InvalidRequestError
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Step
 from agentworld.trainers.adapters.paths import Path, Rows, check_ids, lay_paths, prefix_parents
 from agentworld.trainers.adapters.spaces import Logprobs, logprobs_of, temperature_of
+from agentworld.trainers.recipes import RECIPES
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 CreditChoice = CreditSpec | Literal["method", "none"]
-# The credit that a method takes where nobody says another one.
-METHOD_CREDIT: dict[str, CreditSpec] = {
-    "grpo": CreditSpec(),
-    "dr_grpo": CreditSpec(parameters={"divide_by_std": False}),
-    "rloo": CreditSpec(method="leave_one_out"),
-    "reinforce": CreditSpec(method="discounted"),
-    "reinforce_pp": CreditSpec(method="reinforce_plus_plus"),
-    "ppo": CreditSpec(method="gae"),
-    "dapo": CreditSpec(),
-    "gspo": CreditSpec(),
-    "gigpo": CreditSpec(method="gigpo"),
-}
 
 
 class SampleOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,7 +192,7 @@ def read_samples(batch: Batch, options: SampleOptions | None = None) -> Samples:
     another space than is wanted, and the trajectory that lacks what its credit is made from.
     """
     options = options or SampleOptions()
-    spec = _credit_of(batch, options)
+    spec = credit_of(batch, options.credit)
     credited = None if spec is None else apply_credit(batch, spec)
     rows: list[Sample] = []
     seen: dict[str, int] = {}
@@ -222,10 +211,14 @@ def read_samples(batch: Batch, options: SampleOptions | None = None) -> Samples:
     return Samples(rows, batch, options)
 
 
-def _credit_of(batch: Batch, options: SampleOptions) -> CreditSpec | None:
-    if isinstance(options.credit, CreditSpec):
-        return options.credit
-    return METHOD_CREDIT.get(batch.method) if options.credit == "method" else None
+def credit_of(batch: Batch, choice: CreditChoice) -> CreditSpec | None:
+    """Where advantages come from; None without. The credit of a method is the one that the reference trainer has."""
+    if isinstance(choice, CreditSpec):
+        return choice
+    recipe = RECIPES.get(batch.method) if choice == "method" else None
+    if recipe is None or recipe.credit is None:
+        return None
+    return CreditSpec(method=recipe.credit[0], parameters=recipe.credit[1])
 
 
 def _group_of(batch: Batch, item: BatchItem, member: BatchTrajectory) -> str:

@@ -12,7 +12,7 @@ from agentworld.errors import InvalidRequestError
 from agentworld.records import AdapterNeeds, Batch, BatchItem, BatchTrajectory, Message, Step
 from agentworld.trainers.adapters.adapter import Form, installed
 from agentworld.trainers.adapters.paths import check_ids, prefix_parents
-from agentworld.trainers.adapters.samples import METHOD_CREDIT, CreditChoice
+from agentworld.trainers.adapters.samples import CreditChoice, credit_of
 from agentworld.trainers.adapters.spaces import Logprobs, logprobs_of, temperature_of
 from agentworld.trainers.adapters.tasks import rendered, task_set_of
 
@@ -42,8 +42,8 @@ class Verifiers:
         The ids of a path's nodes, one after the other, are the prompt and reply of its last step. A prompt that does
         not extend a step id for id begins a new root.
         """
-        spec = METHOD_CREDIT.get(batch.method) if options.credit == "method" else options.credit
-        credited = None if spec is None or isinstance(spec, str) else apply_credit(batch, spec)
+        spec = credit_of(batch, options.credit)
+        credited = None if spec is None else apply_credit(batch, spec)
         traces, index = [], 0
         for item in batch.items:
             for member in () if item.padding else item.trajectories:
