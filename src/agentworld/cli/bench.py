@@ -165,6 +165,42 @@ def import_(
         raise typer.Exit(1)
 
 
+@app.command("merge")
+def merge_(
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=10_000, help="Tokens of the batch whose tree is built.")
+    ] = 1_000_000,
+    scale: Annotated[
+        float, typer.Option("--scale", min=0.01, max=10.0, help="Factor of the lengths of what is trained.")
+    ] = 0.75,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Passes each way; the median counts.")] = 3,
+    section: Annotated[list[str] | None, typer.Option("--section", help="Measure this section; repeatable.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """How fast token trees are built, and how much faster a model trains on them. Exit code 1 where a figure falls
+    short.
+    """
+    from agentworld.bench import merging
+
+    known = [each.name for each in merging.SECTIONS]
+    for name in section or ():
+        if name not in known:
+            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    short = False
+    bench = merging.MergeBench(tokens=tokens, scale=scale, repeats=repeats)
+    for each, figures in merging.measure(bench, section or ()):
+        short = short or any(figure.met is False for figure in figures)
+        found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
+        if not as_json:
+            typer.echo(f"\n{each.title}")
+            _print_checks(figures, ("merged", "beside"))
+    if as_json:
+        output.emit_json({"tokens": tokens, "scale": scale, "repeats": repeats, "sections": found})
+    if short:
+        raise typer.Exit(1)
+
+
 def _print_checks(figures: Sequence[checks.Figure], names: tuple[str, str] = ("checks", "without")) -> None:
     rows = [
         (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
