@@ -55,23 +55,20 @@ def decode(data: bytes, place: str, depth: int) -> tuple[Any, tuple[Remark, ...]
 
 def _keys(value: Any, depth: int) -> int | None:
     """How many keys the objects have together; None where they nest deeper."""
-    if value.__class__ is not dict and value.__class__ is not list:
-        return 0
     keys = 0
-    waiting = [(value, 1)]
-    while waiting:
-        container, level = waiting.pop()
-        if level > depth:
+    level = [value] if value.__class__ is dict or value.__class__ is list else []
+    while level:
+        if depth == 0:
             return None
-        level += 1
-        children: Iterable[Any] = container
-        if isinstance(container, dict):
-            keys += len(container)
-            children = container.values()
-        for child in children:
-            kind = child.__class__
-            if kind is dict or kind is list:
-                waiting.append((child, level))
+        depth -= 1
+        below: list[Any] = []
+        for container in level:
+            children: Iterable[Any] = container
+            if isinstance(container, dict):
+                keys += len(container)
+                children = container.values()
+            below += [child for child in children if child.__class__ is dict or child.__class__ is list]
+        level = below
     return keys
 
 

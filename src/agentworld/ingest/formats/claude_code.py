@@ -211,7 +211,10 @@ class _Runs:
             notes["blocks"] = reply.others
         if reply.redacted:
             notes["redacted_thinking"] = reply.redacted
-        notes |= picked(message | line.data, ("id", "requestId", "uuid", "service_tier"), 200)
+        for name in ("id", "requestId", "uuid", "service_tier"):
+            said = line.data.get(name, message.get(name))
+            if said is not None:
+                notes[name] = bounded(said, 200)
         if line.session != session:
             notes["session"] = bounded(line.session, 200)
         last = turn.said.message

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from agentworld.ingest.entry import Entry
+import msgspec
+
+from agentworld.ingest.decoding import decode
+from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.formats.claude_code_lines import META
 from agentworld.records import exact_json
+from agentworld.records.ids import framed
 
 _LOOKED_AT = 32
+_DEPTH = 1000
 _FOLDER = "/subagents"
+
+
+class _Head(msgspec.Struct):
+    """The beginning of a line. `message`: as its bytes stand."""
+
+    sessionId: Any = None
+    session_id: Any = None
+    agentId: Any = msgspec.UNSET
+    uuid: Any = None
+    message: msgspec.Raw = msgspec.Raw()
+
+
+_NAMES = [name for name in _Head.__struct_fields__ if name != "message"]
 
 
 class _File:
@@ -29,21 +48,49 @@ class _File:
         if _FOLDER in self.folder:
             self.sessions.append(self.folder.partition(_FOLDER)[0].rpartition("/")[2])
         if not name.endswith(META):
-            documents = [line for _, line in islice(entry.documents(), _LOOKED_AT) if isinstance(line, dict)]
-            self.is_agent = any("agentId" in line for line in documents) and _FOLDER in self.folder
-            self._read(documents)
+            self._read([line for line in islice(_heads(entry), _LOOKED_AT) if line is not None])
 
-    def _read(self, documents: list[dict[str, Any]]) -> None:
-        spoken = [line for line in documents if isinstance(line.get("message"), dict)]
-        self.is_agent = self.is_agent or (bool(spoken) and all("agentId" in line for line in spoken))
-        for line in documents:
-            for field in ("sessionId", "session_id"):
-                if isinstance(line.get(field), str) and line[field]:
-                    self.sessions.append(line[field])
+    def _read(self, lines: list[_Head]) -> None:
+        spoken = [line for line in lines if bytes(line.message)[:1] == b"{"]
+        of_agent = [line.agentId is not msgspec.UNSET for line in lines]
+        self.is_agent = (any(of_agent) and _FOLDER in self.folder) or (
+            bool(spoken) and all(line.agentId is not msgspec.UNSET for line in spoken)
+        )
+        for line in lines:
+            self.sessions += [each for each in (line.sessionId, line.session_id) if isinstance(each, str) and each]
         for line in spoken:
-            if isinstance(line.get("uuid"), str):
-                said = exact_json.encode_lenient([line["uuid"], line["message"]])
+            if isinstance(line.uuid, str):
+                said = framed(line.uuid.encode("utf-8", "surrogatepass"), bytes(line.message))
                 self.lines.append(hashlib.blake2b(said, digest_size=16).digest())
+
+
+def _heads(entry: Entry) -> Iterator[_Head | None]:
+    """What the first lines say, as far as it decides what they belong to; None for what is no object.
+
+    A message is compared by its bytes: a session that was resumed begins with copies of the other's lines.
+    """
+    if isinstance(entry, StreamEntry) and entry.shape != "jsonl":
+        yield from (_head(value) for _, value in entry.documents())
+        return
+    read = msgspec.json.Decoder(_Head).decode
+    for _, line in entry.lines():
+        try:
+            yield read(line)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            # A lenient reader may take it, as it does when the file is read.
+            try:
+                yield _head(decode(line, "", _DEPTH)[0])
+            except BadDocument:
+                yield None
+
+
+def _head(given: Any) -> _Head | None:
+    if not isinstance(given, dict):
+        return None
+    value = dict(given)
+    said = exact_json.encode_lenient(value.pop("message", None))
+    known = {name: value[name] for name in _NAMES if name in value}
+    return _Head(message=msgspec.Raw(said), **known)
 
 
 def bundles(entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:

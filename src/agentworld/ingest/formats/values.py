@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from agentworld.ingest import limits
@@ -32,8 +33,11 @@ def text_of(value: Any) -> str | None:
 
 def name_of(value: Any) -> str | None:
     """A text that can be a name (of a model, an agent, an id), without control characters and at most 256 long."""
-    if not isinstance(value, str):
-        return None
+    return _named(value) if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=1024)
+def _named(value: str) -> str | None:
     return _UNNAMED.sub("", value)[:MAX_NAME] or None
 
 
