@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import BatchTrajectory, Message, Step, Trajectory
 from agentworld.rewards import EvaluationError, ExpressionReward, Verdict, fields_of, rewards_of
+from agentworld.rewards.composition import Composition
+from agentworld.rewards.protocol import EvaluatorKind
+from agentworld.rewards.rules.answer import AnswerRule
 from agentworld.tasks import checker_reward, ready_task_set
+from agentworld.tasks.environments import ToolEnvironment
 
 
 def run_of(*replies, **trajectory):
@@ -114,3 +118,11 @@ def test_any_text_is_a_formula_or_a_clear_error(text):
         assert isinstance(reward.evaluate(run_of("Answer: 42")).values["reward"], float)
     except InvalidRequestError:
         pass
+
+
+@pytest.mark.parametrize("kind", [EvaluatorKind, AnswerRule, Composition])
+def test_what_says_not_how_it_judges_cannot_be_made(kind):
+    with pytest.raises(TypeError, match="abstract"):
+        kind(name="x")
+    with pytest.raises(TypeError, match="abstract"):
+        ToolEnvironment()

@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from agentworld.pool.memory import MemoryPool
 from agentworld.rewards import EvaluationError, Verdict
-from agentworld.rewards.running import RunSettings, plan_of, run_rewards
+from agentworld.rewards.registry import evaluators_from
+from agentworld.rewards.running import RunSettings, lanes, plan_of, run_rewards
 from agentworld.rewards.running.resting import Rest
+from agentworld.rewards.running.subjects import Subjects
 from tests.rewards import counting_evaluators
 from tests.rewards.counting_evaluators import counted
 from tests.rewards.pools import counting, failures, planned, put
@@ -60,8 +63,10 @@ def test_each_leaves_a_visible_failure_and_the_others_judge(pool):
         assert record.labels == {f"evaluation.{name}": "failed" for name in REASONS}
 
 
-def test_what_never_ends_in_this_process_is_left_behind(pool):
+def test_what_never_ends_in_this_process_is_left_behind(pool, monkeypatch):
     counting_evaluators.released.clear()
+    clock = _Clock(lambda: len(pool.list_evaluations(evaluator="numeric", state="ok").items) == 3)
+    monkeypatch.setattr(lanes, "time", clock)
     for n in range(3):
         put(pool, f"t{n}", f"it is {n}", task={"reference": "1"})
     plan = planned(
@@ -69,11 +74,11 @@ def test_what_never_ends_in_this_process_is_left_behind(pool):
         {"kind": "numeric", "answer": "last_number"},
     )
     try:
-        report = run_rewards(pool, plan, RunSettings(concurrency=1, most_seconds=0.1))
+        report = run_rewards(pool, plan, RunSettings(concurrency=1, most_seconds=1000.0))
     finally:
         counting_evaluators.released.set()
     assert (report.evaluators["stuck"].failed, report.evaluators["numeric"].evaluated) == (3, 3)
-    assert "did not end within 0.1 s and was left behind" in failures(pool)["stuck", "trajectory", "t2"]
+    assert "did not end within 1000 s and was left behind" in failures(pool)["stuck", "trajectory", "t2"]
 
 
 def test_one_that_only_fails_rests_and_says_so_and_what_it_missed_is_told(pool, tmp_path):
@@ -192,6 +197,39 @@ def test_rests_grow_and_end_with_one_that_judges():
     now[0] = 25.0
     assert rest.admits() is True
     assert (rest.succeeded(), rest.admits(), rest.admits(), rest.error) == (True, True, True, None)
+
+
+class _Clock:
+    """It stands still until something is so; from then on a second takes a microsecond."""
+
+    def __init__(self, begins):
+        self._begins = begins
+
+    def monotonic(self):
+        return time.monotonic() * 1e6 if self._begins() else 0.0
+
+
+def test_waiting_until_it_is_durable_is_no_part_of_an_evaluation(pool, monkeypatch):
+    """Nor does it count as a failure of the evaluator, or make a further thread."""
+    put(pool, "t", "it is 1", task={"reference": "1"})
+    waiting, told, goes_on = threading.Event(), [], threading.Event()
+
+    def settle():
+        waiting.set()
+        assert goes_on.wait(60)
+
+    [evaluator] = evaluators_from([{"kind": "numeric", "answer": "last_number"}])
+    settings = RunSettings(concurrency=1, most_seconds=0.0, pause_after=1)
+    monkeypatch.setattr(lanes, "COSTLY", 0.0)
+    lane = lanes.Lane(pool, evaluator, bytes(16), settings, told.append, 0.0, settle)
+    outcomes = []
+    run = Subjects(pool, settings).run("t")
+    lane.put(lanes.Asked(run, outcomes.append, {}))
+    assert waiting.wait(60)
+    lane.watch()
+    assert ([each.error for each in outcomes], told, lane.rest.admits()) == ([None], [], True)
+    goes_on.set()
+    lane.close()
 
 
 def _soon(condition):

@@ -7,6 +7,7 @@ missing, what is made of it fails, as a missing reward is not 0.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, Literal
 
 import msgspec
@@ -39,9 +40,9 @@ class Composition(EvaluatorKind, frozen=True, kw_only=True):
         value, details = self.compose(run)
         return Verdict({self.reward: value}, details)
 
+    @abstractmethod
     def compose(self, run: BatchTrajectory) -> tuple[float, dict[str, Any]]:
         """The value and what it is made of; each composition says how."""
-        raise NotImplementedError
 
     def read(self, run: BatchTrajectory, name: str) -> float:
         """The reward called `name`; EvaluationError where it is not set."""

@@ -5,6 +5,7 @@ Left out on purpose: where evaluators come from (`registry`), and who runs them 
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -97,7 +98,13 @@ class Evaluator(Protocol):
         ...
 
 
-class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class _KindMeta(msgspec.StructMeta, ABCMeta):
+    """Of structs that may have abstract methods."""
+
+
+class EvaluatorKind(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True, metaclass=_KindMeta
+):
     """An evaluator that is its own settings, so that a table of a configuration file becomes one.
 
     `name`: the source of its rewards. `reward`: the name of its value, where `reward` is the primary one. `version`:
@@ -146,9 +153,9 @@ class EvaluatorKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 del settings[name]
         return {"kind": type(self).__name__, "revision": self.revision, "settings": settings}
 
+    @abstractmethod
     def evaluate(self, subject: Any) -> Judgement:
         """Judge; each kind says how."""
-        raise NotImplementedError(f"{type(self).__name__} judges nothing")
 
 
 def last_step(run: BatchTrajectory) -> Step | None:

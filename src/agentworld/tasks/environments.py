@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LONGEST_NUMBER = 64
 
 
-class ToolEnvironment:
+class ToolEnvironment(ABC):
     """One tool without state. A subclass sets `tool` and implements `answer`."""
 
     tool: Tool
@@ -26,10 +27,10 @@ class ToolEnvironment:
         """The one tool."""
         return [self.tool]
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027  # A tool without state has nothing to reset.
         """There is no state."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # Nor to free.
         """There is nothing to free."""
 
     def step(self, name: str, arguments: str) -> Observation:
@@ -44,9 +45,9 @@ class ToolEnvironment:
             return Observation("error: the arguments are not an object")
         return Observation(self.answer(given))
 
+    @abstractmethod
     def answer(self, given: Mapping[str, Any]) -> str:
         """What the tool says to these arguments."""
-        raise NotImplementedError
 
 
 class Calculator(ToolEnvironment):

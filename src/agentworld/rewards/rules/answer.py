@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from abc import abstractmethod
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
@@ -56,9 +57,9 @@ class AnswerRule(EvaluatorKind, frozen=True, kw_only=True):
             )
         return found
 
+    @abstractmethod
     def agrees(self, answer: str, reference: Any) -> bool:
         """Whether the answer is right; each rule says how."""
-        raise NotImplementedError
 
 
 class Exact(AnswerRule, frozen=True, kw_only=True):

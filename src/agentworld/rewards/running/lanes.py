@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -41,6 +42,12 @@ class Asked:
         self._done = done
         self._lock = threading.Lock()
         self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether its end was told."""
+        with self._lock:
+            return self._ended
 
     def end(self, outcome: Outcome) -> bool:
         """Tell the outcome; False where one was told before."""
@@ -100,10 +107,17 @@ class Lane:
             self._queue.put(None)
 
     def watch(self) -> None:
-        """Fail what has run for too long, and put another thread in the place of the one that it holds."""
+        """Fail what has run for too long, and put another thread in the place of the one that it holds.
+
+        What counts is the evaluation: not what was read before it, nor, once its end was told, until it is durable.
+        """
         now = time.monotonic()
         with self._lock:
-            late = {key: each for key, each in self._running.items() if now - each[0] > self._settings.most_seconds}
+            late = {
+                key: each
+                for key, each in self._running.items()
+                if now - each[0] > self._settings.most_seconds and not all(asked.ended for asked in each[1])
+            }
             for key in late:
                 del self._running[key]
         for began, batch in late.values():
@@ -112,7 +126,8 @@ class Lane:
                 f"{self.evaluator.name}: it did not end within {self._settings.most_seconds:g} s and was left behind"
             )
             for asked in batch:
-                self._fail(asked, reason, 1, now - began)
+                if not asked.ended:
+                    self._fail(asked, reason, 1, now - began)
 
     def _start(self) -> None:
         # A daemon, so that an evaluation without an end cannot keep the process.
@@ -135,7 +150,7 @@ class Lane:
                     break
                 batch.append(more)
             with self._lock:
-                self._running[own] = (time.monotonic(), batch)
+                self._running[own] = (math.inf, batch)  # Nothing is evaluated yet.
             try:
                 self._judge(batch)
             except Exception as error:
@@ -162,6 +177,8 @@ class Lane:
                 self._tell(asked, Outcome(None, reason, asked.content, attempts=0))
             return
         began = time.monotonic()
+        with self._lock:
+            self._running[threading.get_ident()] = (began, due)
         found = self._many(due) if len(due) > 1 else None
         for place, asked in enumerate(due):
             said = found[place] if found is not None else None
