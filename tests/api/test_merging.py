@@ -8,7 +8,7 @@ from agentworld.errors import BusyError, InvalidRequestError, NotFoundError
 from agentworld.factory import connect, open_pool
 from agentworld.merge.results import MergeSource
 from agentworld.pool.keys import NewKey
-from agentworld.records import NewTrajectory, Step
+from agentworld.records import BatchSpec, NewTrajectory, Step
 from tests.api.serving import Serving
 from tests.api.test_errors import is_an_error
 from tests.merge.pools import filled
@@ -86,6 +86,11 @@ def test_keys_read_what_is_theirs_alone():
             assert clients["reads"].merge_stats().whole.sequences == 10
             assert clients["val"].merge_stats().worst[0].unit == "v"
             assert clients["val"].merge_tree().nodes[0].ends == ["v-0"]
+            pool.complete_trajectory("v", "finished", 1.0)
+            for channel in ("val", "train"):
+                assert pool.lease(BatchSpec(method="sft", size=1, channel=channel), "c") is not None
+            assert clients["val"].merge_stats(MergeSource(consumer="c")).worst[0].unit == "v"
+            assert clients["reads"].merge_stats(MergeSource(consumer="c")).worst[0].unit != "v"
             assert clients["one"].merge_stats().whole.sequences == 2
             for name, source in (("val", MergeSource(group="g")), ("one", MergeSource(group="g"))):
                 with pytest.raises(NotFoundError):

@@ -25,6 +25,7 @@ from agentworld.pool.results import Page
 from agentworld.records import BatchRecord, Step
 
 STEPS_AT_ONCE = 500
+LATEST_BATCHES = 1000
 MOST_STEPS = 200_000
 MOST_ROWS = 2_000_000
 
@@ -233,7 +234,11 @@ def _listed(pool: Pool, found: Sequences, **filters: str | None) -> Iterator[lis
 def _batch(pool: Pool, source: MergeSource) -> BatchRecord:
     batch_id = source.batch
     if batch_id is None:
-        newest = pool.list_batches(consumer=source.consumer, limit=1).items
+        page = pool.list_batches(consumer=source.consumer, limit=1)
+        newest = page.items
+        if not newest and page.next_cursor is not None:
+            # Who may see some of its batches alone sees them among its last.
+            newest = pool.list_batches(consumer=source.consumer, cursor=page.next_cursor, limit=LATEST_BATCHES).items
         if not newest:
             raise NotFoundError(
                 f"consumer {source.consumer!r} has leased no batch",
