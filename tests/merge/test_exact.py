@@ -10,6 +10,7 @@ from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.merge import build_tree, convention_weights, plan_attention, tree_scores
 from agentworld.merge import plan as plan_module
 from agentworld.merge import scores as scores_module
+from agentworld.merge.run_attention import blocks_of
 from tests.examples import examples
 from tests.merge.models import VOCABULARY, farthest, flat_logprobs, gradients, model_of, trained
 
@@ -94,7 +95,7 @@ def test_single_precision(kind):
 
 @pytest.mark.parametrize("way", ["runs", "dense"])
 def test_blocks_of_queries_and_of_logits_change_nothing(monkeypatch, way):
-    monkeypatch.setattr("agentworld.merge.attention.QUERIES", 2)
+    monkeypatch.setattr("agentworld.merge.attention.blocks_of", lambda runs: blocks_of(runs, 2))
     monkeypatch.setattr(scores_module, "LOGITS_AT_ONCE", 3 * VOCABULARY)
     model = model_of()
     _, nodes, found = merged(model, STAR + CHAIN, way, entropies=True)

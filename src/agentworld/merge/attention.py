@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentworld.errors import ConfigError
-from agentworld.merge.plan import QUERIES, AttentionPlan
+from agentworld.merge.plan import AttentionPlan
+from agentworld.merge.run_attention import attend_by_blocks, blocks_of
 
 if TYPE_CHECKING:
     import torch
@@ -35,9 +36,7 @@ class TreeMask:
         self.positions = torch.from_numpy(plan.positions).to(device)[None]
         self._end = torch.from_numpy(plan.end).to(device)
         self._device = device
-        self._runs = [
-            (run.begin, run.end, torch.from_numpy(run.above).to(device)) for run in plan.runs if way == "runs"
-        ]
+        self._blocks = blocks_of(plan.runs) if way == "runs" else []
         self._block_mask: Any = self._flex_mask() if way == "flex" else None
         self._square = torch.from_numpy(plan.visible()).to(device)[None, None] if way == "dense" else None
 
@@ -58,45 +57,7 @@ class TreeMask:
             return functional.scaled_dot_product_attention(
                 query, key, value, attn_mask=self._square, scale=scaling, enable_gqa=gqa
             )
-        return self._by_runs(query, key, value, scaling)
-
-    def _by_runs(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None
-    ) -> torch.Tensor:
-        import torch
-        import torch.nn.functional as functional
-
-        gqa = query.shape[1] != key.shape[1]
-        outputs = []
-        for begin, end, above in self._runs:
-            if not len(above):
-                part = functional.scaled_dot_product_attention(
-                    query[:, :, begin:end],
-                    key[:, :, begin:end],
-                    value[:, :, begin:end],
-                    is_causal=True,
-                    scale=scaling,
-                    enable_gqa=gqa,
-                )
-                outputs.append(part)
-                continue
-            keys = torch.cat([key.index_select(2, above), key[:, :, begin:end]], dim=2)
-            values = torch.cat([value.index_select(2, above), value[:, :, begin:end]], dim=2)
-            for first in range(begin, end, QUERIES):
-                last = min(first + QUERIES, end)
-                seen = len(above) + last - begin
-                own = torch.arange(last - first, device=self._device)
-                mask = torch.arange(seen, device=self._device) <= own[:, None] + len(above) + first - begin
-                part = functional.scaled_dot_product_attention(
-                    query[:, :, first:last],
-                    keys[:, :, :seen],
-                    values[:, :, :seen],
-                    attn_mask=mask[None, None],
-                    scale=scaling,
-                    enable_gqa=gqa,
-                )
-                outputs.append(part)
-        return torch.cat(outputs, dim=2)
+        return attend_by_blocks(query, key, value, self._blocks, scaling)
 
     def _flex_mask(self) -> Any:
         from torch.nn.attention.flex_attention import create_block_mask
