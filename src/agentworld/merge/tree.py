@@ -138,11 +138,12 @@ def _sorted(
 ) -> list[int]:
     """Sequences in lexicographic order of their tokens: as big-endian bytes compare, which is as numbers do."""
     if distinct is None:
-        raw, width = flat.astype(">u4").tobytes(), 4
+        ordered, width = flat.astype(">u4"), 4
     else:
-        raw, width = np.stack([flat, distinct.astype(np.uint32)], axis=1).astype(">u4").tobytes(), 8
+        ordered, width = np.stack([flat, distinct.astype(np.uint32)], axis=1).astype(">u4"), 8
+    raw = memoryview(ordered.view(np.uint8).reshape(-1))
     cuts = (bounds * width).tolist()
-    keys = [raw[begin:end] for begin, end in itertools.pairwise(cuts)]
+    keys = [raw[begin:end].tobytes() for begin, end in itertools.pairwise(cuts)]
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
