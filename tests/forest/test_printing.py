@@ -42,3 +42,12 @@ def test_branches_are_indented_and_carry_their_reason():
 def test_long_texts_are_cut_and_media_named():
     prompt = [Message("user", (TextPart("x" * 50), MediaPart("ab" * 16, "image/png")))]
     assert render_tree([step(0, prompt, None)]) == f"<usr> {'x' * 39}… <image/png abababab> </usr> <gen> [?]"
+
+
+def test_what_tools_are_called_with_is_shown_as_far_as_it_is_asked_for():
+    call = Message("assistant", "r", tool_calls=(ToolCall("c", FunctionCall("call", '{"a":\n [1, 2, 3]}')),))
+    assert render_tree([step(0, [U], call)], arguments=20) == '<usr> u </usr> <gen> [r:call({"a": [1, 2, 3]})]'
+    assert render_tree([step(0, [U, call], CALL)], arguments=8).split(" <gen> ") == [
+        '<usr> u </usr> <ast> r:call({"a": […) </ast>',
+        "[r:call({})]",
+    ]

@@ -167,7 +167,9 @@ def show(
     pool: PoolOption = None,
     url: UrlOption = None,
     steps: Annotated[int, typer.Option(min=1, help="How many steps, at most.")] = 200,
-    width: Annotated[int, typer.Option(min=8, help="Characters of each message in the tree.")] = 60,
+    width: Annotated[
+        int, typer.Option(min=8, help="Characters of each message, and of each call's arguments, in the tree.")
+    ] = 60,
     as_json: JsonOption = False,
 ) -> None:
     """Show one trajectory: what it is about, its rewards and who gave each, its steps and their tree, and
@@ -195,7 +197,7 @@ def show(
         rows = [_step_row(step) for step in found]
         spare = ("parent", "policy", "tokens from")
         output.table(columns, rows, right=("#", "prompt", "reply", "reward"), whole=("step",), spare=spare)
-        typer.echo(output.lines(render_tree(found, width)))
+        typer.echo(output.lines(render_tree(found, width, arguments=width)))
     if failures:
         _print_failures(failures)
     elif not found:
