@@ -22,7 +22,7 @@ from agentworld.agents.ports import AgentFailure, FactoryClient, Notify, Play, S
 from agentworld.agents.report import RolloutResult
 from agentworld.errors import AgentWorldError, ConflictError
 from agentworld.records import NewTrajectory, Reward, Sampling, TerminalStatus, Trajectory, digest
-from agentworld.tasks.base import Environment
+from agentworld.tasks.base import Environment, JudgingEnvironment
 
 CLEANUP_SECONDS = 5.0
 
@@ -114,7 +114,10 @@ class Stage:
             if play.answer is None or isinstance(rollout.agent, CommandAgent):
                 await self._look_at_last_reply(started.trajectory_id, play)
             # A checker may run tests for minutes; the other rollouts go on.
-            score = await asyncio.to_thread(rollout.task_set.check, rollout.task, play.answer)
+            if isinstance(environment, JudgingEnvironment):
+                score = await asyncio.to_thread(environment.check, play.answer)
+            else:
+                score = await asyncio.to_thread(rollout.task_set.check, rollout.task, play.answer)
         finally:
             if environment is not None:
                 environment.close()

@@ -16,6 +16,7 @@ from agentworld.records import Sampling, check_id
 Stdin = Literal["task", "prompt", "none"]
 AnswerFrom = Literal["stdout", "last_reply"]
 PLACEHOLDERS = ("python", "prompt", "task_file", "base_url", "api_key", "model", "trajectory_id", "environment_url")
+HERE = "{here}"
 PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 
 
@@ -44,7 +45,8 @@ class CommandAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     """A black-box agent: a command that finds its model at OPENAI_BASE_URL (or ANTHROPIC_BASE_URL).
 
     `command`: program and arguments, no shell; `{prompt}`, `{task_file}`, `{base_url}`, `{api_key}`, `{model}`,
-    `{trajectory_id}`, `{environment_url}` and `{python}` (the running interpreter) are replaced, other braces stay.
+    `{trajectory_id}`, `{environment_url}`, `{python}` (the running interpreter) and `{here}` (the folder of the
+    definition) are replaced, other braces stay.
     `stdin`: the task as JSON, the text of its last message, or nothing. `answer`: where the final answer is read,
     from the command's standard output or from the last reply that the pool holds.
     `cwd`: working directory (default: a fresh one for each rollout, removed afterwards).
@@ -74,8 +76,10 @@ class CommandAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 Agent = LoopAgent | CommandAgent
 
 
-def agent_from(data: Mapping[str, Any], source: str) -> Agent:
-    """The agent that `data` defines; ConfigError names the field and what to do."""
+def agent_from(data: Mapping[str, Any], source: str, here: Path | None = None) -> Agent:
+    """The agent that `data` defines; ConfigError names the field and what to do. `here`: the folder of its definition
+    (default: the working directory).
+    """
     if data.get("kind") not in ("loop", "command"):
         raise ConfigError(
             f"{source}: kind is {data.get('kind')!r}", path="$.kind", hint='Use kind = "loop" or kind = "command"'
@@ -85,6 +89,8 @@ def agent_from(data: Mapping[str, Any], source: str) -> Agent:
         agent = convert(data, LoopAgent, source)
     else:
         agent = convert(data, CommandAgent, source)
+        folder = str((here or Path()).resolve())
+        agent = msgspec.structs.replace(agent, command=tuple(part.replace(HERE, folder) for part in agent.command))
     check_id(agent.name, f"{source}: name")
     if isinstance(agent, CommandAgent) and not agent.command:
         raise ConfigError(f"{source}: command is empty", path="$.command", hint='For example command = ["my-agent"]')
@@ -98,4 +104,4 @@ def agent_from(data: Mapping[str, Any], source: str) -> Agent:
 def read_agent(path: str | Path) -> Agent:
     """The agent in a TOML file; its name is the file's unless it gives one."""
     data = read_toml(path)
-    return agent_from({"name": Path(path).stem, **data}, str(path))
+    return agent_from({"name": Path(path).stem, **data}, str(path), Path(path).parent)

@@ -123,8 +123,8 @@ def agents_of(config: RunConfig, folder: Path) -> list[Agent]:
     """The agents."""
     agents: list[Agent] = []
     for number, table in enumerate(config.agents):
-        source, fields, _ = definition(table, folder, f"agents[{number}]")
-        agents.append(agent_from(fields, source))
+        source, fields, home = definition(table, folder, f"agents[{number}]")
+        agents.append(agent_from(fields, source, home))
     return agents
 
 

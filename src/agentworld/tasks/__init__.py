@@ -1,6 +1,6 @@
 """Task sets: problems with their environments and checkers."""
 
-from agentworld.tasks.base import Environment, Observation, Score, Split, Task, TaskSet
+from agentworld.tasks.base import Environment, JudgingEnvironment, Observation, Score, Split, Task, TaskSet
 from agentworld.tasks.definition import read_task_set, task_set_from
 from agentworld.tasks.jsonl import JsonlDefinition, JsonlTaskSet
 from agentworld.tasks.judging import checker_reward
@@ -10,6 +10,7 @@ __all__ = [
     "Environment",
     "JsonlDefinition",
     "JsonlTaskSet",
+    "JudgingEnvironment",
     "Observation",
     "Score",
     "Split",

@@ -74,6 +74,15 @@ class Environment(Protocol):
         ...
 
 
+@runtime_checkable
+class JudgingEnvironment(Environment, Protocol):
+    """An environment that judges what was done in it; its verdict stands in the place of the task set's."""
+
+    def check(self, answer: str | None) -> Score:
+        """Judge the state that the agent left, and the last thing that it said."""
+        ...
+
+
 class TaskSet(Protocol):
     """Yields tasks and judges answers."""
 

@@ -17,9 +17,10 @@ from agentworld.tasks.ready import ready_task_set
 
 
 class ReadyDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A ready set by its name: `ready = "arithmetic"`."""
+    """A ready set by its name: `ready = "arithmetic"`, or `"reasoning-gym:chain_sum"` with `options` of its own."""
 
     ready: str
+    options: dict[str, Any] = {}
     name: str | None = None
     kind: Literal["ready"] = "ready"
 
@@ -43,7 +44,8 @@ def task_set_from(fields: Mapping[str, Any], source: str = "task set", folder: P
             hint='For example file = "tasks.jsonl" with checker = "exact"',
         )
     if kinds == ["ready"]:
-        return ready_task_set(convert(fields, ReadyDefinition, source).ready)
+        given = convert(fields, ReadyDefinition, source)
+        return ready_task_set(given.ready, given.options)
     if kinds == ["python"]:
         return _own(fields, source)
     named = fields if fields.get("name") is not None else {**fields, "name": Path(str(fields["file"])).stem}

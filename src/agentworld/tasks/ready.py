@@ -10,6 +10,7 @@ seed decides which tasks of the split are drawn, and in what order.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
@@ -19,7 +20,7 @@ from agentworld.engines.builtin.pocket_tokenizer import ARITHMETIC_QUESTION, CON
 from agentworld.errors import ConfigError
 from agentworld.records import Message, digest
 from agentworld.rewards.answers import extract_answer
-from agentworld.tasks.base import Environment, Score, Split, Task
+from agentworld.tasks.base import Environment, Score, Split, Task, TaskSet
 from agentworld.tasks.environments import Calculator, Converter
 
 HELD_OUT_ONE_IN = 10
@@ -151,14 +152,30 @@ class ConversionSet(ReasoningGymSet):
         )
 
 
+# Sets of packages: the module and the class that is made with what follows the colon and the options.
+PACKAGES: dict[str, tuple[str, str]] = {
+    "reasoning-gym": ("agentworld.tasks.reasoning_gym_sets", "GeneratorSet"),
+    "bfcl": ("agentworld.tasks.bfcl", "BfclSet"),
+    "textworld": ("agentworld.tasks.textworld_games", "GameSet"),
+}
 READY: dict[str, type[ReasoningGymSet]] = {kind.name: kind for kind in (ArithmeticSet, ConversionSet)}
 
 
-def ready_task_set(name: str) -> ReasoningGymSet:
-    """The ready set called `name`."""
+def ready_task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
+    """The ready set called `name`: one of READY, or PACKAGE:SET of PACKAGES with its `options`. A package is imported
+    when it is named.
+    """
+    package, colon, within = name.partition(":")
+    if colon and package in PACKAGES:
+        module, kind_name = PACKAGES[package]
+        made: TaskSet = getattr(importlib.import_module(module), kind_name)(within, options or {})
+        return made
     kind = READY.get(name)
     if kind is None:
-        raise ConfigError(f"no ready task set is called {name!r}", path="name", hint=f"There are: {', '.join(READY)}")
+        known = ", ".join((*READY, *(f"{each}:NAME" for each in PACKAGES)))
+        raise ConfigError(f"no ready task set is called {name!r}", path="name", hint=f"There are: {known}")
+    if options:
+        raise ConfigError(f"task set {name} has no options", path="$.options")
     return kind()
 
 
