@@ -41,11 +41,16 @@ def check_ids(step: Step) -> None:
         )
 
 
-def prefix_parents(steps: Sequence[Step], keys: Sequence[object]) -> list[int]:
+def whole_ids(step: Step) -> IntArray:
+    """Prompt and reply of a step, int64 [prompt + reply]."""
+    return np.concatenate([np.asarray(step.prompt_ids or (), np.int64), np.asarray(step.response_ids or (), np.int64)])
+
+
+def prefix_parents(steps: Sequence[Step], keys: Sequence[object], whole: Sequence[IntArray] | None = None) -> list[int]:
     """Of each step the earlier one of the same key whose prompt and reply are the longest beginning of its prompt, -1
-    where there is none. Of equals the one on record as its parent, or else the first.
+    where there is none. Of equals the one on record as its parent, or else the first. `whole`: their `whole_ids`.
     """
-    whole = [np.asarray([*(step.prompt_ids or ()), *(step.response_ids or ())], np.int64) for step in steps]
+    whole = [whole_ids(step) for step in steps] if whole is None else whole
     parents: list[int] = []
     for index, step in enumerate(steps):
         size = len(step.prompt_ids or ())

@@ -15,7 +15,7 @@ from agentworld.credit.reading import sampled
 from agentworld.credit.trees import Shared
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Step
-from agentworld.trainers.adapters.paths import Path, Rows, check_ids, lay_paths, prefix_parents
+from agentworld.trainers.adapters.paths import Path, Rows, check_ids, lay_paths, prefix_parents, whole_ids
 from agentworld.trainers.adapters.spaces import Logprobs, logprobs_of, temperature_of
 from agentworld.trainers.recipes import RECIPES
 
@@ -240,9 +240,10 @@ def _rows_of(
         check_ids(step)
     temperatures = [temperature_of(step, options.logprobs) for step in steps]
     keys = [(step.vocabulary, heat) for step, heat in zip(steps, temperatures, strict=True)]
-    parents = prefix_parents(steps, keys) if options.rows != "step" else [-1] * len(steps)
+    whole = [whole_ids(step) for step in steps]
+    parents = prefix_parents(steps, keys, whole) if options.rows != "step" else [-1] * len(steps)
     pieces = [
-        _Piece(step, None if advantages is None else advantages[place], member, options)
+        _Piece(step, whole[place], None if advantages is None else advantages[place], member, options)
         for place, step in enumerate(steps)
     ]
     found = []
@@ -269,12 +270,12 @@ class _Piece:
     def __init__(
         self,
         step: Step,
+        whole: IntArray,
         advantages: npt.NDArray[np.float64] | None,
         member: BatchTrajectory,
         options: SampleOptions,
     ) -> None:
-        self.prompt = np.asarray(step.prompt_ids, np.int64)
-        self.reply = np.asarray(step.response_ids, np.int64)
+        self.prompt, self.reply = np.split(whole, [len(step.prompt_ids or ())])
         self.mask = sampled(step)
         self.logprobs = logprobs_of(step, self.mask, options.logprobs)
         self.advantages = None if advantages is None else np.asarray(advantages, np.float32)
