@@ -10,7 +10,7 @@ SOURCE = pathlib.Path(__file__).parent.parent / "src" / "agentworld"
 # Top to bottom. A module may import those in earlier lines, and itself.
 LAYERS = [
     ["errors", "loopback"],
-    ["config"],
+    ["config", "extensions"],
     ["records"],
     ["forest"],
     ["query"],

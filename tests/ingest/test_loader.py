@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from agentworld import extensions
 from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
@@ -512,13 +513,13 @@ def test_formats_of_other_packages_are_asked_first(monkeypatch):
 
     known = list(formats())
     points = {"agentworld.formats": [Point(Diary())]}
-    monkeypatch.setattr(registry, "entry_points", lambda group: points.get(group, []))
+    monkeypatch.setattr(extensions, "entry_points", lambda group: points.get(group, []))
     registry.formats.cache_clear()
     try:
         assert list(registry.formats()) == ["diary", *(name for name in known if name != "chat")]
         points["agentworld.formats"] = [Point(None)]
         registry.formats.cache_clear()
-        with pytest.raises(ConfigError, match=r"the format diary of the entry point .* cannot be loaded: no module"):
+        with pytest.raises(ConfigError, match=r"the format diary of .* cannot be loaded: no module"):
             registry.formats()
     finally:
         monkeypatch.undo()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
@@ -39,26 +40,16 @@ def pool_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """Rates and sizes of a pool, each beside a flat table in the same run. Exit code 1 where one falls short."""
-    known = [each.name for each in SECTIONS]
-    for name in section or ():
-        if name not in known:
-            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
+    wanted = _wanted(section, SECTIONS)
     if engine != "sqlite" and not engine.startswith("postgres"):
         raise CommandLineError(f"no engine {engine!r}", path="engine", hint="Use sqlite, or postgresql://...")
-    found: dict[str, list[dict[str, Any]]] = {}
-    short = False
-    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
-        bench = Bench(steps=steps, url=None if engine == "sqlite" else engine, folder=Path(place), large=large)
-        for each, figures in measure(bench, section or ()):
-            short = short or any(figure.met is False for figure in figures)
-            found[each.name] = [_plain(figure) for figure in figures]
-            if not as_json:
-                typer.echo(f"\n{each.title} ({bench.engine})")
-                _print(figures)
-    if as_json:
-        output.emit_json({"engine": "sqlite" if engine == "sqlite" else "postgres", "steps": steps, "sections": found})
-    if short:
-        raise typer.Exit(1)
+    name = "sqlite" if engine == "sqlite" else "postgres"
+    with _place(folder) as place:
+        bench = Bench(steps=steps, url=None if engine == "sqlite" else engine, folder=place, large=large)
+        told = _Told(("pool", "flat table"), as_json, f" ({bench.engine})")
+        for each, figures in measure(bench, wanted):
+            told.section(each, [(one.pool, one.flat) for one in figures], figures)
+    told.end({"engine": name, "steps": steps})
 
 
 @app.command("gateway")
@@ -75,30 +66,15 @@ def gateway_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """What the gateway costs before an engine that costs nothing. Exit code 1 where a figure falls short."""
-    known = [each.name for each in gateway.SECTIONS]
-    for name in section or ():
-        if name not in known:
-            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
-    found: dict[str, list[dict[str, Any]]] = {}
-    short = False
-    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
-        bench = gateway.GatewayBench(
-            folder=Path(place), calls=calls, tokenizer=tokenizer, environments=peers or ENVIRONMENTS
-        )
+    wanted = _wanted(section, gateway.SECTIONS)
+    with _place(folder) as place:
+        bench = gateway.GatewayBench(folder=place, calls=calls, tokenizer=tokenizer, environments=peers or ENVIRONMENTS)
         if not bench.cores.apart:
             bench.notes.append("there is one core: servers, engine and callers share it")
-        for each, figures in gateway.measure(bench, section or ()):
-            short = short or any(figure.met is False for figure in figures)
-            found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
-            if not as_json:
-                typer.echo(f"\n{each.title}")
-                _print_gateway(figures)
-    if as_json:
-        output.emit_json({"calls": calls, "sections": found, "notes": bench.notes})
-    for note in bench.notes if not as_json else ():
-        typer.echo(f"note: {note}")
-    if short:
-        raise typer.Exit(1)
+        told = _Told(("gateway", "engine alone"), as_json)
+        for each, figures in gateway.measure(bench, wanted):
+            told.section(each, [(one.value, one.beside) for one in figures], figures)
+    told.end({"calls": calls}, bench.notes)
 
 
 @app.command("checks")
@@ -116,24 +92,13 @@ def checks_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """What checks cost, beside the same without them. Exit code 1 where a figure falls short."""
-    known = [each.name for each in checks.SECTIONS]
-    for name in section or ():
-        if name not in known:
-            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
-    found: dict[str, list[dict[str, Any]]] = {}
-    short = False
-    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
-        bench = checks.ChecksBench(folder=Path(place), trajectories=trajectories, texts=texts)
-        for each, figures in checks.measure(bench, section or ()):
-            short = short or any(figure.met is False for figure in figures)
-            found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
-            if not as_json:
-                typer.echo(f"\n{each.title}")
-                _print_checks(figures)
-    if as_json:
-        output.emit_json({"trajectories": trajectories, "texts": texts, "sections": found})
-    if short:
-        raise typer.Exit(1)
+    wanted = _wanted(section, checks.SECTIONS)
+    told = _Told(("checks", "without"), as_json)
+    with _place(folder) as place:
+        bench = checks.ChecksBench(folder=place, trajectories=trajectories, texts=texts)
+        for each, figures in checks.measure(bench, wanted):
+            told.section(each, [(one.value, one.beside) for one in figures], figures)
+    told.end({"trajectories": trajectories, "texts": texts})
 
 
 @app.command("import")
@@ -146,23 +111,12 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """How fast files come in, beside a flat table of their lines. Exit code 1 where a figure falls short."""
-    known = [each.name for each in importing.SECTIONS]
-    for name in section or ():
-        if name not in known:
-            raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
-    found: dict[str, list[dict[str, Any]]] = {}
-    short = False
-    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
-        for each, figures in importing.measure(importing.ImportBench(folder=Path(place), size=size), section or ()):
-            short = short or any(figure.met is False for figure in figures)
-            found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
-            if not as_json:
-                typer.echo(f"\n{each.title}")
-                _print_checks(figures, ("import", "flat"))
-    if as_json:
-        output.emit_json({"size": size, "sections": found})
-    if short:
-        raise typer.Exit(1)
+    wanted = _wanted(section, importing.SECTIONS)
+    told = _Told(("import", "flat"), as_json)
+    with _place(folder) as place:
+        for each, figures in importing.measure(importing.ImportBench(folder=place, size=size), wanted):
+            told.section(each, [(one.value, one.beside) for one in figures], figures)
+    told.end({"size": size})
 
 
 @app.command("merge")
@@ -182,67 +136,105 @@ def merge_(
     """
     from agentworld.bench import merging
 
-    known = [each.name for each in merging.SECTIONS]
-    for name in section or ():
+    wanted = _wanted(section, merging.SECTIONS)
+    told = _Told(("merged", "beside"), as_json)
+    bench = merging.MergeBench(tokens=tokens, scale=scale, repeats=repeats)
+    for each, figures in merging.measure(bench, wanted):
+        told.section(each, [(one.value, one.beside) for one in figures], figures)
+    told.end({"tokens": tokens, "scale": scale, "repeats": repeats})
+
+
+class _Section(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+
+class _Figure(Protocol):
+    """What the figures of all benchmarks have in common, beside their two values."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def required(self) -> float | None: ...
+
+    @property
+    def better(self) -> str: ...
+
+    @property
+    def met(self) -> bool | None: ...
+
+
+class _Told:
+    """What is printed of the sections as they are measured. `names`: of the two columns of values; `beside`: what
+    follows each title.
+    """
+
+    def __init__(self, names: tuple[str, str], as_json: bool, beside: str = "") -> None:
+        self._names, self._as_json, self._beside = names, as_json, beside
+        self._found: dict[str, list[dict[str, Any]]] = {}
+        self._short = False
+
+    def section(
+        self,
+        section: _Section,
+        values: Sequence[tuple[float, float | None]],
+        figures: Sequence[Figure | gateway.Figure | checks.Figure],
+    ) -> None:
+        """The figures of one section, with the two values of each."""
+        self._short = self._short or any(figure.met is False for figure in figures)
+        self._found[section.name] = [_plain(figure) for figure in figures]
+        if self._as_json:
+            return
+        typer.echo(f"\n{section.title}{self._beside}")
+        rows = [
+            (figure.name, _number(value), _number(other), figure.unit, _bound(figure), _is(figure))
+            for figure, (value, other) in zip(figures, values, strict=True)
+        ]
+        output.table(("measured", *self._names, "unit", "required", "is"), rows, right=(*self._names, "required"))
+
+    def end(self, about: dict[str, Any], notes: Sequence[str] | None = None) -> None:
+        """The JSON, or the notes; exit code 1 where a figure falls short."""
+        if self._as_json:
+            more = {} if notes is None else {"notes": list(notes)}
+            output.emit_json({**about, "sections": self._found, **more})
+        else:
+            for note in notes or ():
+                typer.echo(f"note: {note}")
+        if self._short:
+            raise typer.Exit(1)
+
+
+def _wanted(asked: Sequence[str] | None, sections: Sequence[_Section]) -> Sequence[str]:
+    """The names that were asked for; CommandLineError for one that is none."""
+    known = [each.name for each in sections]
+    for name in asked or ():
         if name not in known:
             raise CommandLineError(f"no section {name!r}", path="section", hint=f"There are {', '.join(known)}")
-    found: dict[str, list[dict[str, Any]]] = {}
-    short = False
-    bench = merging.MergeBench(tokens=tokens, scale=scale, repeats=repeats)
-    for each, figures in merging.measure(bench, section or ()):
-        short = short or any(figure.met is False for figure in figures)
-        found[each.name] = [{**msgspec.structs.asdict(figure), "met": figure.met} for figure in figures]
-        if not as_json:
-            typer.echo(f"\n{each.title}")
-            _print_checks(figures, ("merged", "beside"))
-    if as_json:
-        output.emit_json({"tokens": tokens, "scale": scale, "repeats": repeats, "sections": found})
-    if short:
-        raise typer.Exit(1)
+    return asked or ()
 
 
-def _print_checks(figures: Sequence[checks.Figure], names: tuple[str, str] = ("checks", "without")) -> None:
-    rows = [
-        (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
-        for figure in figures
-    ]
-    columns = ("measured", *names, "unit", "required", "is")
-    output.table(columns, rows, right=(*names, "required"))
+@contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    """A folder for as long as something is measured."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="agentworld-bench-") as place:
+        yield Path(place)
 
 
-def _print_gateway(figures: Sequence[gateway.Figure]) -> None:
-    rows = [
-        (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
-        for figure in figures
-    ]
-    columns = ("measured", "gateway", "engine alone", "unit", "required", "is")
-    output.table(columns, rows, right=("gateway", "engine alone", "required"))
-
-
-def _bound(figure: Figure | gateway.Figure | checks.Figure) -> str:
+def _bound(figure: _Figure) -> str:
     if figure.required is None:
         return ""
     return f"{'>=' if figure.better == 'more' else '<='} {_number(figure.required)}"
 
 
-def _is(figure: Figure | gateway.Figure | checks.Figure) -> str:
+def _is(figure: _Figure) -> str:
     return {True: "met", False: "MISSED", None: ""}[figure.met]
-
-
-def _print(figures: list[Figure]) -> None:
-    rows = [
-        (
-            figure.name,
-            _number(figure.pool),
-            _number(figure.flat),
-            figure.unit,
-            _bound(figure),
-            _is(figure),
-        )
-        for figure in figures
-    ]
-    columns = ("measured", "pool", "flat table", "unit", "required", "is")
-    output.table(columns, rows, right=("pool", "flat table", "required"))
 
 
 def _number(value: float | None) -> str:
@@ -251,12 +243,8 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _plain(figure: Figure) -> dict[str, Any]:
-    return {
-        "name": figure.name,
-        "pool": figure.pool,
-        "flat": figure.flat,
-        "unit": figure.unit,
-        "required": figure.required,
-        "met": figure.met,
-    }
+def _plain(figure: Figure | gateway.Figure | checks.Figure) -> dict[str, Any]:
+    if isinstance(figure, Figure):
+        names = ("name", "pool", "flat", "unit", "required", "met")
+        return {name: getattr(figure, name) for name in names}
+    return {**msgspec.structs.asdict(figure), "met": figure.met}

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from agentworld import extensions
 from agentworld.curation.checks import (
     CheckContext,
     CheckSettings,
@@ -81,12 +82,12 @@ def test_checks_of_packages_come_by_entry_point(monkeypatch):
             _register("theirs", lambda *given: [Found("x")])
 
     registry._load_entry_points.cache_clear()
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "agentworld.checks" else [])
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [Point()] if group == "agentworld.checks" else [])
     assert [each.value for each in run_checks(RECORD) if each.check == "theirs"] == ["x"]
     assert "theirs" not in registry.built_in()
     registry._load_entry_points.cache_clear()
     monkeypatch.setattr(Point, "load", lambda self: 1 / 0)
-    with pytest.raises(ConfigError, match="checks of checks_of_others cannot be loaded"):
+    with pytest.raises(ConfigError, match="the checks theirs of checks_of_others cannot be loaded"):
         known()
     registry._load_entry_points.cache_clear()
 

@@ -7,12 +7,12 @@ import functools
 import importlib
 import re
 from collections.abc import Callable, Iterable
-from importlib.metadata import entry_points
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from agentworld.errors import ConfigError
+from agentworld.extensions import load_extensions
 from agentworld.records import check_id
 
 Scope = Literal["step", "trajectory", "group", "pool"]
@@ -114,13 +114,8 @@ def _load_built_in() -> None:
 
 @functools.cache
 def _load_entry_points() -> None:
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            point.load()
-        except Exception as error:
-            raise ConfigError(
-                f"checks of {point.value} cannot be loaded: {error}", path=point.name, hint="Mend or uninstall it"
-            ) from error
+    for _ in load_extensions(ENTRY_POINTS, "checks"):
+        pass  # They register themselves.
 
 
 def built_in() -> dict[str, Check]:

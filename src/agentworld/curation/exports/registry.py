@@ -8,7 +8,6 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -17,6 +16,7 @@ from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.options import ExportOptions, FileFormat
 from agentworld.errors import ConfigError
+from agentworld.extensions import load_extensions
 from agentworld.records import DatasetRow, DatasetVersion, Step
 
 ENTRY_POINTS = "agentworld.exports"
@@ -147,13 +147,8 @@ def layout(
 def _load() -> None:
     for module in _BUILT_IN:
         importlib.import_module(f"agentworld.curation.exports.layouts.{module}")
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            point.load()
-        except Exception as error:
-            raise ConfigError(
-                f"layouts of {point.value} cannot be loaded: {error}", path=point.name, hint="Mend or uninstall it"
-            ) from error
+    for _ in load_extensions(ENTRY_POINTS, "layouts"):
+        pass  # They register themselves.
 
 
 def known_layouts() -> dict[str, Layout]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
-from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.errors import InvalidRequestError
+from agentworld.extensions import load_extensions
 from agentworld.ingest.format import Format
 
 ENTRY_POINTS = "agentworld.formats"
@@ -39,13 +39,7 @@ MODULES: tuple[str, ...] = (
 def formats() -> dict[str, Format]:
     """All formats by name, in the order in which they are asked: those of other packages first."""
     found: dict[str, Format] = {}
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            format = point.load()
-        except Exception as error:
-            raise ConfigError(
-                f"the format {point.name} of the entry point {ENTRY_POINTS} cannot be loaded: {error}", path=point.value
-            ) from error
+    for format in load_extensions(ENTRY_POINTS, "format"):
         found[format.name] = format
     for name in MODULES:
         module: Any = importlib.import_module(f"{__name__}.{name}")
