@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SHORT = ("pool", "gateway", "engine")
-LONG = ("demo_seeds",)
+LONG = ("demo_seeds", "merge_gpu")
 
 
 def main() -> int:

@@ -10,6 +10,8 @@ from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.merge import build_tree, convention_weights, plan_attention, tree_scores
 from agentworld.merge import plan as plan_module
 from agentworld.merge import scores as scores_module
+from agentworld.merge.attention import TreeMask
+from agentworld.merge.plan import interval_blocks
 from agentworld.merge.run_attention import blocks_of
 from tests.examples import examples
 from tests.merge.models import VOCABULARY, farthest, flat_logprobs, gradients, model_of, trained
@@ -115,6 +117,27 @@ def test_flex_attention_sees_the_same(models, shape):
     torch.testing.assert_close(
         found.on_paths(nodes), flat_logprobs(models["qwen3"], SHAPES[shape])[0], rtol=1e-6, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_of_flex_attention_are_those_of_the_whole_square(seed):
+    """Made from intervals alone; held against torch's own, which evaluates every pair."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    draw = np.random.default_rng(seed)
+    stem = draw.integers(0, 50, 300).tolist()
+    sequences = [[*stem[: int(draw.integers(100, 300))], *draw.integers(0, 50, 150).tolist()] for _ in range(6)]
+    plan = plan_attention(build_tree(sequences[: 2 * seed + 1]))
+    mask = TreeMask(plan, torch.device("cpu"), "flex")._block_mask
+    count = len(plan.ids)
+    whole = create_block_mask(mask.mask_mod, None, None, count, count, device="cpu")
+    assert torch.equal(mask.to_dense(), whole.to_dense())
+    squares = plan.visible()
+    partial, full = interval_blocks(plan.end)
+    for row, column in np.argwhere(full):
+        assert squares[row * 128 : row * 128 + 128, column * 128 : column * 128 + 128].all()
+    assert not (partial & full).any()
+    assert full.any() or seed == 0
 
 
 def test_temperatures_divide_the_logits():

@@ -49,7 +49,7 @@ def build(bench: MergeBench) -> list[Figure]:
     """Trees of batches of the calls of multi-turn runs, beside a trie that is filled token by token."""
     with one_core():
         sequences = multi_turn_ids(bench.tokens, bench.seed)
-        flat, offsets = _laid(sequences)
+        flat, offsets = laid(sequences)
         tree = build_tree(flat, offsets)
         seconds = min(_processor(lambda: build_tree(flat, offsets)) for _ in range(_TRIES))
         slow = min(_processor(lambda: trie(flat, offsets)) for _ in range(2))
@@ -113,7 +113,8 @@ def multi_turn_ids(tokens: int, seed: int) -> list[npt.NDArray[np.uint32]]:
     return [each[: _NEW * turn] for each in whole for turn in range(1, _TURNS + 1)]
 
 
-def _laid(sequences: Sequence[npt.NDArray[np.uint32]]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+def laid(sequences: Sequence[npt.NDArray[np.uint32]]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Sequences one after the other, and where each begins, as build_tree takes them."""
     offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in sequences], out=offsets[1:])
     return np.concatenate(sequences), offsets
@@ -152,7 +153,7 @@ def _processor(work: Callable[[], object]) -> float:
 
 def _bytes_a_token(sequences: Sequence[npt.NDArray[np.uint32]]) -> float:
     """The most that building holds at one time, beyond the ids themselves."""
-    flat, offsets = _laid(sequences)
+    flat, offsets = laid(sequences)
     tracemalloc.start()
     try:
         build_tree(flat, offsets)

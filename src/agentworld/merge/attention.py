@@ -10,14 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from agentworld.errors import ConfigError
-from agentworld.merge.plan import AttentionPlan
+from agentworld.merge.plan import AttentionPlan, interval_blocks
 from agentworld.merge.run_attention import attend_by_blocks, blocks_of
 
 if TYPE_CHECKING:
     import torch
 
 NAME = "agentworld_tree"
+_FLEX_BLOCK = 128  # of queries and of keys, as FlexAttention has it by default
 Way = Literal["auto", "runs", "dense", "flex"]
 # Decoders whose layers mix tokens by causal attention alone. Rotary positions are given by position ids.
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe")
@@ -34,10 +38,9 @@ class TreeMask:
         self.way = way
         self.ids = torch.from_numpy(plan.ids).to(device)[None]
         self.positions = torch.from_numpy(plan.positions).to(device)[None]
-        self._end = torch.from_numpy(plan.end).to(device)
         self._device = device
         self._blocks = blocks_of(plan.runs) if way == "runs" else []
-        self._block_mask: Any = self._flex_mask() if way == "flex" else None
+        self._block_mask: Any = self._flex_mask(plan.end) if way == "flex" else None
         self._square = torch.from_numpy(plan.visible()).to(device)[None, None] if way == "dense" else None
 
     def attend(
@@ -59,16 +62,24 @@ class TreeMask:
             )
         return attend_by_blocks(query, key, value, self._blocks, scaling)
 
-    def _flex_mask(self) -> Any:
-        from torch.nn.attention.flex_attention import create_block_mask
+    def _flex_mask(self, end: npt.NDArray[np.int64]) -> Any:
+        """Blocks from the tree's intervals, so that no square of its tokens is ever made."""
+        import torch
+        from torch.nn.attention.flex_attention import BlockMask
 
-        end = self._end
+        ends = torch.from_numpy(end).to(self._device)
 
         def sees(batch: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-            return (key <= query) & (query < end[key])
+            return (key <= query) & (query < ends[key])
 
-        count = self.ids.shape[1]
-        return create_block_mask(sees, None, None, count, count, device=str(self._device))
+        listed = []
+        for blocks in interval_blocks(end, _FLEX_BLOCK):
+            order = np.argsort(~blocks, axis=1, kind="stable")
+            for array in (blocks.sum(axis=1), order):
+                listed.append(torch.from_numpy(array.astype(np.int32)).to(self._device)[None, None])
+        return BlockMask.from_kv_blocks(
+            *listed, BLOCK_SIZE=_FLEX_BLOCK, mask_mod=sees, seq_lengths=(len(end), len(end))
+        )
 
 
 _COMPILED: dict[str, Any] = {}

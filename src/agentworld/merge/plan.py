@@ -61,6 +61,21 @@ class AttentionPlan:
         return (places[None, :] <= places[:, None]) & (places[:, None] < self.end[None, :])
 
 
+def interval_blocks(end: npt.NDArray[np.int64], size: int = 128) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Of the square of queries and keys in blocks of `size`: which have a pair that is seen and one that is not (or the
+    edge of the tree), and in which every pair is seen; both bool[B, B], from the intervals alone.
+    """
+    count = -(-len(end) // size)
+    padded = np.zeros(count * size, dtype=np.int64)
+    padded[: len(end)] = end
+    ends = padded.reshape(count, size)
+    first = np.arange(count)[:, None] * size
+    below = np.tri(count, k=-1, dtype=bool)
+    some = below & (ends.max(axis=1)[None, :] > first)
+    full = below & (ends.min(axis=1)[None, :] >= first + size)
+    return (some & ~full) | np.eye(count, dtype=bool), full
+
+
 def plan_attention(tree: TokenTree) -> AttentionPlan:
     """The plan of a tree, in time that is linear in its tokens and in the paths above its runs."""
     unique = len(tree.tokens)

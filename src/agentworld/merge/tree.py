@@ -141,7 +141,7 @@ def _sorted(
         ordered, width = flat.astype(">u4"), 4
     else:
         ordered, width = np.stack([flat, distinct.astype(np.uint32)], axis=1).astype(">u4"), 8
-    raw = memoryview(ordered.view(np.uint8).reshape(-1))
+    raw = ordered.view(np.uint8).reshape(-1).data
     cuts = (bounds * width).tolist()
     keys = [raw[begin:end].tobytes() for begin, end in itertools.pairwise(cuts)]
     return sorted(range(len(keys)), key=keys.__getitem__)
