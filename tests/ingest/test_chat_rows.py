@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentworld.ingest.files import BytesEntry
+from agentworld.ingest.format import Head
 from agentworld.ingest.formats import get_format
 from agentworld.ingest.reading import read_path
 from agentworld.records import MediaPart, TextPart
@@ -280,3 +281,19 @@ def test_calls_that_a_file_cuts_off_keep_what_is_there():
     assert cut.steps[0].response_message.tool_calls[0].function.arguments == '{"kind": "ferry\\n"}'
     assert cut.steps[1].response_message.tool_calls[0].function.arguments == '{"kind": "a very long na'
     assert sum("only the beginning" in note.why for note in notes) == 2
+
+
+def test_preferences_as_dialogues_of_paragraphs():
+    asked = "\n\nHuman: a\n\nstill a\n\nAssistant: b: Human: no\n\nHuman: c"
+    row = {"chosen": f"{asked}\n\nAssistant: good", "rejected": f"{asked}\n\nAssistant: bad"}
+    (run,), notes = read("sharegpt", row)
+    assert get_format("sharegpt").claims(Head(name="a.jsonl", shape="jsonl", documents=(row,)))
+    before = [("user", "a\n\nstill a"), ("assistant", "b: Human: no"), ("user", "c")]
+    assert [step.response_message.text for step in run.steps] == ["b: Human: no", "good", "bad"]
+    assert said(run) == [*before, ("assistant", "bad")]
+    assert [(each.kind, each.step, each.other) for each in run.feedback] == [("comparison", "1", "2")]
+    assert not [note for note in notes if note.lost]
+    # A prompt that ends where the assistant is to speak, with answers of their own.
+    (run,), _ = read("sharegpt", {"prompt": "Human: a\n\nAssistant:", "chosen": "good", "rejected": "bad"})
+    assert [step.response_message.text for step in run.steps] == ["good", "bad"]
+    assert [message.text for message in run.steps[0].prompt_messages] == ["a"]

@@ -65,3 +65,13 @@ def test_metadata_of_runs_are_kept(tmp_path):
     file.write_text(json.dumps({"id": "r", "trace_id": "r", "run_type": "llm", "name": "n", "extra": told, **said}))
     (run,), _ = read_path("langsmith", file)
     assert (run.metadata["metadata"], run.steps[0].metadata["metadata"]) == ({"team": "red"}, {"team": "red"})
+    # Of what stands between the root and the calls of models too; theirs are on their steps.
+    root = {"id": "r", "trace_id": "r", "run_type": "chain", "name": "graph", "inputs": {}}
+    middle = {"id": "m", "trace_id": "r", "parent_run_id": "r", "run_type": "chain", "name": "node", "inputs": {}}
+    middle |= {"tags": ["seq:1"], "extra": {"metadata": {"langgraph_node": "plan"}}}
+    bare = {"id": "b", "trace_id": "r", "parent_run_id": "r", "run_type": "chain", "name": "node", "inputs": {}}
+    call = {"id": "c", "trace_id": "r", "parent_run_id": "m", "run_type": "llm", "name": "n", "extra": told, **said}
+    file.write_text(json.dumps({"runs": [root, middle, bare, call]}))
+    (run,), _ = read_path("langsmith", file)
+    kept = {"name": "node", "tags": ["seq:1"], "metadata": {"langgraph_node": "plan"}}
+    assert run.metadata["runs"] == {"m": kept}

@@ -247,3 +247,16 @@ def test_prompts_that_grow_with_the_square_are_bounded_and_nothing_is_dropped(na
     assert cut.steps < whole.steps
     assert (cut.messages, cut.tool_calls, cut.rewards) == (whole.messages, whole.tool_calls, whole.rewards)
     assert any("prompts hold more than 1 messages together" in why for why in lost)
+
+
+def test_what_messages_have_besides_is_kept(tmp_path):
+    more = {"role": "user", "content": "a", "mood": "calm"}
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"task_id": 1, "traj": [more, {"role": "assistant", "content": "b", "seen": 2}]}))
+    (run,), _ = read_path("tau-bench", path)
+    assert run.metadata["messages"] == {"0": {"mood": "calm"}, "1": {"seen": 2}}
+    row = {"messages": [more], "response_ids": [1, 2], "prompt_ids": [3], "response": [{"role": "assistant", "x": 1}]}
+    for given in (row, {"steps": [{**row, "other": 5}]}):
+        path.write_text(json.dumps(given))
+        (run,), _ = read_path("token-ids", path)
+        assert run.steps[0].metadata["messages"] == {"messages[0]": {"mood": "calm"}, "response[0]": {"x": 1}}

@@ -32,6 +32,7 @@ from agentworld.ingest.spans.tools import read_tools
 
 _TYPES = ("llm", "chain", "tool", "retriever", "embedding", "prompt", "parser")
 _MAX_DEPTH = 90
+_KEPT_RUNS = 100
 _TOLD = frozenset(("ls_provider", "ls_model_name", "ls_temperature", "ls_agent_type", "lc_agent_name", "user_id"))
 
 
@@ -235,6 +236,8 @@ def _of_trace(given: dict[str, Any], trace: Trace, run_id: str, *, root: bool) -
             "metadata": {name: value for name, value in told.items() if name not in _TOLD},
         }
         trace.metadata |= bounded(kept)
+    elif given.get("run_type") != "llm":  # Those of calls are on their steps.
+        _keep_metadata(given, trace, run_id, told)
     stats = table(given.get("feedback_stats"))
     for key, each in stats.items():
         value = number(table(each).get("avg"))
@@ -249,6 +252,17 @@ def _of_trace(given: dict[str, Any], trace: Trace, run_id: str, *, root: bool) -
         score = Score(name=str(key), value=said, node="" if root else run_id)
         if said is not None and score not in trace.scores:
             trace.scores.append(score)
+
+
+def _keep_metadata(given: dict[str, Any], trace: Trace, run_id: str, told: dict[str, Any]) -> None:
+    """What a run between the root and the calls of models says of itself, of the first ones."""
+    rest = {name: value for name, value in told.items() if name not in _TOLD}
+    kept = bounded({"name": given.get("name"), "tags": given.get("tags"), "metadata": rest})
+    runs = trace.metadata.setdefault("runs", {})
+    if (rest or given.get("tags")) and len(runs) < _KEPT_RUNS:
+        runs[run_id] = kept
+    if not runs:
+        del trace.metadata["runs"]
 
 
 def _feedback(given: dict[str, Any], place: str, collection: Collection, say: Say, of_runs: dict[str, str]) -> None:

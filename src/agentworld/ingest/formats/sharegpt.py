@@ -15,7 +15,7 @@ from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.noted import Values, kind_of
 from agentworld.ingest.formats.sharegpt_pairs import PAIRS, PROMPTS, TALKS
 from agentworld.ingest.formats.sharegpt_rows import ANSWERS, Mapped, RowReader
-from agentworld.ingest.formats.sharegpt_texts import dialogue_in
+from agentworld.ingest.formats.sharegpt_texts import dialogue_in, turns_in
 from agentworld.ingest.run import Run
 
 _INFO = "dataset_info.json"
@@ -105,6 +105,8 @@ def _is_row(row: Any) -> bool:
     if not isinstance(row, dict):
         return False
     if any(_is_talk(row.get(name)) for name in TALKS):
+        return True
+    if any(turns_in(row.get(first)) and turns_in(row.get(second)) for first, second in PAIRS):
         return True
     if any(first in row and second in row for first, second in PAIRS):
         return any(name in row for name in PROMPTS) or _is_talk(row[next(p for p in PAIRS if p[0] in row)[0]])

@@ -31,6 +31,7 @@ from agentworld.ingest.formats.sharegpt_texts import (
     calls_in,
     dialogue_in,
     results_in,
+    turns_in,
 )
 from agentworld.ingest.run import Run, RunFeedback, RunReward, linear_steps
 from agentworld.records import MediaPart, Message, TextPart
@@ -52,10 +53,10 @@ class Mapped(msgspec.Struct, kw_only=True, frozen=True):
     tags: dict[str, str] = {}
 
     def renamed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row with its columns under the names that are read here."""
+        """The row with its columns under the names that are read here, and dialogues as messages."""
         names = {"messages": "conversations", "query": "input", "kto_tag": "label"}
         back = {given: names.get(known, known) for known, given in self.columns.items()}
-        return {back.get(name, name): value for name, value in row.items()}
+        return {back.get(name, name): turns_in(value) or value for name, value in row.items()}
 
 
 class RowReader:

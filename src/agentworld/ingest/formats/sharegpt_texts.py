@@ -12,6 +12,7 @@ from agentworld.records import exact_json
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _RESULT = re.compile(r"\s*<tool_response>\n?(.*?)\n?</tool_response>\s*", re.DOTALL)
 _TAG = re.compile(r"^(SYSTEM|USER|HUMAN|ASSISTANT|GPT|TOOL|FUNCTION)[ ]?:[ ]?", re.MULTILINE)
+_SPEAKER = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 PLACES = {"image": "<image>", "video": "<video>", "audio": "<audio>"}
 _PLACE = re.compile("|".join(PLACES.values()))
 
@@ -49,6 +50,20 @@ def dialogue_in(text: str) -> list[tuple[str, str]] | None:
         return None
     ends = [tag.start() for tag in tags[1:]] + [len(body)]
     return [(tag[1].lower(), body[tag.end() : end].strip("\n ")) for tag, end in zip(tags, ends, strict=True)]
+
+
+def turns_in(text: Any) -> list[dict[str, str]] | None:
+    """The messages of a dialogue in which `Human:` and `Assistant:` begin the paragraphs, as preferences on help and
+    harm write it; None for any other. One that ends where the assistant is to speak ends there.
+    """
+    if not isinstance(text, str) or not text.lstrip().startswith("Human:"):
+        return None
+    tags = list(_SPEAKER.finditer(text))
+    ends = [tag.start() for tag in tags[1:]] + [len(text)]
+    said = [(tag[1], text[tag.end() : end].strip()) for tag, end in zip(tags, ends, strict=True)]
+    if said and said[-1] == ("Assistant", ""):
+        said.pop()
+    return [{"role": "user" if who == "Human" else "assistant", "content": each} for who, each in said]
 
 
 def around_places(text: str) -> list[str]:

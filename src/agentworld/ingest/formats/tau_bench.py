@@ -74,6 +74,9 @@ def _result(row: dict[str, Any], values: Values, place: str) -> Run:
         if (kept := values.bounded(asked, f"{place}.info.task")) is not None:
             run.task["task"] = kept
     run.rollout_index = values.count(row, "trial", place)
+    about = {str(index): each for index, each in said.about.items()}
+    if (kept := values.bounded(about, f"{place}.traj (other fields)")) is not None:
+        run.metadata["messages"] = kept
     put_metadata(run, row, _READ, values, place)
     put_metadata(run, info, _OF_INFO, values, f"{place}.info")
     return run

@@ -86,7 +86,7 @@ def rows_run(rollout: dict[str, Any], name: str, values: Values, place: str) -> 
                 run.rewards.append(RunReward(name=key, value=reward, step=step.step_id))
         rest = {key: value for key, value in row.items() if key not in read and value not in (None, "", [], {})}
         if (kept := values.bounded(rest, where)) is not None:
-            step.metadata = kept
+            step.metadata = {**step.metadata, **kept}
         run.steps.append(step)
         before = step
     run.agent = values.name(rollout, "name", place) if isinstance(rollout.get("name"), str) else None
@@ -106,7 +106,8 @@ def _step(row: dict[str, Any], number: int, media: Media, values: Values, place:
         names["logprobs"] = tokens[logprobs]
     facts = ids_of(names, values, place)
     mask = next((name for name in _MASKS if isinstance(tokens.get(name), list)), None)
-    asked, reply = _said(row, media, values, place)
+    about: dict[str, Any] = {}
+    asked, reply = _said(row, media, values, place, about)
     step = Step(
         step_id=str(number),
         trajectory_id="",
@@ -122,6 +123,8 @@ def _step(row: dict[str, Any], number: int, media: Media, values: Values, place:
             setattr(step, key, value)
     if mask is not None and step.response_ids is not None:
         step.response_mask = _mask(tokens[mask], len(step.response_ids), values, f"{place}.{mask}")
+    if (others := values.bounded(about, f"{place} (other fields of messages)")) is not None:
+        step.metadata = {"messages": others}
     read = {
         logprobs, mask, *names, *_REPLY, *_PROMPT, *_TEXTS, *OUTCOMES, "tokens", "response_length", "prompt",
         "messages", "chat_completions", "model", "finish_reason", "model_response", "raw_response",
@@ -145,19 +148,23 @@ def _ids(tokens: Mapping[str, Any], values: Values, place: str) -> dict[str, Any
 
 
 def _said(
-    row: Mapping[str, Any], media: Media, values: Values, place: str
+    row: Mapping[str, Any], media: Media, values: Values, place: str, about: dict[str, Any]
 ) -> tuple[list[Message] | None, Message | None]:
-    """The prompt, as messages or as text, and the reply: where there is none apart, what the messages end with."""
+    """The prompt, as messages or as text, and the reply: where there is none apart, what the messages end with.
+    `about`: takes what else messages have, by their places.
+    """
     asked: list[Message] | None = None
     for name in ("messages", "chat_completions", "prompt"):
         given = row.get(name)
         if isinstance(given, list) and any(isinstance(each, dict) for each in given):
-            asked = ChatReader(values, media).conversation(given, f"{place}.{name}").messages
+            said = ChatReader(values, media).conversation(given, f"{place}.{name}")
+            about.update((f"{name}[{index}]", each) for index, each in said.about.items())
+            asked = said.messages
             break
         if isinstance(given, str):
             asked = [Message(role="user", content=given)]
             break
-    reply = _reply(row, media, values, place)
+    reply = _reply(row, media, values, place, about)
     if asked and asked[-1].role == "assistant" and (reply is None or reply.text == asked[-1].text):
         reply = asked.pop()
     if reply is None and isinstance(row.get("model_response"), str):
@@ -165,13 +172,15 @@ def _said(
     return asked, reply
 
 
-def _reply(row: Mapping[str, Any], media: Media, values: Values, place: str) -> Message | None:
+def _reply(row: Mapping[str, Any], media: Media, values: Values, place: str, about: dict[str, Any]) -> Message | None:
     for name in _TEXTS:
         given = row.get(name)
         if isinstance(given, str):
             return Message(role="assistant", content=given)
         if isinstance(given, list) and given and all(isinstance(each, dict) for each in given):
-            found = ChatReader(values, media).conversation(given, f"{place}.{name}").messages
+            said = ChatReader(values, media).conversation(given, f"{place}.{name}")
+            about.update((f"{name}[{index}]", each) for index, each in said.about.items())
+            found = said.messages
             reply = next((message for message in found if message.role == "assistant"), None)
             if reply is not None:
                 if len(found) > 1:
