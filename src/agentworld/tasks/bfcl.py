@@ -51,7 +51,7 @@ class BfclSet:
         self.category = category
         self.name = f"bfcl.{category}"
         refuse_unknown(self.name, options, {"data": str})
-        self._folder = _folder(options.get("data"))
+        self._data: str | None = options.get("data")
         self._read: list[Task] | None = None
 
     def tasks(self, count: int | None = None, *, split: str = "train", seed: int = 0) -> list[Task]:
@@ -90,7 +90,7 @@ class BfclSet:
             )
 
     def _rows(self, within: str, optional: bool = False) -> Iterator[dict[str, Any]]:
-        path = self._folder / (within + FILE.format(category=self.category))
+        path = _folder(self._data) / (within + FILE.format(category=self.category))
         if optional and not path.exists():
             return
         try:

@@ -51,7 +51,6 @@ class GameSet:
         for option, value in self.options.items():
             if not 1 <= value <= 100:
                 raise ConfigError(f"{option} is from 1 to 100, not {value}", path=f"$.options.{option}")
-        _package()
 
     def tasks(self, count: int | None = None, *, split: str = "train", seed: int = 0) -> list[Task]:
         """`count` (default 20) different games."""
