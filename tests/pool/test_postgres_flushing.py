@@ -7,10 +7,12 @@ goes with a kill.
 import os
 import signal
 
+import psycopg
 import pytest
 
 from agentworld.errors import NotFoundError, PoolError
 from agentworld.pool import open_store
+from agentworld.pool.postgres import database, session
 from agentworld.pool.postgres.flushing import Flushing
 from agentworld.records import BatchSpec
 from tests.postgres_server import FAST, PostgresServer
@@ -267,3 +269,23 @@ def test_one_that_cannot_be_waited_for_is_said_to_have_perhaps_been_written(pool
         pool.append_steps(sent)
     assert "ids make that safe" in caught.value.hint
     assert pool.append_steps(sent)[0].outcome == "duplicate"
+
+
+def test_a_server_that_is_gone_after_a_commit_is_no_promise_that_nothing_was_written(server, pool, monkeypatch):
+    pool.append_steps([step("t", step_id="before")])
+    FailingFlushing.failures = 1
+    flush_with(pool, CutFlushing)
+    lost, sent = [], step("t", step_id="a")
+
+    def refused(*_):
+        lost.append(True)
+        raise psycopg.OperationalError("connection refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "RECONNECT_SECONDS", 0.0)
+        patched.setattr(database, "connect", refused)
+        with pytest.raises(PoolError, match="may have been written") as caught:
+            pool.append_steps([sent])
+    assert lost
+    assert caught.value.hint == "Send it again; ids make that safe"
+    assert pool.append_steps([sent])[0].outcome in ("stored", "duplicate")

@@ -77,7 +77,7 @@ def fill(pool):
     freeze_both(pool)
     batch = pool.lease(BatchSpec(method="sft", size=2), "policy")
     pool.release(batch.batch_id, batch.epoch)
-    assert pool.lease(BatchSpec(method="grpo", groups=2, rollouts=1), "policy") is not None
+    assert pool.lease(BatchSpec(method="rloo", groups=2, rollouts=1), "policy") is not None
 
 
 def freeze_both(pool):

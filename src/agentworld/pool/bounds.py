@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
@@ -16,6 +15,7 @@ import msgspec
 
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.plain_values import as_number, plain_json
+from agentworld.records import MAX_NAME as MAX_NAME
 from agentworld.records import (
     Exchange,
     FunctionCall,
@@ -35,9 +35,8 @@ from agentworld.records import (
     exact_json,
     hint_of_values,
 )
+from agentworld.records import check_name as check_name
 
-_NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
-MAX_NAME = 256  # characters; two names of four bytes a character fit into the key of an index on every engine
 MAX_COUNT = 2**31 - 1
 MAX_INTEGER = 2**63 - 1
 # One record that was found good; a whole run mostly shares one.
@@ -83,22 +82,6 @@ def refusal(error: Exception, path: str = "") -> InvalidRequestError:
         place = (path + where.strip("`$.")).rstrip(".")
         return InvalidRequestError(message, path=place or None, hint=hint_of_values(message, place))
     return InvalidRequestError(f"the record is no JSON: {error}", path=path.rstrip(".") or None)
-
-
-def check_name(value: object, path: str) -> None:
-    """InvalidRequestError where a name, such as that of an agent, a model or a channel, is no text, is longer than
-    MAX_NAME characters, or holds U+0000 or a lone surrogate. Contents may.
-    """
-    if not isinstance(value, str):
-        raise wrong_type(value, "a text", path)
-    if len(value) > MAX_NAME:
-        raise InvalidRequestError(
-            f"a name of {len(value)} characters", path=path, hint=f"Use at most {MAX_NAME} characters"
-        )
-    if not value.isprintable() and (found := _NOT_IN_NAMES.search(value)) is not None:
-        raise InvalidRequestError(
-            f"a name cannot hold U+{ord(found.group()):04X}", path=path, hint="Leave the character out"
-        )
 
 
 def check_names(record: object, names: Sequence[str], prefix: str = "") -> None:

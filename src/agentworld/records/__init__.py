@@ -46,7 +46,7 @@ from agentworld.records.dataset import (
     Splits,
 )
 from agentworld.records.depth import MAX_DEPTH, check_depth
-from agentworld.records.ids import check_id, digest, new_id
+from agentworld.records.ids import MAX_NAME, check_id, check_name, digest, new_id
 from agentworld.records.known_values import hint_of_values
 from agentworld.records.message import (
     FunctionCall,
@@ -89,6 +89,7 @@ __all__ = [
     "ADAPTER_GROUP",
     "DATASET_FORMAT",
     "MAX_DEPTH",
+    "MAX_NAME",
     "METHODS",
     "ActivePolicy",
     "Adapter",
@@ -169,6 +170,7 @@ __all__ = [
     "adapter_names",
     "check_depth",
     "check_id",
+    "check_name",
     "digest",
     "exact_json",
     "hint_of_values",

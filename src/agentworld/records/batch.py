@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from agentworld.errors import InvalidRequestError
-from agentworld.records.ids import check_id
+from agentworld.records.ids import check_name
 from agentworld.records.methods import METHOD_UNITS, Unit
 from agentworld.records.step import Policy, Step
 from agentworld.records.trajectory import Trajectory
@@ -77,7 +77,7 @@ class BatchSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
             from agentworld.records.known_values import hint_of_values
 
             raise InvalidRequestError(f"{name}: {what}", path=name, hint=hint_of_values(what, name)) from None
-        check_id(spec.channel, "channel")
+        check_name(spec.channel, "channel")
         if len(spec.method) > 128 or not spec.method.isprintable():
             raise InvalidRequestError("method must be at most 128 printable characters", path="method")
         if len(spec.require) > MOST_REQUIRED:

@@ -23,6 +23,8 @@ _blake2b = hashlib.blake2b
 _AT_ONCE = 2047
 _LONG = 64 * 1024  # worth the wait
 _LENGTH = struct.Struct(">Q").pack
+MAX_NAME = 256  # characters; two names of four bytes a character fit into the key of an index on every engine
+_NOT_IN_NAMES = re.compile("[\x00\ud800-\udfff]")
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,127}")
 # Ids that were found good; each of a trajectory's steps names it again, and the step before.
 _KNOWN_IDS = 8192
@@ -65,6 +67,22 @@ def check_id(value: str, path: str) -> str:
         _known_ids.clear()
     _known_ids.add(value)
     return value
+
+
+def check_name(value: object, path: str) -> None:
+    """InvalidRequestError where a name, such as that of an agent, a model or a channel, is no text, is longer than
+    MAX_NAME characters, or holds U+0000 or a lone surrogate. Contents may.
+    """
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"this must be a text, not {type(value).__name__}", path=path)
+    if len(value) > MAX_NAME:
+        raise InvalidRequestError(
+            f"a name of {len(value)} characters", path=path, hint=f"Use at most {MAX_NAME} characters"
+        )
+    if not value.isprintable() and (found := _NOT_IN_NAMES.search(value)) is not None:
+        raise InvalidRequestError(
+            f"a name cannot hold U+{ord(found.group()):04X}", path=path, hint="Leave the character out"
+        )
 
 
 def digest(*parts: bytes) -> bytes:

@@ -1,5 +1,8 @@
 """Units whose steps are in several channels: one unit in each."""
 
+import pytest
+
+from agentworld.errors import InvalidRequestError
 from agentworld.records import BatchSpec, NewTrajectory
 
 from ..samples import finished, step
@@ -47,3 +50,19 @@ def test_a_trajectory_of_two_channels_is_poisoned_and_acknowledged_in_each_by_it
     assert pool.requeue("c", ["t"]) == 1
     assert keys(pool.lease(once["judge"], "c")) == ["t"]
     assert pool.check() == []
+
+
+@pytest.mark.parametrize("channel", ["judge/second opinion", "Übung", "-", "c" * 256])
+def test_a_channel_that_steps_can_be_in_can_be_leased(pool, channel):
+    pool.create_trajectory(NewTrajectory(trajectory_id="t", channel=channel))
+    pool.append_steps([step("t", channel=channel)])
+    pool.complete_trajectory("t", "finished", 1.0)
+    batch = pool.lease(single(channel=channel), "c")
+    assert (keys(batch), pool.get_batch(batch.batch_id).channel) == (["t"], channel)
+
+
+@pytest.mark.parametrize("channel", ["c" * 257, "a\0", "\ud800"])
+def test_what_is_no_name_is_no_channel_to_lease(pool, channel):
+    with pytest.raises(InvalidRequestError, match="name") as caught:
+        pool.lease(single(channel=channel), "c")
+    assert caught.value.path == "channel"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import pq
 
-from agentworld.errors import PoolError
+from agentworld.errors import AgentWorldError, PoolError
 from agentworld.pool.postgres.errors import first_line, is_lost
 from agentworld.pool.postgres.writing import FlushFailedError, WritingConnection
 from agentworld.pool.sql.connections import Connection, WriteSession
@@ -83,7 +83,10 @@ class PostgresWriteSession(WriteSession):
         try:
             if isinstance(error, Exception) and is_lost(error):
                 self._drop()
-                self._connection = WritingConnection(self._database.connect(RECONNECT_SECONDS).raw)
+                try:
+                    self._connection = WritingConnection(self._database.connect(RECONNECT_SECONDS).raw)
+                except AgentWorldError as unreachable:  # Which is not all: the commit had gone there.
+                    raise self._unsure(unreachable) from error
             assert self._connection is not None
             found = self._connection.command(f"SELECT {self._database.flushing.era}").fetchall()
             if self._database.flushing.number(found[0][0]) != era:

@@ -120,7 +120,7 @@ class _NoWriting(WriteSession):
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def transaction(self) -> contextlib.AbstractContextManager[Connection]:
+    def transaction(self, *, patient: bool = False) -> contextlib.AbstractContextManager[Connection]:
         """See WriteSession."""
         raise PoolError(
             f"the pool {self._path} is open for reading only, as its file or its folder cannot be written to",
