@@ -84,8 +84,8 @@ def pool(request, tmp_path, clock):
 
 
 @pytest.fixture
-def postgres_pool(postgres_url, clock):
-    store = PostgresPool(postgres_url, clock=clock)
+def postgres_pool(postgres_kept, clock):
+    store = PostgresPool(postgres_kept, clock=clock)
     yield store
     store.close()
 
