@@ -8,6 +8,7 @@ from agentworld.client import AsyncFactory, aio
 from agentworld.client.connection import ServerUnreachableError
 from agentworld.config import ModelSettings, ServeSettings
 from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError, NotFoundError
+from agentworld.pool.keeping.records import Retention
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import Annotation, Feedback, NewTrajectory, Policy, Reward
 from agentworld.testing import ScriptedEngine, ScriptedReply
@@ -31,6 +32,17 @@ async def test_a_run_from_start_to_end(factory):
     assert [each.trajectory_id for each in (await factory.list_trajectories(limit=5)).items] == ["t1"]
     assert (await factory.set_policy(Policy("m", "r", 1))).version == 1
     assert (await factory.stats()).rewards == 1
+
+
+async def test_what_is_deleted_and_collected_is_gone(factory):
+    for name in "abc":
+        async with factory.trajectory(trajectory_id=name, user=f"of {name}") as t:
+            await t.step(prompt_ids=[1], response_ids=[2])
+    done = await factory.delete_trajectories(["a", "nobody"], "they asked")
+    assert (done.trajectories, done.unknown) == (1, ["nobody"])
+    assert (await factory.delete_user("of b")).steps == 1
+    assert (await factory.collect(Retention(max_steps=0), include_waiting=True)).trajectories == 1
+    assert (await factory.list_trajectories(limit=5)).items == []
 
 
 async def test_the_context_manager_completes(factory):

@@ -1,19 +1,24 @@
+import inspect
+
 import numpy as np
 import pytest
 
 from agentworld import Pool
-from agentworld.client import Factory, calls
+from agentworld.client import AsyncFactory, Factory, calls
 from agentworld.client.absent import NOT_OVER_HTTP
+from agentworld.client.keeping import KeepingMethods
 from agentworld.config import ModelSettings
 from agentworld.errors import (
     AgentWorldError,
     ConfigError,
     ConflictError,
+    GoneError,
     InvalidRequestError,
     NotFoundError,
     StaleLeaseError,
 )
 from agentworld.factory import connect, open_pool
+from agentworld.pool.keeping.records import Retention
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import Annotation, BatchSpec, Feedback, Message, NewTrajectory, Policy, Reward, Step
 from agentworld.testing import ScriptedEngine
@@ -363,6 +368,51 @@ def test_attempts_that_cannot_be_meant_are_refused(factory):
     for fields in ({"times": 0}, {"trajectory_id": "t"}, {"group": "g"}):
         with pytest.raises(InvalidRequestError):
             factory.attempts(**fields)
+
+
+def test_what_is_deleted_and_collected_is_gone_for_the_embedded_pool_and_over_http(factory):
+    for name, user in (("a", "u"), ("b", "u"), ("c", "v"), ("d", "v"), ("e", None)):
+        with factory.trajectory(trajectory_id=name, user=user) as t:
+            t.step(prompt_ids=[1], response_ids=[2], token_source="submitted")
+    told = []
+    done = factory.delete_trajectories(
+        ["a", "nobody"], "they asked", progress=lambda stage, done, total: told.append((done, total))
+    )
+    assert (done.trajectories, done.steps, done.unknown) == (1, 1, ["nobody"])
+    assert told
+    with pytest.raises(GoneError):
+        factory.complete_trajectory("a", "finished")
+    assert factory.delete_user("u").trajectories == 1
+    assert factory.delete_user("nobody").trajectories == 0
+    with pytest.raises(InvalidRequestError, match="user"):
+        factory.delete_user("")
+    limits = Retention(max_steps=1)
+    assert factory.collect(limits, dry_run=True).trajectories == 2
+    assert factory.collect(limits, include_waiting=True).trajectories == 2
+    assert [one.trajectory_id for one in factory.list_trajectories().items] == ["e"]
+    with pytest.raises(InvalidRequestError, match="max_age"):
+        factory.collect(Retention(max_age=-1))
+
+
+def test_a_purge_is_asked_for_with_the_last_of_what_is_deleted():
+    pool = MemoryPool()
+    purged = []
+    pool.purge = lambda **_: purged.append([one.trajectory_id for one in pool.list_trajectories().items])
+    with Serving(pool) as running, connect(running.url) as factory:
+        for name in "abc":
+            factory.create_trajectory(NewTrajectory(trajectory_id=name))
+        factory.delete_trajectories(["a", "b"], purge=True)
+        factory.collect(dry_run=True, purge=True)  # Which changes nothing.
+        factory.delete_user("nobody", purge=True)
+    assert purged == [["c"], ["c"]]
+
+
+def test_the_methods_that_delete_are_the_same_for_event_loops():
+    for name, method in inspect.getmembers(KeepingMethods, inspect.isfunction):
+        if not name.startswith("_"):
+            other = getattr(AsyncFactory, name)
+            assert inspect.iscoroutinefunction(other)
+            assert inspect.signature(other) == inspect.signature(method)
 
 
 def test_what_a_server_does_not_offer_says_what_to_use(server):
