@@ -75,12 +75,19 @@ class Explainer:
 
     def explain(self, target_id: str) -> UnitExplanation:
         """The first reason why the unit of this step, trajectory or group is not handed out, or that it is."""
-        spec = self._spec
         self.policies = self._pool.gateway_state().policies
         try:
-            found = self._find(target_id)
+            return self._explained(self._find(target_id))
         except _Fault as fault:
             return self._said(target_id, fault.reason, str(fault))
+
+    def explain_comparison(self, feedback: Feedback) -> UnitExplanation:
+        """The same of the pair that a comparison makes, which stands."""
+        self.policies = self._pool.gateway_state().policies
+        return self._explained(self._of_comparison(feedback))
+
+    def _explained(self, found: _Found) -> UnitExplanation:
+        spec = self._spec
         delivered = self._delivered(spec, found.key)
         standing = self._standing(found, delivered)
         if standing is not None:

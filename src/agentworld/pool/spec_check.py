@@ -7,6 +7,7 @@ where it stopped.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,12 +18,14 @@ from agentworld.pool.lease_rules import SPACE
 from agentworld.pool.protocol import Pool
 from agentworld.pool.results import SpecFinding, SpecReport, UnitExplanation
 from agentworld.pool.rules import staleness
-from agentworld.records import BatchSpec, Policy
+from agentworld.pool.signal_rules import standing_comparisons
+from agentworld.records import BatchSpec, Feedback, Policy
 from agentworld.records.methods import METHODS
 
 LOOKED_UNITS = 200
 LOOKED_STEPS = 10_000
 LOOKED_SECONDS = 5.0
+LOOKED_COMPARISONS = 1_000
 _PAGE = 100
 
 
@@ -43,7 +46,7 @@ def check(
     fitting = looked_at = 0
     stopped = None
     known: set[str] = set()
-    for target, long in _targets(pool, spec):
+    for explain, long in _units(pool, explainer, spec):
         if looked_at >= units:
             stopped = f"only the newest {units} units were looked at"
         elif explainer.seen.steps + long >= steps:
@@ -52,7 +55,7 @@ def check(
             stopped = f"only the newest {looked_at} units were looked at, as {LOOKED_SECONDS:g} s had passed"
         if stopped is not None:
             break
-        found = explainer.explain(target)
+        found = explain()
         if found.key in known:
             continue
         known.add(found.key)
@@ -69,6 +72,8 @@ def check(
     if not looked_at:
         others = sorted(name for name, held in pool.stats().channels.items() if held.trajectories)
         findings.append(finding(EMPTY, consumer, spec, Seen(), [], 0, others=", ".join(others) or "none"))
+    if stopped is None and spec.unit == "pair" and len(_comparisons(pool)) == LOOKED_COMPARISONS:
+        stopped = f"only the first {LOOKED_COMPARISONS:,} comparisons were looked at"
     satisfied: bool | None = fitting >= wanted
     if not satisfied and stopped is not None:  # The others may fit.
         satisfied = None
@@ -106,6 +111,20 @@ def _freshest(explainer: Explainer) -> str:
 
 def _lag(policy: Policy | None, current: Callable[[str], Policy | None]) -> int | None:
     return None if policy is None else staleness(policy, current(policy.model))
+
+
+def _units(pool: Pool, explainer: Explainer, spec: BatchSpec) -> Iterator[tuple[Callable[[], UnitExplanation], int]]:
+    """What explains each unit, and how many steps it will read, as far as that is known."""
+    for target, long in _targets(pool, spec):
+        yield functools.partial(explainer.explain, target), long
+    if spec.unit == "pair":  # Also those of members of groups, to whose ids their group answers.
+        for one in standing_comparisons(_comparisons(pool)):
+            yield functools.partial(explainer.explain_comparison, one), 0
+
+
+def _comparisons(pool: Pool) -> list[Feedback]:
+    """The first comparisons, as many as one look reads."""
+    return pool.list_feedback(kind="comparison", limit=LOOKED_COMPARISONS).items
 
 
 def _targets(pool: Pool, spec: BatchSpec) -> Iterator[tuple[str, int]]:

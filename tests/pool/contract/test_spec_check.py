@@ -4,7 +4,7 @@ import pytest
 
 from agentworld.errors import InvalidRequestError
 from agentworld.pool import spec_check
-from agentworld.records import METHODS, Annotation, BatchSpec, NewTrajectory, Policy, Reward
+from agentworld.records import METHODS, Annotation, BatchSpec, Feedback, NewTrajectory, Policy, Reward
 
 from ..samples import finished, group, step
 
@@ -97,6 +97,13 @@ def test_what_stands_in_the_way_of_all_is_said(pool):
     assert any("nothing is learnt" in note for note in pool.check_spec("c", BatchSpec(method="rloo")).notes)
     assert pool.lease(BatchSpec(method="dpo"), "c") is None
     assert ("no_pair", None) in findings(pool.check_spec("c", BatchSpec(method="dpo")))
+    # A comparison of two of one group is a pair beside that of the group.
+    group(pool, "equal", [1.0, 1.0])
+    pool.add_feedback([Feedback(kind="comparison", trajectory_id="equal-0", other_id="equal-1")])
+    report = pool.check_spec("c", BatchSpec(method="dpo"))
+    assert (report.satisfied, report.fitting) == (True, 1)
+    assert pool.lease(BatchSpec(method="dpo"), "c").items[0].key.startswith("comparison:")
+    assert ("leased", None) in findings(pool.check_spec("c", BatchSpec(method="dpo")))
 
 
 def test_it_stops_and_says_so(pool, monkeypatch):
