@@ -99,7 +99,7 @@ def test_a_training_job_names_it(tmp_path):
     def job(credit):
         file = tmp_path / "job.toml"
         file.write_text(f'pool = "sqlite:///p.db"\nmodel = "pocket"\n[batch]\n[settings]\nmethod = "grpo"\n{credit}')
-        return read_job(file).settings.credit
+        return read_job(file).settings.credit_spec
 
     assert job("") == CreditSpec()
     found = job('[settings.credit]\nmethod = "gigpo"\nstate = "observation"\nparameters = {omega = 0.5}\n')
