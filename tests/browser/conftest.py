@@ -13,9 +13,11 @@ from tests.browser.driving import ARGUMENTS, Visit, play
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """A running browser; skips where there is none, which `make test-browser` does not."""
+    """A running browser; skips where there is none, which `make test-browser` does not. For one file, as Playwright
+    keeps an event loop running in this thread, which asynchronous tests of other files cannot have.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; see make test-browser")
     if CHROMIUM is None:
         pytest.skip("no Chromium on the path; make test-browser says how to get one, CHROMIUM names one")

@@ -10,7 +10,7 @@ from agentworld.records import Message, Tool
 
 from .samples import step
 
-TRAJECTORIES = 400
+TRAJECTORIES = 200
 
 
 def talk(number, turns):
