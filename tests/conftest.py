@@ -54,6 +54,14 @@ def _migrated_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _frozen():
+    """What was collected stays frozen also after a benchmark, which freezes what is there while it measures."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gc, "unfreeze", lambda: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """A running PostgreSQL server; see PostgresServer for what it offers."""
