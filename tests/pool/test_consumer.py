@@ -1,12 +1,12 @@
 import threading
 from importlib.metadata import EntryPoint
 
+import msgspec
 import pytest
 
 from agentworld.errors import ConfigError, InvalidRequestError, StaleLeaseError
-from agentworld.pool import consumer as consumer_module
 from agentworld.pool.consumer import PoolConsumer
-from agentworld.records import BatchSpec
+from agentworld.records import BatchSpec, adapting
 
 from .samples import finished
 
@@ -113,16 +113,28 @@ def test_a_stream_is_woken_by_what_is_committed(pool):
 def test_an_adapter_is_found_by_its_name(pool, monkeypatch):
     finished(pool, "a")
     batch = pool.consumer("c").lease(SPEC)
-    point = EntryPoint("keys", "tests.pool.test_consumer:adapt", "agentworld.adapters")
-    monkeypatch.setattr(consumer_module, "entry_points", lambda group: [point])
+    point = EntryPoint("keys", "tests.pool.test_consumer:ADAPTER", "agentworld.adapters")
+    monkeypatch.setattr(adapting, "entry_points", lambda group: [point])
     assert batch.to("keys", suffix="!") == ["a!"]
     with pytest.raises(ConfigError) as caught:
         batch.to("other")
     assert "keys" in caught.value.hint
+    with pytest.raises(ConfigError, match="prefix"):
+        batch.to("keys", prefix="!")
 
 
-def adapt(batch, suffix=""):
-    return [item.key + suffix for item in batch.items]
+class Options(msgspec.Struct, forbid_unknown_fields=True):
+    suffix: str = ""
+
+
+class Keys:
+    name, says, options = "keys", "the keys of its units", Options
+
+    def convert(self, batch, options):
+        return [item.key + options.suffix for item in batch.items]
+
+
+ADAPTER = Keys()
 
 
 def test_a_consumer_has_a_name_that_can_be_an_id(pool):
