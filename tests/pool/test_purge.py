@@ -9,7 +9,7 @@ import pytest
 from agentworld.errors import PoolError
 from agentworld.pool import open_store
 from agentworld.pool.schema import metadata
-from agentworld.pool.sql.datasets import row_from
+from agentworld.pool.sql.dataset_records import row_from
 from agentworld.records import Annotation, BatchSpec, Exchange, Feedback, MediaPart, Message, NewTrajectory, Reward
 from tests.pool.contract.test_datasets import manifest, row
 from tests.pool.samples import finished, step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -189,12 +190,14 @@ class Pairing:
 
 def widest(members: Sequence[tuple[float, T]], margin: float, most: int) -> list[tuple[T, T, float]]:
     """Of members with their values the pairs (better, worse, by) that are `margin` or more apart, the widest first."""
-    found = []
-    for (one, first), (other, second) in combinations(members, 2):
-        by = min(abs(one - other), sys.float_info.max)
-        if by >= margin:
-            found.append((first, second, by) if one > other else (second, first, by))
-    return sorted(found, key=lambda pair: -pair[2])[:most]
+
+    def apart() -> Iterator[tuple[T, T, float]]:
+        for (one, first), (other, second) in combinations(members, 2):
+            by = min(abs(one - other), sys.float_info.max)
+            if by >= margin:
+                yield (first, second, by) if one > other else (second, first, by)
+
+    return heapq.nlargest(most, apart(), key=lambda pair: pair[2])
 
 
 def _seen_step(frozen: FrozenTrajectory, one: Feedback) -> Step | None:
@@ -209,7 +212,8 @@ def _seen_step(frozen: FrozenTrajectory, one: Feedback) -> Step | None:
         and step.response_message is not None
         and reply_digest(step.response_message) == one.content
     ]
-    return (seen or said or [None])[-1]  # type: ignore[list-item]
+    found = seen or said
+    return found[-1] if found else None
 
 
 def _rest(steps: Sequence[Step], first: Step) -> tuple[list[Message], list[Step]]:

@@ -21,7 +21,7 @@ from agentworld.curation.exports.columns import (
     json_text,
     stored,
 )
-from agentworld.records import exact_json
+from agentworld.records import digest, exact_json
 
 ROWS_OF_A_GROUP = 1000
 BYTES_OF_A_GROUP = 32 << 20
@@ -118,7 +118,7 @@ class ParquetWriter:
         self._sink: io.BufferedWriter | None = None
         self._held: list[dict[str, Any]] = []
         self._bytes = 0
-        self._shapes: dict[str, bool] = {}
+        self._shapes: dict[bytes, bool] = {}
 
     def add(self, row: Mapping[str, Any]) -> None:
         """See Writer."""
@@ -184,7 +184,7 @@ class ParquetWriter:
         for name, kind in self._columns.items():
             if kind != "plain_tools" or not row[name]:
                 continue
-            shape = json_text(row[name])
+            shape = digest(json_text(row[name]).encode())  # Tools are long, and there may be many.
             if shape not in self._shapes:
                 if len(self._shapes) >= _MOST_SHAPES:
                     self._shapes.clear()

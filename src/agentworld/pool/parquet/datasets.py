@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from agentworld.pool.keeping.records import Progress
 from agentworld.pool.parquet.manifest import Imported
 from agentworld.pool.sql import datasets
 from agentworld.pool.sql.connections import Database, Reader
+from agentworld.pool.sql.dataset_records import pack
 from agentworld.pool.sql.deletion import bury
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.pool.sql.writer import Writer
@@ -122,7 +124,7 @@ def read_versions(writer: Writer, database: Database, versions: _Read, rows: _Re
             for _ in rows.of(version.version):
                 pass
             continue
-        number = run(lambda txn, name=version.name: datasets.begin(txn, name))  # type: ignore[misc]
+        number = run(partial(datasets.begin, name=version.name))
         position, last = 0, ""
         for part in _parts(rows.of(version.version)):
             records = [_decoded(row["record"], DatasetRow) for row in part]
@@ -133,8 +135,8 @@ def read_versions(writer: Writer, database: Database, versions: _Read, rows: _Re
                 for one, row in zip(records, part, strict=True)
                 if row["deleted"]
             }
-            run(lambda txn, number=number, records=records, gone=gone: _put(txn, number, records, gone))  # type: ignore[misc]
-        run(lambda txn, number=number, version=version: datasets.freeze(txn, number, version))  # type: ignore[misc]
+            run(partial(_put, number=number, rows=records, gone=gone))
+        run(partial(datasets.freeze, number=number, version=version))
         done.datasets += 1
 
 
@@ -150,7 +152,7 @@ def _put(txn: Transaction, number: int, rows: list[DatasetRow], gone: dict[str, 
     told = [each for each in gone if each not in there and each not in here]
     bury(txn, "trajectory", told, [gone[each].reason for each in told], at=[gone[each].at for each in told])
     kept = [row if row.trajectory_id in there else scrubbed_row(row) for row in rows]
-    datasets.insert_rows(txn, number, [datasets.pack(row) for row in kept])
+    datasets.insert_rows(txn, number, [pack(row) for row in kept])
 
 
 def _versions(database: Database) -> list[tuple[int, DatasetVersion]]:

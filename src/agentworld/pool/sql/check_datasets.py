@@ -12,7 +12,8 @@ from agentworld.errors import PoolError
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.sql.connections import Database, Reader, Row
-from agentworld.pool.sql.datasets import buried_of, manifest_of, row_from
+from agentworld.pool.sql.dataset_records import row_from
+from agentworld.pool.sql.datasets import buried_of, manifest_of
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.records import DatasetRow
@@ -63,8 +64,9 @@ def _problem(kind: str, version: Row, message: str, row: object = None) -> Probl
 
 
 def _counts(reader: Reader, version: Row) -> Iterator[Problem]:
-    counted = {row["split"]: row["number"] for row in reader.execute(_COUNTS, {"version": version["pk"]})}
-    lasts = [row["last"] for row in reader.execute(_COUNTS, {"version": version["pk"]})]
+    rows = reader.execute(_COUNTS, {"version": version["pk"]})
+    counted = {row["split"]: row["number"] for row in rows}
+    lasts = [row["last"] for row in rows]
     total = sum(counted.values())
     if lasts and max(lasts) != total - 1:
         yield _problem("sequence", version, f"the last of {total} rows has the position {max(lasts)}")

@@ -40,7 +40,7 @@ class DatasetKeeping(SqlStore):
                 rows = datasets.compared_rows(reader, after)
                 changed = datasets.without_deleted(reader, rows)
             if changed:
-                self._writer.submit(partial(datasets.rewrite, rows=changed)).result()
+                self._writer.submit(partial(datasets.rewrite_compared, after=after)).result()
             if len(rows) < datasets.LOOKED_AT_ONCE:
                 return
             after = (rows[-1]["dataset"], rows[-1]["position"])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-import zstandard
 from sqlalchemy import Select, delete, insert, null, select, update
 
-from agentworld.errors import ConflictError, NotFoundError, PoolError
+from agentworld.errors import ConflictError, NotFoundError
 from agentworld.pool import schema
 from agentworld.pool.dataset_rules import (
     KEPT_BUILDING,
@@ -25,11 +23,12 @@ from agentworld.pool.dataset_rules import (
 from agentworld.pool.exact_text import read_json, stored_json
 from agentworld.pool.rules import DELETING, IMPORTING
 from agentworld.pool.sql.connections import Reader, Row
+from agentworld.pool.sql.dataset_records import Packed, record_columns, row_from
 from agentworld.pool.sql.events import add_event
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import DatasetRow, DatasetVersion, exact_json
+from agentworld.records import DatasetRow, DatasetVersion
 
 DROPPED = 0.0  # `began_at` of what is on its way out
 DROPPED_AT_ONCE = 2_000  # rows
@@ -127,41 +126,6 @@ _BURIED_TRAJECTORIES = sql(
         _tomb.c.kind == "trajectory", among_texts(_tomb.c.target_id, "ids")
     )
 )
-_packer = zstandard.ZstdCompressor(level=3, write_content_size=True, write_checksum=False)
-_unpacker = zstandard.ZstdDecompressor()
-
-
-class Packed(NamedTuple):
-    """A row that is ready to be put: what `_PUT` takes but for the version and the time."""
-
-    position: int
-    trajectory_id: str
-    values: dict[str, Any]
-
-
-def pack(row: DatasetRow) -> Packed:
-    """A checked row as it is stored."""
-    return Packed(
-        row.position,
-        row.trajectory_id,
-        {
-            "position": row.position,
-            "trajectory_id": row.trajectory_id,
-            "split": row.split,
-            "digest": bytes.fromhex(row.digest),
-            **_record_columns(row),
-        },
-    )
-
-
-def row_from(record: bytes) -> DatasetRow:
-    """A stored row; PoolError where it is damaged."""
-    try:
-        return exact_json.decode(_unpacker.decompress(record), DatasetRow)
-    except (zstandard.ZstdError, msgspec.MsgspecError) as error:
-        raise PoolError(
-            f"the pool is damaged: a row of a dataset cannot be read: {error}", hint="Restore it from a backup"
-        ) from None
 
 
 # --- building -----------------------------------------------------------------------------------------------------
@@ -372,18 +336,25 @@ def rewrite(txn: Transaction, rows: Sequence[tuple[Row, DatasetRow]]) -> None:
     txn.many(
         _REWRITE,
         [
-            {"of_dataset": row["dataset"], "of_position": row["position"], **_record_columns(record)}
+            {"of_dataset": row["dataset"], "of_position": row["position"], **record_columns(record)}
             for row, record in rows
         ],
     )
 
 
-def compared_rows(reader: Reader, after: tuple[int, int]) -> list[Row]:
+def rewrite_compared(txn: Transaction, after: tuple[int, int]) -> None:
+    """Take out of the next rows with comparisons what was deleted on request. They are read within the transaction:
+    another one may just have taken away what a row held.
+    """
+    rewrite(txn, without_deleted(txn, compared_rows(txn, after)))
+
+
+def compared_rows(reader: Reader | Transaction, after: tuple[int, int]) -> list[Row]:
     """The next rows with comparisons, after the one of this version and position."""
     return reader.execute(_COMPARED, {"above": after[0], "above_position": after[1], "limit": LOOKED_AT_ONCE})
 
 
-def without_deleted(reader: Reader, rows: Sequence[Row]) -> list[tuple[Row, DatasetRow]]:
+def without_deleted(reader: Reader | Transaction, rows: Sequence[Row]) -> list[tuple[Row, DatasetRow]]:
     """Those of the rows that compare with what was deleted on request, and what may stay of them."""
     records = [row_from(row["record"]) for row in rows]
     named = {said.other_id for record in records for said in record.feedback if said.other_id is not None}
@@ -393,8 +364,3 @@ def without_deleted(reader: Reader, rows: Sequence[Row]) -> list[tuple[Row, Data
         for row, record in zip(rows, records, strict=True)
         if gone and (changed := without_compared(record, gone)) != record
     ]
-
-
-def _record_columns(row: DatasetRow) -> dict[str, Any]:
-    compared = any(said.other_id is not None for said in row.feedback)
-    return {"record": _packer.compress(exact_json.encode(row)), "compared": 1 if compared else None}

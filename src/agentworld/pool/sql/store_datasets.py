@@ -16,6 +16,7 @@ from agentworld.pool.dataset_rules import (
 from agentworld.pool.results import Page
 from agentworld.pool.sql import datasets
 from agentworld.pool.sql.dataset_keeping import DatasetKeeping
+from agentworld.pool.sql.dataset_records import pack
 from agentworld.records import DatasetRow, DatasetVersion, check_id
 
 
@@ -35,7 +36,7 @@ class DatasetMethods(DatasetKeeping):
             checked = check_rows(rows, *datasets.last_row(reader, building))
             datasets.check_trajectories(reader, [row.trajectory_id for row in checked])
             datasets.check_steps(reader, checked)
-        packed = [datasets.pack(row) for row in checked]
+        packed = [pack(row) for row in checked]
         self._writer.submit(lambda txn: datasets.put(txn, building, packed)).result()
 
     def freeze_dataset(self, building: int, version: DatasetVersion) -> DatasetVersion:
