@@ -12,7 +12,7 @@ const warn: RollupOnWarn = (warning, tell) => {
 export default defineConfig({
   base: "/dashboard/",
   esbuild: { jsx: "automatic" },
-  build: { outDir: "../src/agentworld/api/static", emptyOutDir: true, assetsInlineLimit: 0, rollupOptions: { onwarn: warn } },
+  build: { outDir: "../src/agentworld/api/static", emptyOutDir: true, assetsInlineLimit: 0, chunkSizeWarningLimit: 1200, rollupOptions: { onwarn: warn } },
   server: { proxy: { "/api": "http://127.0.0.1:8400" } },
   test: { environment: "node" },
 });

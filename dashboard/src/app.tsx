@@ -7,8 +7,10 @@ import { live, useConnection, useEvents } from "./api/live";
 import { Problem } from "./parts/problem";
 import { Shortcuts } from "./parts/shortcuts";
 import { Consumption } from "./views/consumption";
+import { Curation } from "./views/curation";
 import { Datasets } from "./views/datasets";
 import { Lifecycle } from "./views/lifecycle";
+import { Optimization } from "./views/optimization";
 import { SignIn } from "./views/sign-in";
 import { TrajectoryView } from "./views/trajectory";
 import { Trajectories } from "./views/trajectories";
@@ -17,6 +19,8 @@ const VIEWS = [
   { path: "/", name: "Lifecycle", key: "l" },
   { path: "/trajectories", name: "Trajectories", key: "t" },
   { path: "/consumption", name: "Consumption", key: "c" },
+  { path: "/curation", name: "Curation", key: "v" },
+  { path: "/optimization", name: "Optimization", key: "o" },
   { path: "/datasets", name: "Datasets", key: "d" },
 ] as const;
 
@@ -66,6 +70,8 @@ function Signed({ who }: { who: SignedIn }) {
           <Route path="/trajectories" component={Trajectories} />
           <Route path="/trajectories/:id">{({ id }) => <TrajectoryView key={id} id={decodeURIComponent(id)} />}</Route>
           <Route path="/consumption" component={Consumption} />
+          <Route path="/curation" component={Curation} />
+          <Route path="/optimization" component={Optimization} />
           <Route path="/datasets" component={Datasets} />
           <Route>
             <Problem error={new ApiError(404, "not_found", "There is no such page", null, "Choose a view above")} />

@@ -45,7 +45,7 @@ def fetch(server, path, **headers):
 
 
 def test_every_address_of_the_page_is_the_page(server, built):
-    for path in ("/dashboard", "/dashboard/", "/dashboard/trajectories/a%2Fb", "/dashboard/no/such"):
+    for path in ("/dashboard", "/dashboard/", "/dashboard/trajectories/a%2Fb", "/dashboard/no/such?where=a&where=b"):
         status, headers, body = fetch(server, path)
         assert (status, headers["content-type"].partition(";")[0], body) == (200, "text/html", b"<!doctype html>")
         assert headers["cache-control"] == "no-cache"

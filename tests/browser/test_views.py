@@ -189,3 +189,58 @@ def test_it_can_be_used_on_a_phone(server, visit):
     page.locator(".message").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light dark"
+
+
+def test_the_tree_of_a_group_zooms_and_says_what_it_saves(server, visit):
+    page = visit(server, "/trajectories/run-0-1").page
+    page.get_by_role("link", name="its token tree").click()
+    nodes = page.locator(".icicle .node")
+    nodes.nth(1).wait_for()
+    merged = server.send("GET", "/api/v1/merge/stats?group=run-g0")[2]["whole"]
+    page.get_by_text(f"{merged['total']:,} tokens flat, {merged['unique']:,} merged").wait_for()
+    before = nodes.count()
+    first = nodes.nth(1)
+    first.focus()
+    page.locator(".bar [aria-live]").get_by_text("tokens from").wait_for()
+    first.click()
+    page.get_by_role("button", name="Whole tree").wait_for()
+    assert nodes.count() < before
+    page.get_by_role("button", name="Whole tree").click()
+    page.wait_for_function(f"document.querySelectorAll('.icicle .node').length === {before}")
+    page.goto(f"{server.url}/dashboard/optimization?group=no-such")
+    page.get_by_role("alert").first.wait_for()
+
+
+RULES = 'when reward < 0.5 then review "why did it fail" 0.7'
+
+
+def test_reviews_go_by_the_keyboard_and_can_be_undone(server, visit):
+    page = visit(server, "/curation").page
+    page.get_by_label("Rules, one a line").fill("when rewrad > 1 then review 'x'")
+    page.get_by_role("button", name="Try").click()
+    page.get_by_role("alert").get_by_text("rewrad").wait_for()
+    page.get_by_label("Rules, one a line").fill(RULES)
+    page.get_by_role("button", name="Try").click()
+    page.get_by_text("Nothing was written").wait_for()
+    page.get_by_role("button", name="Put in force").click()
+    page.get_by_text("2 wait for a person").wait_for()
+    page.get_by_label("You are").fill("anna")
+    page.get_by_text("rule: why did it fail").wait_for()
+    page.locator(".message.assistant").wait_for()
+    page.get_by_role("heading", name="Reviews").click()
+    page.keyboard.press("a")
+    page.get_by_text("Accepted").wait_for()
+    [done] = server.pool.list_reviews(state="done").items
+    assert (done.verdict, done.resolved_by) == ("accept", "anna")
+    # The other one is theirs meanwhile.
+    page.get_by_text("0 wait for a person").wait_for()
+    page.keyboard.press("u")
+    page.get_by_text("1 wait for a person").wait_for()
+    page.get_by_text("rule: why did it fail").wait_for()
+    page.keyboard.press("s")
+    page.get_by_role("link", name=done.trajectory_id).wait_for()
+    page.keyboard.press("r")
+    page.get_by_text("Rejected").wait_for()
+    page.get_by_text("Nothing waits for you").wait_for()
+    [done] = server.pool.list_reviews(state="done").items
+    assert server.pool.get_trajectory(done.trajectory_id).readiness == "excluded"

@@ -41,6 +41,8 @@ export function Shortcuts({ views }: { views: readonly View[] }) {
           <Key keys="/" does="Filter" />
           <Key keys="j k" does="Next and previous row or step" />
           <Key keys="Enter" does="Open the row" />
+          <Key keys="a r s" does="In a review: accept, reject, skip" />
+          <Key keys="u" does="Undo the latest verdict" />
           <Key keys="?" does="This list" />
         </dl>
         <form method="dialog">

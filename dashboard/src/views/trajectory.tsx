@@ -88,7 +88,11 @@ function Facts({ record }: { record: Schemas["Trajectory"] }) {
         {record.group_id == null ? (
           "none"
         ) : (
-          <Link href={`/trajectories?where=${encodeURIComponent(`group_id == ${JSON.stringify(record.group_id)}`)}`}>{visible(record.group_id)}</Link>
+          <>
+            <Link href={`/trajectories?where=${encodeURIComponent(`group_id == ${JSON.stringify(record.group_id)}`)}`}>{visible(record.group_id)}</Link>
+            {", "}
+            <Link href={`/optimization?group=${encodeURIComponent(record.group_id)}`}>its token tree</Link>
+          </>
         )}
       </dd>
       <dt>Created</dt>

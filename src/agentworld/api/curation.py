@@ -18,7 +18,7 @@ from agentworld.client.curation_calls import (
     Changed,
     ClaimRequest,
     Cleared,
-    PolicyRequest,
+    CurationPolicyRequest,
     ResolveRequest,
     ReviewerRequest,
     TryRequest,
@@ -55,12 +55,12 @@ async def curation(state: State, channel: Channel = None) -> Page[ActivePolicy]:
     return Page(await sync_to_thread(reach(state).curation, channel))
 
 
-@put(f"{API}/curation", status_code=200, opt={"body": PolicyRequest})
+@put(f"{API}/curation", status_code=200, opt={"body": CurationPolicyRequest})
 async def set_curation(state: State, body: RawBody, wait: Wait = False) -> ActivePolicy:
     """Put a policy in force for its channel. All that has ended there is decided anew, which goes on behind this
     answer: `pending` says how much is left. The same policy again changes nothing.
     """
-    sent = decode(body, PolicyRequest)
+    sent = decode(body, CurationPolicyRequest)
     return await sync_to_thread(_set, reach(state), state.sweeps, check_policy(_policy(sent)), sent.source, wait)
 
 

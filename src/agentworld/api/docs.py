@@ -49,6 +49,7 @@ def document(routes: Sequence[Any]) -> dict[str, Any]:
     components["Error"] = _ERROR
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     schema["security"] = [{"key": []}, {}]  # Where keys are optional, none will do.
+    bodies: dict[str, Any] = {}
     error = {"description": "An error", "content": {"application/json": {"schema": _reference("Error")}}}
     for route in app.routes:
         for handler in getattr(route, "route_handlers", ()):
@@ -60,16 +61,19 @@ def document(routes: Sequence[Any]) -> dict[str, Any]:
                 operation["responses"]["default"] = error
                 kind = handler.opt.get("body")
                 if kind is not None:
-                    operation["requestBody"] = _body(kind, components)
+                    operation["requestBody"] = _body(kind, components, bodies)
     # Defaults can be records; the document is plain JSON.
     plain: dict[str, Any] = msgspec.to_builtins(schema)
     return plain
 
 
-def _body(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
+def _body(kind: Any, components: dict[str, Any], bodies: dict[str, Any]) -> dict[str, Any]:
+    """The body of a kind; what it is made of goes into `components`, and of all bodies so far into `bodies`."""
     kinds = list(getattr(kind, "__args__", (kind,)))
     schemas, found = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     for name, component in found.items():
+        if bodies.setdefault(name, component) != component:
+            raise TypeError(f"two kinds of bodies are called {name}, so the document would mean one of them for both")
         components.setdefault(name, component)
     shapes = list(schemas)
     return {

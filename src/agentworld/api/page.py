@@ -71,7 +71,7 @@ def root() -> Redirect:
     return Redirect(f"{PAGE}/", status_code=307)
 
 
-@get([PAGE, f"{PAGE}/{{path:path}}"], include_in_schema=False)
+@get([PAGE, f"{PAGE}/{{path:path}}"], include_in_schema=False, opt={"of_page": True})
 async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Response[bytes]:
     """A file of the page; every other path below is the page itself, which knows its own addresses."""
     name = path.strip("/")

@@ -17,6 +17,8 @@ async def check_parameters(request: Request[Any, Any, Any]) -> None:
     """A misspelt filter would change what a listing means, so it is an error; so is one that is given twice, and a
     number that is not written as a whole number of 64 bits.
     """
+    if request.route_handler.opt.get("of_page"):
+        return  # Addresses of the page have parameters of its own.
     fields = request.route_handler.parsed_fn_signature.parameters
     known = set(fields) - _NOT_PARAMETERS
     seen: set[str] = set()

@@ -48,7 +48,7 @@ class PauseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 60.0
 
 
-class ResumeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayResumeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing to say."""
 
 
@@ -140,10 +140,10 @@ async def _drain(state: State, timeout: float, request: Request[Any, Any, Any]) 
         gone.cancel()
 
 
-@post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": ResumeRequest})
+@post(f"{API}/gateway/resume", status_code=200, sync_to_thread=True, opt={"body": GatewayResumeRequest})
 def resume(state: State, body: RawBody) -> GatewayState:
     """Take new calls again."""
-    decode(body, ResumeRequest)
+    decode(body, GatewayResumeRequest)
     reach(state).set_paused(False)
     found: GatewayState = reach(state).gateway_state()
     return found

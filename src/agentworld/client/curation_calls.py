@@ -33,7 +33,7 @@ TRIED = 10_000  # trajectories that a server looks at where it is not told how m
 TRY_SECONDS = 1800.0  # a client waits so long for what a policy would do with all that is there
 
 
-class PolicyRequest(CurationPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CurationPolicyRequest(CurationPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy to put in force, and who says so."""
 
     source: str = "api"
