@@ -23,7 +23,7 @@ MOST_WAITING = 64
 
 
 class LongWork:
-    """The work of one server, for its event loop. Broken off when the server ends; nothing is left of what was begun."""
+    """The work of one server, for its event loop. Broken off when the server ends; nothing begun is left."""
 
     def __init__(self, closing: asyncio.Event, most: int = MOST, waiting: int = MOST_WAITING) -> None:
         self._closing = closing
