@@ -28,7 +28,7 @@ def is_an_error(body):
         ("GET", "/api/v1/trajectories/none", 404, "not_found"),
         ("GET", "/api/v1/steps/none", 404, "not_found"),
         ("DELETE", "/api/v1/steps", 405, "method_not_allowed"),
-        ("GET", "/api/v1/rewards", 405, "method_not_allowed"),
+        ("GET", "/api/v1/pool/retain", 405, "method_not_allowed"),
         ("GET", "/api/v1/steps?limit=0", 400, "invalid_request"),
         ("GET", "/api/v1/steps?limit=many", 400, "invalid_request"),
         ("GET", "/api/v1/steps?order=sideways", 400, "invalid_request"),

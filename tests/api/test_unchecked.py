@@ -7,9 +7,15 @@ import pytest
 from agentworld.api.app import create_control
 from agentworld.config import ModelSettings, ServeSettings
 from agentworld.gateway import create_gateway
+from agentworld.gateway.access import Access
 from agentworld.pool.memory import MemoryPool
 
 MODEL = ModelSettings(name="m", upstream="http://127.0.0.1:9", driver="builtin", tokens="engine")
+
+
+def control(settings, pool):
+    """The control API without what asks for keys before it."""
+    return create_control(settings, pool, Access(pool, required=settings.keys_required))
 
 
 async def asked(app, path, grant=None):
@@ -32,7 +38,7 @@ async def asked(app, path, grant=None):
     return sent[0]["status"], json.loads(body)
 
 
-@pytest.mark.parametrize(("make", "path"), [(create_gateway, "/v1/models"), (create_control, "/api/v1/stats")])
+@pytest.mark.parametrize(("make", "path"), [(create_gateway, "/v1/models"), (control, "/api/v1/stats")])
 async def test_a_gateway_or_a_control_api_alone_grants_nothing(make, path):
     pool = MemoryPool()
     app = make(ServeSettings(models=(MODEL,)), pool)

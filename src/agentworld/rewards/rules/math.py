@@ -64,7 +64,7 @@ def compare(payload: dict[str, Any]) -> dict[str, Any]:
 
     from math_verify import parse, verify
 
-    logging.disable(logging.WARNING)
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
     golds = [parse(_as_math(each), parsing_timeout=None) for each in payload["references"]]
     said = parse(payload["answer"], parsing_timeout=None)
     equal = any(
