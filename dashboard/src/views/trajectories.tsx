@@ -168,20 +168,21 @@ function Row({ id, top, chosen, row, open }: { id: string; top: number; chosen: 
   ];
   return (
     <div id={id} role="row" className={`row ${chosen ? "chosen" : ""}`} aria-selected={chosen} style={{ transform: `translateY(${top}px)` }} onClick={open}>
-      <a
-        role="gridcell"
-        href={`/dashboard${addressOfRow(row)}`}
-        tabIndex={-1}
-        onClick={(event) => {
-          // A click that opens another tab is the browser's.
-          event.stopPropagation();
-          if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-          event.preventDefault();
-          open();
-        }}
-      >
-        {visible(row.trajectory_id)}
-      </a>
+      <span role="gridcell">
+        <a
+          href={`/dashboard${addressOfRow(row)}`}
+          tabIndex={-1}
+          onClick={(event) => {
+            // A click that opens another tab is the browser's.
+            event.stopPropagation();
+            if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+            event.preventDefault();
+            open();
+          }}
+        >
+          {visible(row.trajectory_id)}
+        </a>
+      </span>
       {texts.map(([text, title], number) => (
         <span key={number} role="gridcell" title={visible(title)} className={number === 1 ? `readiness ${row.readiness}` : undefined}>
           {visible(text)}

@@ -185,7 +185,7 @@ function Messages({ step }: { step: Step }) {
         .map((each, number) => (
           <MessageView key={number} message={each} results={results} />
         ))}
-      <h3>Reply</h3>
+      <h2>Reply</h2>
       {step.response_message != null && <MessageView message={step.response_message} />}
     </>
   );
