@@ -1,6 +1,7 @@
 """Compressed message bodies: every node comes back, whoever continued which, and what is damaged is named."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -118,3 +119,11 @@ def test_what_is_damaged_is_named(change, said):
         read_paths([3], nodes)
     with pytest.raises(PoolError, match="tool set"):
         unpack_alone(STARTS, b"broken")
+
+
+def test_sets_are_packed_by_many_threads_at_once():
+    """Each pool of a process has a thread that writes."""
+    sets = [bytes(random.Random(number).choices(b"abcdef", k=60_000)) for number in range(64)]
+    with ThreadPoolExecutor(8) as threads:
+        packed = list(threads.map(pack_alone, sets))
+    assert [unpack_alone(*each) for each in packed] == sets

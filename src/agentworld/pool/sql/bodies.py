@@ -22,7 +22,6 @@ PLAIN, STARTS, CONTINUES = 0, 1, 2
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     3, window_log=16, hash_log=15, chain_log=15, write_content_size=False, write_checksum=False
 )
-_ALONE = zstandard.ZstdCompressor(level=9, write_content_size=True, write_checksum=False)
 _OPEN_FRAMES = 128
 _RESTORE = "Restore it from a backup; `agentworld pool check` names all that is wrong"
 
@@ -147,7 +146,8 @@ def read_paths(ends: Iterable[int], nodes: Mapping[int, Body]) -> dict[int, list
 
 def pack_alone(body: bytes) -> tuple[int, bytes]:
     """Coding and data of a tool set."""
-    data = _ALONE.compress(body)
+    # One for each call: it lets go of the interpreter's lock as it works, and every pool has a writing thread.
+    data = zstandard.ZstdCompressor(level=9, write_content_size=True, write_checksum=False).compress(body)
     return (STARTS, data) if len(data) < len(body) else (PLAIN, body)
 
 
