@@ -31,4 +31,5 @@ def test_why_something_is_handed_out_or_not(cli, refused, tmp_path):
         found = json.loads(out)
         assert (code, found["reason"], found["batch_id"]) == (0, "leased", batch.batch_id)
         assert "this is no spec" in refused(*asked, "--spec", "{", code=2)
+        assert "unknown field `szie`" in refused(*asked, "--spec", '{"szie": 1}', code=2)
         assert "'nothing'" in refused("pool", "explain", "c", "nothing", "--pool", pool)

@@ -97,9 +97,13 @@ def _tell(report: SpecReport) -> None:
         typer.echo(output.plain(f"  note: {note}"))
 
 
+class _StrictSpec(BatchSpec, frozen=True, forbid_unknown_fields=True):
+    """A spec that a person wrote: a misspelt field is refused, not left out of the question."""
+
+
 def _spec(text: str) -> BatchSpec:
     try:
-        return msgspec.json.decode(text, type=BatchSpec)
+        return msgspec.json.decode(text, type=_StrictSpec)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise CommandLineError(
             f"this is no spec: {error}", path="--spec", hint='Write it like {"method": "sft"}'

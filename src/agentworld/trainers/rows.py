@@ -231,7 +231,12 @@ def recomputable_temperature(step: Step) -> float:
     if step.logprob_space == "raw":
         return 1.0
     if step.logprob_space not in ("temperature", "processed"):
-        raise InvalidRequestError(f"step {step.step_id} does not say in which space its log-probabilities are")
+        raise InvalidRequestError(
+            f"step {step.step_id} does not say in which space its log-probabilities are",
+            path="logprob_space",
+            hint='Send logprob_space with steps and lease with require = ["logprob_space.raw"], or where no '
+            'log-probabilities are needed say to(..., logprobs="none")',
+        )
     sampling = step.sampling or Sampling()
     temperature = 1.0 if sampling.temperature is None else sampling.temperature
     changed = [

@@ -27,7 +27,7 @@ def changed(**fields):
         ({"response_logprobs": [-0.5, None]}, "step a-1 lacks the log-probability of 1 sampled tokens"),
         ({"response_logprobs": [-0.5]}, "step a-1 has 1 log-probabilities for 2 ids"),
         ({"response_mask": [1]}, "step a-1 has a mask of 1 for 2 ids"),
-        ({"logprob_space": None}, "step a-1 does not say in which space"),
+        ({"logprob_space": None}, r"step a-1 does not say in which space .*logprob_space\.raw"),
         ({"logprob_space": "processed", "sampling": Sampling(temperature=1.0, top_p=0.9)}, "step a-1 .* after top_p"),
         ({"metadata": {"prompt": "media"}}, "step a-1 has images"),
     ],
