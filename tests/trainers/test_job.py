@@ -51,10 +51,12 @@ def test_a_job_trains_its_batches_and_goes_on_where_it_stopped(job, tmp_path):
 def test_the_command_says_what_it_did_and_when_data_runs_out(job, capsys):
     assert invoke(["train", str(job)]) == 0
     assert "batch 2/2: 2 trajectories" in capsys.readouterr().out
+    assert invoke(["train", str(job)]) == 0
+    assert "all 2 batches are done" in capsys.readouterr().out
     job.write_text(job.read_text().replace("batches = 2", "batches = 3"))
     assert invoke(["train", str(job)]) == 1
     captured = capsys.readouterr()
-    assert "going on after 2 batches" in captured.out
+    assert "going on after 2 of 3 batches" in captured.out
     assert "none came for 0.1 s" in captured.err
     assert "holds 4 ready trajectories, 2 groups of these with 2 or more" in captured.err
 
@@ -95,6 +97,21 @@ def test_a_batch_that_teaches_nothing_says_so(tmp_path, capsys):
     path.write_text(JOB.format(pool=url, out=tmp_path / "out").replace("batches = 2", "batches = 1"))
     assert invoke(["train", str(path)]) == 0
     assert "nothing to learn" in capsys.readouterr().out
+
+
+def test_the_command_tells_of_merging(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/pool.db"
+    pool = open_pool(url)
+    opening = list(range(1, 9))
+    fill(pool, {"g": [([step("", opening, [4])], 1.0), ([step("", opening, [6])], 0.0)]})
+    pool.close()
+    path = tmp_path / "train.toml"
+    text = JOB.format(pool=url, out=tmp_path / "out").replace("batches = 2", "batches = 1")
+    path.write_text(text.replace("[settings]", '[settings]\nmerging = "on"'))
+    assert invoke(["train", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "merged against flat" in said.splitlines()[0]
+    assert "merged: 10 of 18 computed" in said
 
 
 @pytest.mark.parametrize("more", [{"vocabulary": "ab" * 16}, {"reply": [70_000]}])

@@ -20,26 +20,28 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
     Each batch is acknowledged after the checkpoint that contains it; the same command again goes on from the newest.
     """
     from agentworld.trainers.job import open_trainer, read_job, run_job, why_no_batch
-    from agentworld.trainers.progress import Updates
+    from agentworld.trainers.progress import Updates, batch_line
 
     job = read_job(config)
     with source(job.pool, job.url) as pool:
         trainer = open_trainer(job)
         if trainer.record.version:
-            typer.echo(f"going on after {trainer.record.version} batches, from {job.out}")
+            whole = trainer.record.version >= job.batches
+            typer.echo(
+                f"all {job.batches} batches are done, in {job.out}"
+                if whole
+                else f"going on after {trainer.record.version} of {job.batches} batches, from {job.out}"
+            )
         previous = signal.signal(signal.SIGTERM, _interrupt)
-        done = 0
+        done, compared = 0, None
         try:
             with Updates(job.settings.method) as progress:
                 for metrics in run_job(job, trainer, pool, progress):
                     done += 1
-                    reward = "" if metrics.reward is None else f", reward {metrics.reward:.3f}"
-                    typer.echo(
-                        f"batch {trainer.record.version}/{job.batches}: {metrics.trajectories} trajectories, "
-                        f"{metrics.tokens} tokens, {metrics.updates} updates, loss {metrics.loss:.4f}{reward}, "
-                        f"{metrics.seconds:.1f} s"
-                        + ("" if metrics.updates else " (nothing to learn: in each group all rewards are equal)")
-                    )
+                    if trainer.objective.comparison != compared:
+                        compared = trainer.objective.comparison
+                        typer.echo(compared)
+                    typer.echo(f"batch {trainer.record.version}/{job.batches}: {batch_line(metrics)}")
         except KeyboardInterrupt:
             typer.echo(f"agentworld: stopped after {done} batches; the same command goes on", err=True)
             return 130

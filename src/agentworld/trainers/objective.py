@@ -43,11 +43,15 @@ class UpdateFigures(NamedTuple):
 
 
 class Objective:
-    """Gradients of `model` for updates by `settings`; a reference model is the weights as they are now."""
+    """Gradients of `model` for updates by `settings`; a reference model is the weights as they are now.
+
+    `comparison`: what the comparison of merged with flat came to, in a line; None before there was one.
+    """
 
     def __init__(self, model: Any, settings: TrainSettings) -> None:
         self.model = model
         self.settings = settings
+        self.comparison: str | None = None
         self._verified = not settings.verify_merging
         self._shape: ModelShape | None = None
         self._looked = settings.merging == "off"
@@ -75,7 +79,8 @@ class Objective:
         loss, sums, merged = 0.0, dict[str, float](), 0
         for part in parts:
             if part.tree is not None and not self._verified:
-                _LOG.info("%s", verify_merging(self.model, verified_part(rows)).line())
+                self.comparison = verify_merging(self.model, verified_part(rows)).line()
+                _LOG.info("%s", self.comparison)
                 self._verified = True
             own = [weights[place] for unit in part.units for place in range(begins[unit], begins[unit + 1])]
             found = loss_of(self.terms(part, own, len(units)), settings)

@@ -5,12 +5,32 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+if TYPE_CHECKING:
+    from agentworld.trainers.reference import BatchMetrics
+
 LINE_SECONDS = 5.0
+
+
+def batch_line(metrics: BatchMetrics) -> str:
+    """What a batch did, in a line; how much was computed is told where sequences were merged."""
+    if not metrics.updates:
+        nothing = "nothing to learn: in each group all rewards are equal"
+        return f"{metrics.trajectories} trajectories, no updates, {metrics.seconds:.1f} s ({nothing})"
+    parts = [
+        f"{metrics.trajectories} trajectories",
+        f"{metrics.tokens} tokens",
+        f"{metrics.updates} updates",
+        f"loss {metrics.loss:.4f}",
+        *([] if metrics.reward is None else [f"reward {metrics.reward:.3f}"]),
+        *([f"merged: {metrics.computed_tokens} of {metrics.sequence_tokens} computed"] if metrics.merged else []),
+        f"{metrics.seconds:.1f} s",
+    ]
+    return ", ".join(parts)
 
 
 class Updates:
