@@ -203,6 +203,7 @@ def test_what_is_verified_is_small_and_forks(pool, tmp_path):
 
 
 def test_models_that_merging_does_not_know_run_flat_with_a_line_or_are_refused(pool, tmp_path, caplog):
+    logging.disable(logging.NOTSET)  # Whatever a test before has switched off.
     model = model_of("gpt2")
     settings = settings_of("sft")
     batch = batch_of(pool, settings, "unknown")
