@@ -35,6 +35,39 @@ def test_a_model_that_looks_beyond_a_path_is_named():
     assert "Train this model unmerged" in caught.value.hint
 
 
+class Gate(torch.autograd.Function):
+    """Lets its input through, and gives the gate the gradient `told`."""
+
+    @staticmethod
+    def forward(ctx, hidden, gate, told):
+        ctx.told, ctx.shape = told, gate.shape
+        return hidden.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, gradient.new_full(ctx.shape, ctx.told), None
+
+
+@pytest.mark.parametrize(
+    ("merged", "flat", "differs"), [(0, 0, False), ("nan", 1, True), (1, "nan", True), (1, 0, True), (0, 1, True)]
+)
+def test_a_gradient_that_only_one_side_has_is_named(merged, flat, differs):
+    model = model_of()
+    norm = model.model.norm
+    norm.gate = torch.nn.Parameter(norm.weight.detach().clone())
+    lengths = {len(each) for each in SEQUENCES}
+
+    def gated(module, given, found):
+        return Gate.apply(found, module.gate, float(flat if found.shape[1] in lengths else merged))
+
+    norm.register_forward_hook(gated)
+    if not differs:
+        assert verify_merging(model, SEQUENCES).gradients <= 1e-6
+        return
+    with pytest.raises(MergeDiffersError, match=r"model\.norm\.gate"):
+        verify_merging(model, SEQUENCES)
+
+
 def test_frozen_weights_need_no_gradients():
     model = model_of()
     for name, weights in model.named_parameters():

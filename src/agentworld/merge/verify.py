@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -138,20 +139,27 @@ def _flat(model: Any, sequences: Sequence[npt.NDArray[np.int64]]) -> torch.Tenso
 def _gradients(
     model: Any, weights: Sequence[torch.Tensor], autograd: Any, merged: torch.Tensor, flat: torch.Tensor
 ) -> tuple[float, str | None]:
-    """The largest difference of two losses' gradients relative to the largest of the tensor, and whose it is."""
+    """The largest difference of two losses' gradients relative to the largest of the tensor, and whose it is; infinite
+    where one is no number. Where one side is all zero, the other counts relative to the largest gradient of all, as
+    rounding alone may leave something there.
+    """
     if not weights:
         return 0.0, None
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     own = autograd.grad(merged, weights, allow_unused=True)
     other = autograd.grad(flat, weights, allow_unused=True)
+    largest = max((float(each.abs().max()) for each in (*own, *other) if each is not None), default=0.0)
     worst, whose = 0.0, None
     for parameter, one, two in zip(weights, own, other, strict=True):
         if one is None and two is None:
             continue
         if one is None or two is None:
             return float("inf"), names.get(id(parameter))
-        scale = float(two.abs().max())
-        difference = float((one - two).abs().max()) / scale if scale > 1e-12 else 0.0
+        gap, sides = float((one - two).abs().max()), (float(one.abs().max()), float(two.abs().max()))
+        if not math.isfinite(gap):
+            return float("inf"), names.get(id(parameter))
+        scale = max(sides) if min(sides) > 1e-12 else largest
+        difference = gap / scale if scale > 1e-12 else 0.0
         if difference > worst:
             worst, whose = difference, names.get(id(parameter))
     return worst, whose
