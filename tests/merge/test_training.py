@@ -203,11 +203,11 @@ def test_what_is_verified_is_small_and_forks(pool, tmp_path):
 
 
 def test_models_that_merging_does_not_know_run_flat_with_a_line_or_are_refused(pool, tmp_path, caplog):
-    logging.disable(logging.NOTSET)  # Whatever a test before has switched off.
     model = model_of("gpt2")
     settings = settings_of("sft")
     batch = batch_of(pool, settings, "unknown")
-    metrics = Trainer(model, settings, tmp_path).train_batch(batch)
+    with caplog.at_level(logging.WARNING, logger="agentworld.trainers.objective"):
+        metrics = Trainer(model, settings, tmp_path).train_batch(batch)
     assert metrics.merged == 0.0
     said = [record.message for record in caplog.records if record.name.startswith("agentworld")]
     assert said == ["training unmerged: merging knows no models of type 'gpt2'"]
