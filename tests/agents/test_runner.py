@@ -320,6 +320,51 @@ async def test_cancelling_abandons_what_is_open(run, factory, engine, tmp_path):
         os.kill(int(note.read_text()), 0)
 
 
+class SlowToAnswer(AsyncFactory):
+    """Trajectories are open for a while before their opener hears of it; ending `refused` ones fails."""
+
+    def __init__(self, url, refused=()):
+        super().__init__(url)
+        self.opened = asyncio.Event()
+        self.refused = refused
+
+    async def start_trajectory(self, new):
+        started = await super().start_trajectory(new)
+        self.opened.set()
+        await asyncio.sleep(0.05)
+        return started
+
+    async def complete_trajectory(self, trajectory_id, *more, **named):
+        if trajectory_id in self.refused:
+            raise AgentWorldError("the disk is full")
+        return await super().complete_trajectory(trajectory_id, *more, **named)
+
+
+async def test_cancelling_abandons_what_is_being_opened(factory, url, engine):
+    engine.script = solve
+    async with SlowToAnswer(url) as client:
+        work = [(Sums(), Sums().tasks(1))]
+        running = asyncio.create_task(run_rollouts(client, work, [LoopAgent()], name="opening", model="m"))
+        await client.opened.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    (stored,) = factory.list_trajectories(group_id="opening:loop:sums:sum-0").items
+    assert (stored.status, stored.step_count) == ("abandoned", 0)
+
+
+async def test_an_attempt_that_cannot_end_what_was_left_is_not_left_open_itself(factory, url):
+    group = "unended:loop:sums:sum-0"
+    left = factory.start_trajectory(NewTrajectory(group_id=group, rollout_index=0, agent="loop")).trajectory_id
+    async with SlowToAnswer(url, refused=[left]) as client:
+        work = [(Sums(), Sums().tasks(1))]
+        report = await run_rollouts(client, work, [LoopAgent()], name="unended", model="m", retries=0)
+    assert report.common_error() == "the disk is full"
+    found = {stored.trajectory_id: stored.status for stored in factory.list_trajectories(group_id=group).items}
+    assert found.pop(left) == "open"
+    assert list(found.values()) == ["abandoned"]
+
+
 async def test_names_tell_agents_and_task_sets_apart(run):
     with pytest.raises(ConfigError, match="two of the agents are called 'loop'"):
         await run([LoopAgent(), LoopAgent(max_turns=2)])

@@ -90,12 +90,29 @@ class Stage:
         return self._result(rollout, started, ended_as, began, error=error), following
 
     async def _open(self, rollout: Rollout) -> Started:
-        """The trajectory of an attempt; what an earlier process left open of its rollout is then abandoned."""
-        started = await self.client.start_trajectory(self._new(rollout))
-        for trajectory_id in rollout.leftovers:
-            with contextlib.suppress(ConflictError):  # Its agent ended it just now.
-                await self.client.complete_trajectory(trajectory_id, "abandoned")
+        """The trajectory of an attempt; what an earlier process left open of its rollout is then abandoned.
+
+        Where that goes wrong or is cancelled, the trajectory is abandoned: one that nobody knows of would stay open.
+        """
+        opening = asyncio.ensure_future(self.client.start_trajectory(self._new(rollout)))
+        try:
+            started = await asyncio.shield(opening)
+            for trajectory_id in rollout.leftovers:
+                with contextlib.suppress(ConflictError):  # Its agent ended it just now.
+                    await self.client.complete_trajectory(trajectory_id, "abandoned")
+        except BaseException:
+            await self._take_back(opening)
+            raise
         return started
+
+    async def _take_back(self, opening: asyncio.Future[Started]) -> None:
+        """Abandon a trajectory that is being opened, once the server says that it is."""
+        try:
+            await asyncio.wait([opening], timeout=CLEANUP_SECONDS)
+        finally:
+            opening.cancel()  # Does nothing where it is done.
+        if opening.done() and not opening.cancelled() and opening.exception() is None:
+            await self.end(opening.result(), "abandoned")
 
     async def _open_next(self, rollout: Rollout) -> Started | None:
         """The trajectory of the attempt after this one; None where the server does not answer in time."""
