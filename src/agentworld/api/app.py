@@ -19,6 +19,7 @@ from agentworld.api import (
     datasets,
     docs,
     events,
+    facets,
     feedback,
     groups,
     health,
@@ -72,6 +73,7 @@ logger = structlog.get_logger("agentworld.api")
 
 ROUTES: list[Any] = [
     *trajectories.ROUTES,
+    *facets.ROUTES,
     *signals.ROUTES,
     *feedback.ROUTES,
     *groups.ROUTES,

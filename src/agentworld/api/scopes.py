@@ -26,6 +26,8 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "trajectories": (_READ, _WRITE),
     "steps": (_READ, _WRITE),
     "explain": (_READ, _NONE),
+    "fields": (_READ, _NONE),
+    "facets": (_READ, _NONE),
     "rewards": (_READ, _WRITE),
     "feedback": (_READ, _SAY),
     "annotations": (_READ, _WRITE),

@@ -38,22 +38,22 @@ def _insert(table: Table) -> Statement:
 _ADD_TRAJECTORY, _ADD_STEP = _insert(schema.trajectories), _insert(schema.steps)
 
 
-def fill(pool: Pool, steps: int, seed: int) -> int:
-    """Add trajectories of 50 steps each, `steps` in all; returns how many trajectories.
+def fill(pool: Pool, steps: int, seed: int, turns: int = TURNS) -> int:
+    """Add trajectories of `turns` steps each, `steps` in all; returns how many trajectories.
 
     One in a hundred failed, one in fifty is of the channel `val`, the newest 64 are open; rewards are uniform over
     [0, 1), and there are a hundred versions of one policy, one after the other.
     """
     store = cast(SqlPool, pool)
     random = np.random.default_rng([seed, 5])
-    count = steps // TURNS
+    count = steps // turns
     for begin in range(0, count, _AT_ONCE):
-        made = [_trajectory(random, number, count) for number in range(begin, min(begin + _AT_ONCE, count))]
+        made = [_trajectory(random, number, count, turns) for number in range(begin, min(begin + _AT_ONCE, count))]
         store._writer.submit(functools.partial(_write, made)).result()
     return count
 
 
-def _trajectory(random: np.random.Generator, number: int, count: int) -> dict[str, Any]:
+def _trajectory(random: np.random.Generator, number: int, count: int, turns: int) -> dict[str, Any]:
     status = "open" if number >= count - _OPEN else "failed" if random.random() < 0.01 else "finished"
     reward = None if status == "open" else float(random.random())
     began = STARTED + number * SECONDS
@@ -70,9 +70,9 @@ def _trajectory(random: np.random.Generator, number: int, count: int) -> dict[st
         "reward": reward,
         "rewards": None if reward is None else f'{{"reward":{reward!r}}}',
         "readiness": {"open": "open", "failed": "excluded", "finished": "ready"}[status],
-        "step_count": TURNS,
-        "prompt_tokens": TURNS * 12_000,
-        "response_tokens": TURNS * 250,
+        "step_count": turns,
+        "prompt_tokens": turns * 12_000,
+        "response_tokens": turns * 250,
         "policy_model": "m",
         "policy_run": "r",
         "policy_version": number * 100 // count,
@@ -80,15 +80,15 @@ def _trajectory(random: np.random.Generator, number: int, count: int) -> dict[st
         "completed_at": None if status == "open" else began + SECONDS,
         "user_id": f"u{number % USERS}",
         "priority": 0.0,
-        "usable_steps": TURNS,
+        "usable_steps": turns,
         "lacks": 0,
-        "sampled_tokens": TURNS * 250,
+        "sampled_tokens": turns * 250,
     }
 
 
 def _write(made: list[dict[str, Any]], txn: Transaction) -> None:
     first = txn.next_pk("trajectories", len(made))
-    key = txn.next_pk("steps", len(made) * TURNS)
+    key = txn.next_pk("steps", sum(row["step_count"] for row in made))
     ready = txn.next_pk("ready_seq", len(made))
     steps = []
     for number, row in enumerate(made):
@@ -96,8 +96,8 @@ def _write(made: list[dict[str, Any]], txn: Transaction) -> None:
         txn.count(counters.TRAJECTORIES + row["status"])
         txn.count(counters.READINESS + row["readiness"])
         txn.count(counters.CHANNEL_TRAJECTORIES + row["channel"])
-        txn.count(counters.CHANNEL_STEPS + row["channel"], TURNS)
-        for turn in range(TURNS):
+        txn.count(counters.CHANNEL_STEPS + row["channel"], row["step_count"])
+        for turn in range(row["step_count"]):
             steps.append(_step(row, turn, key))
             key += 1
     txn.many(_ADD_TRAJECTORY, made)
@@ -125,7 +125,7 @@ def _step(trajectory: dict[str, Any], turn: int, key: int) -> dict[str, Any]:
         "logprobs": bytes(1_000),  # As wide as rows are that a search has to read.
         "metadata": f'{{"k":{key % 1000}}}',
         "late": 0,
-        "created_at": trajectory["created_at"] + turn * SECONDS / TURNS,
+        "created_at": trajectory["created_at"] + turn * SECONDS / trajectory["step_count"],
         "latency_ms": 100.0,
         "sampled": 250,
     }

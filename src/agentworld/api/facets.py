@@ -1,0 +1,146 @@
+"""What filters can be made of: the fields of the language, and which values are how frequent."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import FromQuery, QueryParameter
+
+from agentworld.api.access import reach
+from agentworld.api.trajectories import Where
+from agentworld.client.wire import API
+from agentworld.pool.protocol import Page, Pool
+from agentworld.query import Subject
+from agentworld.query.fields import Kind, fields_of
+from agentworld.records import Trajectory
+
+MOST_ROWS = 10_000
+"""So many of the newest trajectories that match are counted."""
+MOST_SECONDS = 2.0
+"""And no further page is read after so long."""
+MOST_VALUES = 20
+"""Values of a field that are named, the most frequent first."""
+BUCKETS = 8
+_PAGE = 1000
+
+Rows = Annotated[int, QueryParameter(ge=1, le=MOST_ROWS, description="Trajectories that are counted, at most")]
+
+
+class WhereField(msgspec.Struct, frozen=True):
+    """One field of `where`. `keys`: `NAME` where it is a map, `PATH` where its keys lead into objects; `plain`: it may
+    stand without a key. `indexed`: an index answers conditions on it (without a key).
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    keys: str | None
+    plain: bool
+    indexed: bool
+
+
+class FacetValue(msgspec.Struct, frozen=True):
+    """A value, null for none, and how many of those that were looked at have it."""
+
+    value: str | None
+    count: int
+
+
+class FacetBucket(msgspec.Struct, frozen=True):
+    """From `low` up to, in the last one with, `high`."""
+
+    low: float
+    high: float
+    count: int
+
+
+class Facets(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts over the newest trajectories that match. `looked`: how many. `whole`: whether these are all; where not,
+    each count is a least one. `rewards`: primary rewards in buckets of equal width; `unrewarded` have none.
+    """
+
+    looked: int
+    whole: bool
+    values: dict[str, list[FacetValue]]
+    rewards: list[FacetBucket]
+    unrewarded: int
+
+
+@get(f"{API}/fields", sync_to_thread=False)
+def list_fields(subject: FromQuery[Subject] = "trajectories") -> Page[WhereField]:
+    """The fields that `where` knows, with what they mean."""
+    return Page(
+        [
+            WhereField(field.name, field.kind, field.doc, field.keys, field.plain, subject in field.indexed)
+            for field in fields_of(subject)
+        ]
+    )
+
+
+@get(f"{API}/facets", sync_to_thread=True)
+def facets(state: State, where: Where = None, channel: FromQuery[str | None] = None, limit: Rows = MOST_ROWS) -> Facets:
+    """Which values the newest trajectories that match have, with counts, for filters to choose from."""
+    return count_facets(reach(state), where, channel, limit)
+
+
+def count_facets(pool: Pool, where: str | None, channel: str | None, limit: int) -> Facets:
+    """Look at up to `limit` trajectories from the newest on, page by page, as long as `MOST_SECONDS` allow."""
+    counts: dict[str, Counter[str | None]] = {name: Counter() for name in _VALUES}
+    rewards: list[float] = []
+    looked, cursor = 0, None
+    begun = time.monotonic()
+    while True:
+        page = pool.list_trajectories(
+            where=where, channel=channel, order="newest", cursor=cursor, limit=min(_PAGE, limit - looked)
+        )
+        looked += len(page.items)
+        for name, read in _VALUES.items():
+            counts[name].update(map(read, page.items))
+        rewards += [item.reward for item in page.items if item.reward is not None]
+        cursor = page.next_cursor
+        if cursor is None or looked >= limit or time.monotonic() - begun > MOST_SECONDS:
+            break
+    return Facets(
+        looked=looked,
+        whole=cursor is None,
+        values={name: [FacetValue(*each) for each in found.most_common(MOST_VALUES)] for name, found in counts.items()},
+        rewards=bucketed(rewards),
+        unrewarded=looked - len(rewards),
+    )
+
+
+def bucketed(values: Iterable[float]) -> list[FacetBucket]:
+    """Counts of `values` in `BUCKETS` ranges of equal width that have any; one range where all are equal."""
+    known = list(values)
+    if not known:
+        return []
+    low, high = min(known), max(known)
+    # Halves first: the difference of two doubles can be too large for one.
+    width = high / BUCKETS - low / BUCKETS
+    if width <= 0:
+        return [FacetBucket(low, high, len(known))]
+    edges = [min(high, low + width * number) for number in range(BUCKETS)] + [high]
+    counts = Counter(min(BUCKETS - 1, int(value / width - low / width)) for value in known)
+    return [FacetBucket(edges[number], edges[number + 1], count) for number, count in sorted(counts.items())]
+
+
+def _task_set(item: Trajectory) -> str | None:
+    named = (item.task or {}).get("task_set")
+    return named if isinstance(named, str) else None
+
+
+_VALUES: dict[str, Callable[[Trajectory], str | None]] = {
+    "status": lambda item: item.status,
+    "readiness": lambda item: item.readiness,
+    "channel": lambda item: item.channel,
+    "agent": lambda item: item.agent,
+    "task.task_set": _task_set,
+}
+
+ROUTES = [list_fields, facets]
