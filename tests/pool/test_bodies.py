@@ -54,7 +54,7 @@ def test_every_node_comes_back(shape, limit, cleared):
         if number == cleared:
             writer.clear()
         nodes[number] = Body(parent or None, *writer.pack(number, parent or None, contents[number - 1]))
-    paths = read_paths(nodes, nodes)
+    paths = read_paths(nodes, nodes, bytes)
     for end, path in paths.items():
         assert path[-1] == contents[end - 1]
         assert len(path) == 1 or path[:-1] == paths[tree[end - 1]]
@@ -116,7 +116,7 @@ def test_what_is_damaged_is_named(change, said):
     nodes = {**written(BodyWriter(), [0, 1, 2], [text(number) for number in range(3)]), **change}
     nodes = {row: node for row, node in nodes.items() if node is not None}
     with pytest.raises(PoolError, match=said):
-        read_paths([3], nodes)
+        read_paths([3], nodes, bytes)
     with pytest.raises(PoolError, match="tool set"):
         unpack_alone(STARTS, b"broken")
 

@@ -46,13 +46,15 @@ def personal_data(text: str) -> Iterator[Hit]:
     if "@" in text:
         yield from _mails(text)
     for maybe in islice(_MAYBE_NUMBERS.finditer(text), _MOST_CANDIDATES):
+        run = maybe[0]
         begin, end = max(0, maybe.start() - 1), maybe.end() + 1
-        if sum(map(maybe[0].count, "0123456789")) >= _FEWEST_DIGITS:
+        # Most are short, and are told by that alone.
+        if len(run) >= _FEWEST_DIGITS and sum(map(run.count, "0123456789")) >= _FEWEST_DIGITS:
             for match in _NUMBERS.finditer(text, begin, end):
                 kind = _number_kind(match[0])
                 if kind is not None:
                     yield Hit(kind, match.start(), match.end())
-        if maybe[0].count(".") >= 3:
+        if run.count(".") >= 3:
             for match in _IPV4.finditer(text, begin, end + 1):
                 if _is_public(match[0]):
                     yield Hit("ipv4", match.start(), match.end())

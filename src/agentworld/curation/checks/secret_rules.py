@@ -24,7 +24,7 @@ class Hit(NamedTuple):
 
 class _Rule(NamedTuple):
     kind: str
-    literals: tuple[str, ...]  # one of them is in every text that matches
+    literals: tuple[str, ...]  # one of them is in every text that matches; few, as each is looked for in every text
     pattern: re.Pattern[str]
 
 
@@ -49,7 +49,7 @@ _RULES = (
         rf"(?i:aws_secret_access_key|secretaccesskey){_QUOTED}\s{{0,8}}[=:]\s{{0,8}}{_QUOTED}"
         r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])",
     ),
-    _rule("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,}+", "gh[pousr]_", 4),
+    _rule("github_token", "gh", r"[A-Za-z0-9]{36,}+", "gh[pousr]_", 4),
     _rule("github_token", "github_pat_", r"\w{22,}+", "github_pat_", 11),
     _rule("gitlab_token", "glpat-", r"[\w-]{20,}+", "glpat-", 6),
     _rule("model_api_key", "sk-", r"(?:proj-|ant-|svcacct-)?(?=[\w-]*\d)[\w-]{20,}+", "sk-", 3, r"\w-"),

@@ -10,12 +10,14 @@ has its parent's state. A body that would not get shorter is kept as it is (`PLA
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import zstandard
 
 from agentworld.errors import PoolError
+
+T = TypeVar("T")
 
 PLAIN, STARTS, CONTINUES = 0, 1, 2
 # A window of 64 KiB and small tables: about 530 KB of state for each open conversation.
@@ -92,9 +94,15 @@ class BodyReader:
 
     def path(self, end: int, nodes: Mapping[int, Body]) -> list[bytes]:
         """The bodies from the root to the node `end`; `nodes` holds every node on the way."""
+        return self.path_from((), end, nodes)[1]
+
+    def path_from(self, known: Container[int], end: int, nodes: Mapping[int, Body]) -> tuple[int | None, list[bytes]]:
+        """The nearest of the `known` nodes on the way from `end` to the root, None without one, and the bodies behind
+        it to `end`. What is known was read before.
+        """
         rows: list[int] = []
         at: int | None = end
-        while at is not None:
+        while at is not None and at not in known:
             rows.append(at)
             if at not in nodes:
                 raise PoolError(
@@ -102,7 +110,7 @@ class BodyReader:
                     hint=_RESTORE,
                 )
             at = nodes[at].parent
-        return [self.body(row, nodes[row]) for row in reversed(rows)]
+        return at, [self.body(row, nodes[row]) for row in reversed(rows)]
 
     def holds(self, node: Body) -> bool:
         """Whether the node can be read without its path."""
@@ -138,10 +146,14 @@ class BodyReader:
         return body
 
 
-def read_paths(ends: Iterable[int], nodes: Mapping[int, Body]) -> dict[int, list[bytes]]:
-    """For each end, the bodies from the root to it."""
+def read_paths(ends: Iterable[int], nodes: Mapping[int, Body], read: Callable[[bytes], T]) -> dict[int, list[T]]:
+    """For each end, what `read` makes of the bodies from the root to it. Each body is read once."""
     reader = BodyReader()
-    return {end: reader.path(end, nodes) for end in ends}
+    paths: dict[int, list[T]] = {}
+    for end in sorted(ends):  # Parents are older, so that a path begins with the nearest one that was read.
+        known, bodies = reader.path_from(paths, end, nodes)
+        paths[end] = [*(paths[known] if known is not None else ()), *map(read, bodies)]
+    return paths
 
 
 def pack_alone(body: bytes) -> tuple[int, bytes]:

@@ -157,7 +157,6 @@ def read_nodes(connection: Reader, ends: Sequence[int]) -> dict[int, Body]:
 def _add_messages(
     connection: Reader, found: Sequence[Step], rows: Sequence[Row], ends: list[int], tool_sets: list[int]
 ) -> None:
-    paths = read_paths(ends, read_nodes(connection, ends))
     tools: dict[int, bytes] = {}
     for begin in range(0, len(tool_sets), _CHUNK):
         parameters = {"ends": json_list(tool_sets[begin : begin + _CHUNK])}
@@ -170,11 +169,12 @@ def _add_messages(
             read[body] = read_json(body, Message)
         return read[body]
 
+    paths = read_paths(ends, read_nodes(connection, ends), message)
     for step, row in zip(found, rows, strict=True):
         if row["present"] & PROMPT_MESSAGES:
             end = row["prompt_node"]
-            step.prompt_messages = [] if end is None else [message(body) for body in paths[end]]
+            step.prompt_messages = [] if end is None else list(paths[end])
         if row["reply_node"] is not None:
-            step.response_message = message(paths[row["reply_node"]][-1])
+            step.response_message = paths[row["reply_node"]][-1]
         if row["tools"] is not None:
             step.tools = read_json(tools[row["tools"]], list[Tool])
