@@ -121,6 +121,14 @@ class TracesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: Count = 64 * 1024 * 1024
 
 
+class LabelScheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A label that reviewers are offered on the dashboard: its name, its values, and what it is about."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    values: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=20)]
+    says: str | None = None
+
+
 class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of `agentworld serve`; without models it serves the control API alone.
 
@@ -132,6 +140,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gone; `grace`: seconds that calls in flight have after the signal that ends the server. `idle_seconds`: how long
     a trajectory of the gateway may be silent before it is closed; 0 for ever. `rewards`: a file of evaluators, or
     several that are taken as one, which a process of their own runs over the pool. `traces`: for spans of OTLP.
+    `labels`: what reviewers are offered.
     """
 
     pool: str = "sqlite:///agentworld.db"
@@ -154,6 +163,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 6 * 3600.0
     rewards: str | tuple[str, ...] | None = None
     traces: TracesSettings = TracesSettings()
+    labels: tuple[LabelScheme, ...] = ()
 
     @property
     def reward_files(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from agentworld.agents.definition import CommandAgent, LoopAgent
 from agentworld.agents.run_config import RunConfig, Selection
 from agentworld.config import (
     ChannelSettings,
+    LabelScheme,
     MixSettings,
     ModelSettings,
     SamplingOverrides,
@@ -30,6 +31,7 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld serve", 1, ModelSettings),
     ("Channels", 0, ChannelSettings),
     ("Mixed turns", 0, MixSettings),
+    ("Labels", 0, LabelScheme),
     ("Traces", 0, TracesSettings),
     ("agentworld run", 0, RunConfig),
     ("Agents", 0, LoopAgent),

@@ -16,6 +16,7 @@ from litestar.datastructures import State
 from agentworld.api import (
     batches,
     curation,
+    dataset_files,
     datasets,
     docs,
     events,
@@ -23,6 +24,7 @@ from agentworld.api import (
     feedback,
     groups,
     health,
+    judgements,
     keeping,
     keys,
     media,
@@ -30,10 +32,13 @@ from agentworld.api import (
     metrics,
     otlp_replies,
     page,
+    runs,
+    server_status,
     sign_in,
     signals,
     traces,
     trajectories,
+    usage,
 )
 from agentworld.api.access import CALLER
 from agentworld.api.faults import respond
@@ -80,6 +85,11 @@ ROUTES: list[Any] = [
     *batches.ROUTES,
     *curation.ROUTES,
     *datasets.ROUTES,
+    *dataset_files.ROUTES,
+    *judgements.ROUTES,
+    *runs.ROUTES,
+    *usage.ROUTES,
+    *server_status.ROUTES,
     *events.ROUTES,
     *media.ROUTES,
     *merging.ROUTES,
@@ -99,8 +109,11 @@ def create_control(
     pool: Pool,
     access: Access,
     rewards: RewardStatus | None = None,
+    gateway: Gateway | None = None,
 ) -> Litestar:
-    """The control API alone. `access` is told of each key that was made here, and checks those of sign-ins."""
+    """The control API alone. `access` is told of each key that was made here, and checks those of sign-ins. `gateway`:
+    the one beside it, of whose engines it tells.
+    """
     closing = asyncio.Event()
     return Litestar(
         ROUTES,
@@ -116,6 +129,7 @@ def create_control(
                 "probe": PoolProbe(pool),
                 "access": access,
                 "rewards": rewards,
+                "gateway": gateway,
                 "traces_came": False,
                 "traces_recent": Recent(),
             }
@@ -333,7 +347,7 @@ def create_app(settings: ServeSettings, pool: Pool, rewards: str | None = None) 
         gateway.beside = {"rewards": status.look} if status is not None else {}
     access = Access(pool, required=settings.keys_required)
     return Server(
-        create_control(settings, pool, access, status),
+        create_control(settings, pool, access, status, gateway),
         gateway,
         OriginGuard(settings),
         access,

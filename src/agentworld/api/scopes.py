@@ -44,6 +44,12 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "evaluations": (_READ, _NONE),
     # Deleting a version is for admins.
     "datasets": (_READ, _WRITE),
+    "dataset-layouts": (_READ, _NONE),
+    "labels": (_READ, _NONE),
+    "label-schemes": (_READ, _NONE),
+    "agreement": (_READ, _NONE),
+    "runs": (_READ, _NONE),
+    "server": (_READ, _NONE),
     "merge": (_READ, _NONE),
     "batches": (_TRAINER, _LEASE),
     "consumers": (_TRAINER, _LEASE),

@@ -54,7 +54,7 @@ class JsonlWriter:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """See Writer."""
-        line = exact_json.encode({name: _jsonable(row.get(name)) for name in self._columns})
+        line = exact_json.encode({name: jsonable(row.get(name)) for name in self._columns})
         if self._open is None:
             self._files.append(self._folder / f"{self._split}-{len(self._files):05d}.jsonl")
             self._open = self._files[-1].open("wb")
@@ -200,7 +200,8 @@ class ParquetWriter:
             return False
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """A value of a row as JSON has it."""
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

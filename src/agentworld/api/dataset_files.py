@@ -1,0 +1,119 @@
+"""A split of a version as one file of lines of JSON, streamed as it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get
+from litestar.concurrency import sync_to_thread
+from litestar.datastructures import State
+from litestar.params import FromPath, QueryParameter
+from litestar.response import Stream
+
+from agentworld.api.access import reach
+from agentworld.client.wire import API
+from agentworld.curation.exports.lines import export_lines
+from agentworld.curation.exports.registry import known_layouts
+from agentworld.curation.exports.report import reasons
+from agentworld.errors import BusyError, InvalidRequestError
+
+MOST_AT_ONCE = 2
+"""Files that one process makes at once."""
+PIECE = 256 * 1024
+"""About so many bytes go out at a time."""
+_room = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+InLayout = Annotated[str, QueryParameter(description="The layout, of those at /api/v1/dataset-layouts")]
+Split = Annotated[str, QueryParameter(description="The split")]
+Style = Annotated[str | None, QueryParameter(description="A variant of the layout")]
+
+
+class DatasetLayout(msgspec.Struct, frozen=True):
+    """A layout that can be had as lines of JSON."""
+
+    name: str
+    says: str
+    styles: list[str]
+
+
+class DatasetLayouts(msgspec.Struct, frozen=True):
+    """Those that there are."""
+
+    items: list[DatasetLayout]
+
+
+@get(f"{API}/dataset-layouts", sync_to_thread=True)
+def dataset_layouts() -> DatasetLayouts:
+    """The layouts that a version can be had in, as lines of JSON."""
+    return DatasetLayouts(
+        [
+            DatasetLayout(each.name, each.says, list(each.styles))
+            for each in known_layouts().values()
+            if "jsonl" in each.files
+        ]
+    )
+
+
+@get(f"{API}/datasets/{{version:str}}/export")
+async def export(
+    state: State, version: FromPath[str], layout: InLayout, split: Split = "train", style: Style = None
+) -> Stream:
+    """One split as lines of JSON, to be saved as a file. What cannot be a row is left out. A transfer that does not end
+    properly is not whole.
+    """
+    whole = await sync_to_thread(reach(state).get_dataset, version)
+    left_out: Counter[str] = Counter()
+    if not _room.acquire(blocking=False):
+        raise BusyError(f"{MOST_AT_ONCE} exports are being made here already", hint="Send it again once one is done")
+    try:
+        options = {} if style is None else {"style": style}
+        lines = await asyncio.to_thread(export_lines, state.pool, whole.version, layout, split, left_out, **options)
+        first = await asyncio.to_thread(_piece, lines)
+        if not first:
+            why = "; ".join(f"{count} {reason} ({means})" for reason, count, means in reasons(left_out))
+            raise InvalidRequestError(
+                f"{whole.version} gives no row of {split!r} in the layout {layout}",
+                path="?layout",
+                hint=f"Left out: {why}" if why else "Nothing in it is of that kind",
+            )
+    except BaseException:
+        _room.release()
+        raise
+    name = "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part) for part in (whole.version, layout, split))
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.jsonl"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Stream(_sent(first, lines), media_type="application/x-ndjson", headers=headers)
+
+
+async def _sent(first: bytes, lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        piece = first
+        while piece:
+            yield piece
+            piece = await asyncio.to_thread(_piece, lines)
+    finally:
+        _room.release()
+
+
+def _piece(lines: Iterator[bytes]) -> bytes:
+    """The next lines, together at least `PIECE` long; empty at the end."""
+    found: list[bytes] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if size >= PIECE:
+            break
+    return b"".join(found)
+
+
+ROUTES: list[Any] = [dataset_layouts, export]
