@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentworld.bench import checks
+from agentworld.bench.figure import Figure
 from agentworld.cli import invoke
 
 
@@ -21,11 +22,12 @@ def test_the_command_says_what_it_measured(tmp_path, capsys):
     rate, alone, new = said["sections"]["pass"]
     assert rate["required"] == 2_000
     assert rate["met"] == (rate["value"] >= 2_000)
-    whole, only_new, nothing = said["sections"]["run"]
+    whole, only_new, few, nothing, memory = said["sections"]["run"]
     assert whole["met"] == (whole["value"] >= whole["required"] == 2_000)
     assert whole["beside"] > whole["value"] > 0
     assert only_new["value"] > 0
-    assert nothing["value"] > 0
+    assert few["value"] > nothing["value"] > 0
+    assert memory["value"] > 1
     assert code == (0 if rate["met"] and whole["met"] else 1)
     assert 0 < rate["value"] < alone["value"]
     assert new["value"] > 0
@@ -41,9 +43,9 @@ def test_copies_are_found_and_others_are_not():
 
 def test_bounds_are_of_the_whole_number_of_texts():
     assert [section.name for section in checks.SECTIONS] == ["pass", "run", "near"]
-    assert checks.Figure("a", 3.0, "s", required=2.0, better="less").met is False
-    assert checks.Figure("a", 3.0, "s", required=2.0).met is True
-    assert checks.Figure("a", 3.0, "s").met is None
+    assert Figure("a", 3.0, "s", required=2.0, better="less").met is False
+    assert Figure("a", 3.0, "s", required=2.0).met is True
+    assert Figure("a", 3.0, "s").met is None
 
 
 def test_a_section_that_is_not_there_is_named(capsys):

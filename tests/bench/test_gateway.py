@@ -10,7 +10,8 @@ import pytest
 
 from agentworld.bench import gateway as measured
 from agentworld.bench import peers
-from agentworld.bench.gateway import Figure, GatewayBench, body
+from agentworld.bench.figure import Figure
+from agentworld.bench.gateway import GatewayBench, body
 from agentworld.bench.load import CallFailedError, connect, load, post
 from agentworld.bench.replay_engine import REPLY_TOKENS, TURN_TOKENS
 from agentworld.bench.servers import NotStartedError, server

@@ -3,7 +3,7 @@
 import json
 
 from agentworld.bench import merging
-from agentworld.bench.checks import Figure
+from agentworld.bench.figure import Figure
 from agentworld.cli import invoke
 
 

@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from agentworld.bench import reading, sizes, writing
+from agentworld.bench.figure import Figure
 from agentworld.bench.pool import SECTIONS, measure
-from agentworld.bench.record import Bench, Figure
+from agentworld.bench.record import Bench
 from agentworld.cli import invoke
 
 
@@ -28,7 +29,7 @@ def small(monkeypatch):
 
 def test_a_pool_is_as_small_as_required(tmp_path):
     [whole, smaller, bound] = sizes.size(Bench(steps=0, url=None, folder=tmp_path))
-    assert whole.flat / whole.pool == smaller.pool
+    assert whole.beside / whole.value == smaller.value
     assert (smaller.required, bound.required) == (10.0, 1.25)
     assert smaller.met, smaller
     assert bound.met, bound
@@ -51,19 +52,19 @@ def test_the_command_prints_the_sections_that_are_named(small, tmp_path, capsys)
     said = json.loads(capsys.readouterr().out)
     assert (said["engine"], said["steps"], list(said["sections"])) == ("sqlite", 200, ["size"])
     for figures in said["sections"].values():
-        assert all(figure["pool"] > 0 for figure in figures)
-        assert any(figure["flat"] for figure in figures)
+        assert all(figure["value"] > 0 for figure in figures)
+        assert any(figure["beside"] for figure in figures)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_say_what_falls_short(monkeypatch, tmp_path, capsys):
-    figures = [Figure(name="a", pool=1.0, unit="x", flat=3.0, required=2.0), Figure(name="b", pool=1.0, unit="x")]
+    figures = [Figure(name="a", value=1.0, unit="x", beside=3.0, required=2.0), Figure(name="b", value=1.0, unit="x")]
     monkeypatch.setattr("agentworld.bench.pool.SECTIONS", [SECTIONS[0]._replace(measure=lambda bench: figures)])
     assert invoke(["bench", "pool", "--folder", str(tmp_path)]) == 1
     shown = capsys.readouterr().out
     assert SECTIONS[0].title in shown
     assert "MISSED" in shown
-    figures[0] = Figure(name="a", pool=1.0, unit="x", required=2.0, better="less")
+    figures[0] = Figure(name="a", value=1.0, unit="x", required=2.0, better="less")
     assert invoke(["bench", "pool", "--folder", str(tmp_path)]) == 0
     assert "met" in capsys.readouterr().out
 
@@ -71,7 +72,7 @@ def test_tables_say_what_falls_short(monkeypatch, tmp_path, capsys):
 def test_one_section_is_measured_where_one_is_named(small, tmp_path):
     [(section, figures)] = measure(Bench(steps=32, url=None, folder=tmp_path), ["write"])
     assert section.name == "write"
-    assert all(figure.pool > 0 and figure.flat > 0 for figure in figures)
+    assert all(figure.value > 0 and figure.beside > 0 for figure in figures)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -86,7 +87,7 @@ def test_what_cannot_be_measured_is_refused(arguments, said, capsys):
 def test_postgresql_is_measured_in_schemas_that_go(small, tmp_path, postgres):
     url = postgres.create_database("bench")
     for _, figures in measure(Bench(steps=32, url=url, folder=tmp_path), ["write", "size"]):
-        assert all(figure.pool > 0 for figure in figures)
+        assert all(figure.value > 0 for figure in figures)
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'agentworld%'").fetchall()
     assert found == []

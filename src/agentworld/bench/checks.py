@@ -9,19 +9,22 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from agentworld.bench.record import Bench, Better, one_core, seconds
+from agentworld.bench.figure import Figure
+from agentworld.bench.record import Bench, one_core, seconds
 from agentworld.curation.checks import CheckContext, CheckSettings, PoolCheck, chosen, known, pool_checks, run_checks
 from agentworld.curation.checks.near_duplicates import SimilarTexts
 from agentworld.curation.checks.reading import Run
 from agentworld.curation.running import CurateSettings, plan_of, run_curation
+from agentworld.curation.running.report import Progress, RunReport, no_progress
 from agentworld.pool.protocol import Pool
-from agentworld.records import BatchTrajectory, Reward
+from agentworld.records import BatchTrajectory, Reward, Step
 from agentworld.testing.workload import tool_trajectories
 
 TURNS = 20
@@ -31,37 +34,23 @@ _WORDS = 200  # of a text, as a reply of 270 tokens has
 _VOCABULARY = 20_000
 _COPIES = 0.1  # of the texts are earlier ones with one word changed
 _ALL_TEXTS = 100_000
-
-
-class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One measured value, and of what is done without checks in the same run.
-
-    `required`: what must be reached, at least where `better` is "more", at most where it is "less".
-    """
-
-    name: str
-    value: float
-    unit: str
-    beside: float | None = None
-    required: float | None = None
-    better: Better = "more"
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the requirement is met; None without one."""
-        if self.required is None:
-            return None
-        return self.value >= self.required if self.better == "more" else self.value <= self.required
+_AT_ONCE = 50  # trajectories, after which checks over the pool say what follows
+_READ = 1_000  # trajectories that are read without being checked
 
 
 @dataclass
 class ChecksBench:
-    """How much to measure: trajectories of 20 steps, and texts that near-duplicates are searched among."""
+    """How much to measure: trajectories of 20 steps, and texts that near-duplicates are searched among.
+
+    Nothing is held but names of trajectories, what a pool keeps in its caches, and what checks remember, so that
+    memory stays about the same; the file of the pool takes 75 KB a trajectory. `progress` is told how far each part is.
+    """
 
     folder: Path
     trajectories: int = 400
     texts: int = _ALL_TEXTS
     seed: int = 7
+    progress: Progress = no_progress
 
 
 class Section(NamedTuple):
@@ -79,30 +68,55 @@ def one_pass(bench: ChecksBench) -> list[Figure]:
     """
     context = CheckContext(checks=chosen(known()) - {"near_duplicate"})
     tasks = max(bench.trajectories // _ROLLOUTS, 1)
-    more = max(tasks // 10, 1)
     with one_core(), Bench(steps=0, url=None, folder=bench.folder, seed=bench.seed).pool() as pool:
-        first, new = _fill(pool, tasks, bench.seed), _fill(pool, more, bench.seed + 1)
-        for _ in _read(pool, new):  # Warms up.
-            pass
-        reading = seconds(lambda: list(_read(pool, first)))
+        first, new = _fill(pool, tasks, bench), _fill(pool, max(tasks // 10, 1), bench, seed=bench.seed + 1)
+        _read_all(pool, new)  # Warms up.
+        some = _some(first)
+        reading = seconds(lambda: _read_all(pool, some)) / len(some)
         states: dict[str, bytes] = {}
-        checking = seconds(lambda: states.update(_check(pool, first, context, {})))
-        again = seconds(lambda: _check(pool, new, context, states))
-    steps = len(first) * TURNS
+        checking = seconds(lambda: states.update(_check(pool, first, context, {}, bench.progress))) / len(first)
+        again = seconds(lambda: _check(pool, new, context, states, bench.progress)) / len(new)
     return [
-        Figure("reading and checking", steps / checking, "steps/s", beside=steps / reading, required=2_000.0),
-        Figure("checking what was read", steps / max(checking - reading, 1e-9), "steps/s"),
-        Figure("what is new, with states of all", len(new) * TURNS / again, "steps/s"),
+        Figure("reading and checking", TURNS / checking, "steps/s", beside=TURNS / reading, required=2_000.0),
+        Figure("checking what was read", TURNS / max(checking - reading, 1e-9), "steps/s"),
+        Figure("what is new, with states of all", TURNS / again, "steps/s"),
     ]
 
 
-def _fill(pool: Pool, tasks: int, seed: int) -> list[str]:
-    names = []
-    for steps in tool_trajectories(tasks, _ROLLOUTS, TURNS, _NEW_IDS, seed):
-        pool.append_steps(steps)
-        pool.complete_trajectory(steps[0].trajectory_id, "finished")
-        names.append(steps[0].trajectory_id)
+def _fill(pool: Pool, tasks: int, bench: ChecksBench, *, seed: int | None = None, rewards: bool = False) -> list[str]:
+    """Rollouts of so many tasks, a task at once. Their steps have messages and counts, and no ids, as checks read none
+    where there are messages.
+    """
+    names: list[str] = []
+    trajectories = tool_trajectories(tasks, _ROLLOUTS, TURNS, _NEW_IDS, bench.seed if seed is None else seed)
+    while rollouts := list(islice(trajectories, _ROLLOUTS)):
+        pool.append_steps([_text_only(step) for steps in rollouts for step in steps])
+        ids = [steps[0].trajectory_id for steps in rollouts]
+        for name in ids:
+            pool.complete_trajectory(name, "finished")
+        if rewards:
+            at = len(names)
+            pool.add_rewards([Reward(value=float((at + n) % 3 == 0), trajectory_id=i) for n, i in enumerate(ids)])
+        names += ids
+        bench.progress("filling", len(names), tasks * _ROLLOUTS)
     return names
+
+
+def _text_only(step: Step) -> Step:
+    return msgspec.structs.replace(
+        step,
+        prompt_ids=None,
+        response_ids=None,
+        response_logprobs=None,
+        logprob_space=None,
+        vocabulary=None,
+        token_source="none",
+    )
+
+
+def _some(names: list[str]) -> list[str]:
+    """A thousand at most, evenly apart: what reading alone takes of each is known by them."""
+    return names[:: max(len(names) // _READ, 1)]
 
 
 def _read(pool: Pool, names: Iterable[str]) -> Iterator[BatchTrajectory]:
@@ -111,24 +125,36 @@ def _read(pool: Pool, names: Iterable[str]) -> Iterator[BatchTrajectory]:
         yield BatchTrajectory(trajectory=pool.get_trajectory(name), steps=list(steps))
 
 
-def _check(pool: Pool, names: Iterable[str], context: CheckContext, states: dict[str, bytes]) -> dict[str, bytes]:
+def _read_all(pool: Pool, names: Iterable[str]) -> None:
+    for _ in _read(pool, names):
+        pass
+
+
+def _check(
+    pool: Pool, names: list[str], context: CheckContext, states: dict[str, bytes], progress: Progress
+) -> dict[str, bytes]:
     settings = context.settings
     checks: dict[str, PoolCheck] = {
         name: make.load(states[name], settings) if name in states else make(settings)
         for name, make in pool_checks(context).items()
     }
-    for record in _read(pool, names):
+    for number, record in enumerate(_read(pool, names), 1):
         run = Run(record)
         run_checks(run, context)
         for each in checks.values():
             each.add(run)
+        if number % _AT_ONCE == 0:
+            for each in checks.values():
+                each.result()
+            progress("checking", number, len(names))
     for each in checks.values():
         each.result()
     return {name: each.save() for name, each in checks.items()}
 
 
 def whole_run(bench: ChecksBench) -> list[Figure]:
-    """`agentworld curate run` over a pool that has rewards: everything, then a tenth as much that is new, then nothing.
+    """`agentworld curate run` over a pool that has rewards: everything, then a tenth as much that is new, one that is
+    new, and nothing.
 
     All deterministic checks, reading and writing of labels included. Beside it: reading the same alone. Rates are for a
     second of CPU time, which is that of one core, so that what else the machine does counts less.
@@ -136,28 +162,28 @@ def whole_run(bench: ChecksBench) -> list[Figure]:
     plan = plan_of(CurateSettings(run=tuple(sorted(set(known()) - {"near_duplicate"}))))
     tasks = max(bench.trajectories // _ROLLOUTS, 1)
     with one_core(), Bench(steps=0, url=None, folder=bench.folder, seed=bench.seed).pool() as pool:
-        first = _rewarded(pool, _fill(pool, tasks, bench.seed))
-        for _ in _read(pool, first[:_ROLLOUTS]):  # Warms up.
-            pass
-        reading = cpu_seconds(lambda: list(_read(pool, first)))
-        whole = cpu_seconds(lambda: run_curation(pool, plan))
-        new = _rewarded(pool, _fill(pool, max(tasks // 10, 1), bench.seed + 1))
-        reading_new = cpu_seconds(lambda: list(_read(pool, new)))
-        more = cpu_seconds(lambda: run_curation(pool, plan))
-        nothing = cpu_seconds(lambda: run_curation(pool, plan))
-    steps, new_steps = len(first) * TURNS, len(new) * TURNS
+
+        def run() -> RunReport:
+            return run_curation(pool, plan, progress=bench.progress)
+
+        first = _fill(pool, tasks, bench, rewards=True)
+        _read_all(pool, first[:_ROLLOUTS])  # Warms up.
+        some = _some(first)
+        reading = cpu_seconds(lambda: _read_all(pool, some)) / len(some)
+        whole = cpu_seconds(run) / len(first)
+        new = _fill(pool, max(tasks // 10, 1), bench, seed=bench.seed + 1, rewards=True)
+        more = cpu_seconds(run) / len(new)
+        reading_new = cpu_seconds(lambda: _read_all(pool, _some(new))) / len(_some(new))
+        _fill(pool, 1, bench, seed=bench.seed + 2)
+        one = cpu_seconds(run)
+        nothing = cpu_seconds(run)
     return [
-        Figure("everything, with its labels", steps / whole, "steps/CPU s", beside=steps / reading, required=2_000.0),
-        Figure("what is new", new_steps / more, "steps/CPU s", beside=new_steps / reading_new),
+        Figure("everything, with its labels", TURNS / whole, "steps/CPU s", beside=TURNS / reading, required=2_000.0),
+        Figure("what is new", TURNS / more, "steps/CPU s", beside=TURNS / reading_new),
+        Figure(f"{_ROLLOUTS} trajectories are new", 1_000 * one, "ms", better="less"),
         Figure("nothing is new", 1_000 * nothing, "ms", better="less"),
+        Figure("memory at most", peak_bytes() / 2**20, "MiB", better="less"),
     ]
-
-
-def _rewarded(pool: Pool, names: list[str]) -> list[str]:
-    for start in range(0, len(names), 500):
-        part = names[start : start + 500]
-        pool.add_rewards([Reward(value=float(at % 3 == 0), trajectory_id=name) for at, name in enumerate(part)])
-    return names
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -210,8 +236,12 @@ def search(count: int, seed: int) -> tuple[float, float, int, float, float]:
             copies += is_copy
             missed += is_copy and found is None
             wrong += not is_copy and found is not None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return took, digests, peak, missed / max(copies, 1), wrong / max(count - copies, 1)
+    return took, digests, peak_bytes(), missed / max(copies, 1), wrong / max(count - copies, 1)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _draw(random: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

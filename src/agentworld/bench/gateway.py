@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from agentworld.bench import peers
+from agentworld.bench.figure import Figure
 from agentworld.bench.load import CallFailedError, Connection, Load, connect, load, post, quantile
 from agentworld.bench.replay_engine import task_text
 from agentworld.bench.servers import Cores, NotStartedError, Server, server
@@ -39,27 +40,6 @@ _TURNS: dict[Mode, tuple[str, ...]] = {
 WARM_CALLS = 64
 WORKER_ROUNDS = 3
 _SYSTEM = {"role": "system", "content": "You solve the task that is set, with the tools that you have."}
-
-
-class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One measured value, and what it is to be compared with: the engine called directly, or a peer.
-
-    `required`: what `value` must reach, at least where `better` is "more", at most where it is "less".
-    """
-
-    name: str
-    value: float
-    unit: str
-    beside: float | None = None
-    required: float | None = None
-    better: Literal["more", "less"] = "more"
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the requirement is met; None without one."""
-        if self.required is None:
-            return None
-        return self.value >= self.required if self.better == "more" else self.value <= self.required
 
 
 @dataclass

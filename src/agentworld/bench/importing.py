@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentworld.bench.checks import Figure
+from agentworld.bench.figure import Figure
 from agentworld.bench.record import Bench, one_core, seconds
 from agentworld.ingest.loader import import_paths
 

@@ -12,9 +12,10 @@ from multiprocessing.queues import Queue
 
 import numpy as np
 
+from agentworld.bench.figure import Figure
 from agentworld.bench.filling import fill
 from agentworld.bench.reading import SMALL
-from agentworld.bench.record import Bench, Figure
+from agentworld.bench.record import Bench
 from agentworld.pool import open_store
 from agentworld.pool.protocol import Pool
 from agentworld.records import BatchSpec, NewTrajectory
@@ -50,10 +51,10 @@ def lease(bench: Bench) -> list[Figure]:
                 pool.close()
     for name in _KINDS:
         small, large = (float(np.percentile(took[name, size], 95)) for size in (SMALL, bench.large))
-        figures.append(Figure(name=f"P95 of a lease: {name}", pool=large, unit="ms", required=20, better="less"))
+        figures.append(Figure(name=f"P95 of a lease: {name}", value=large, unit="ms", required=20, better="less"))
         figures.append(
             Figure(
-                name=f"of the same at {SMALL:,} steps", pool=large / small, unit="times", required=1.5, better="less"
+                name=f"of the same at {SMALL:,} steps", value=large / small, unit="times", required=1.5, better="less"
             )
         )
     return figures
@@ -95,14 +96,14 @@ def _rates(pool: Pool, url: str) -> list[Figure]:
     threads = _threads(pool, CONSUMERS, "threads")
     processes, waited = _processes(url, CONSUMERS)
     return [
-        Figure(name=f"leases of {_RATE.size} trajectories, acknowledged: 1 consumer", pool=alone, unit="a second"),
-        Figure(name=f"{CONSUMERS} consumers of one name, in threads", pool=threads, unit="a second"),
-        Figure(name=f"{CONSUMERS} consumers of one name, in processes", pool=processes, unit="a second"),
-        Figure(name=f"{CONSUMERS} threads beside 1", pool=threads / alone, unit="times", required=1),
-        Figure(name=f"{CONSUMERS} processes beside 1", pool=processes / alone, unit="times", required=1),
+        Figure(name=f"leases of {_RATE.size} trajectories, acknowledged: 1 consumer", value=alone, unit="a second"),
+        Figure(name=f"{CONSUMERS} consumers of one name, in threads", value=threads, unit="a second"),
+        Figure(name=f"{CONSUMERS} consumers of one name, in processes", value=processes, unit="a second"),
+        Figure(name=f"{CONSUMERS} threads beside 1", value=threads / alone, unit="times", required=1),
+        Figure(name=f"{CONSUMERS} processes beside 1", value=processes / alone, unit="times", required=1),
         Figure(
             name=f"longest write of another process beside {CONSUMERS}, its wait for the lock included",
-            pool=waited,
+            value=waited,
             unit="ms",
             required=100,
             better="less",

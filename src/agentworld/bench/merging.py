@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agentworld.bench.checks import Figure
+from agentworld.bench.figure import Figure
 from agentworld.bench.merge_shapes import UNSHARED, shapes
 from agentworld.bench.record import one_core
 from agentworld.merge import build_tree

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from agentworld.bench import leasing, reading, sizes, writing
-from agentworld.bench.record import Bench, Figure
+from agentworld.bench.figure import Figure
+from agentworld.bench.record import Bench
 
 
 class Section(NamedTuple):

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 
 import numpy as np
 
+from agentworld.bench.figure import Figure
 from agentworld.bench.filling import ROLLOUTS, SECONDS, STARTED, TURNS, USERS, fill
-from agentworld.bench.record import Bench, Figure, one_core, seconds
+from agentworld.bench.record import Bench, one_core, seconds
 from agentworld.pool.protocol import Pool
 from agentworld.testing.workload import tool_trajectories
 
@@ -38,7 +39,9 @@ def read(bench: Bench) -> list[Figure]:
         }
         theirs = ids / seconds(flat.read_ids) / 1e6
         return [
-            Figure(name=name, pool=ids / seconds(work_) / 1e6, flat=theirs, unit="M ids/s", required=_required(bench))
+            Figure(
+                name=name, value=ids / seconds(work_) / 1e6, beside=theirs, unit="M ids/s", required=_required(bench)
+            )
             for name, work_ in rates.items()
         ]
 
@@ -99,7 +102,9 @@ def page(bench: Bench) -> list[Figure]:
         for pool, size in zip(pools, sizes, strict=True):
             overviews[size] = [_timed(pool.stats) for _ in range(_OVERVIEWS)]
     figures = [
-        Figure(name=f"P95 of a page: {name}", pool=_p95(took[name, bench.large]), unit="ms", required=50, better="less")
+        Figure(
+            name=f"P95 of a page: {name}", value=_p95(took[name, bench.large]), unit="ms", required=50, better="less"
+        )
         for name, _, _ in kinds
     ]
     small, large = ([spent for (_, at), several in took.items() if at == size for spent in several] for size in sizes)
@@ -109,9 +114,9 @@ def page(bench: Bench) -> list[Figure]:
 
 def _grown(name: str, small: list[float], large: list[float], required: float) -> list[Figure]:
     return [
-        Figure(name=f"P95 of {name}", pool=_p95(large), unit="ms", required=required, better="less"),
+        Figure(name=f"P95 of {name}", value=_p95(large), unit="ms", required=required, better="less"),
         Figure(
-            name=f"of the same at {SMALL:,} steps", pool=_p95(large) / _p95(small), unit="times", required=1.5,
+            name=f"of the same at {SMALL:,} steps", value=_p95(large) / _p95(small), unit="times", required=1.5,
             better="less",
         ),
     ]  # fmt: skip

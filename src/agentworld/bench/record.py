@@ -9,36 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from agentworld.bench.flat import FlatTable, PostgresFlat, SqliteFlat
 from agentworld.pool import open_store
 from agentworld.pool.protocol import Pool
-
-Better = Literal["more", "less"]
-
-
-class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One measured value of the pool, and of the flat table where that can do the same.
-
-    `required`: what the pool must reach, at least where `better` is "more", at most where it is "less".
-    """
-
-    name: str
-    pool: float
-    unit: str
-    flat: float | None = None
-    required: float | None = None
-    better: Better = "more"
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the requirement is met; None without one."""
-        if self.required is None:
-            return None
-        return self.pool >= self.required if self.better == "more" else self.pool <= self.required
 
 
 @dataclass

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentworld.bench.record import Bench, Figure
+from agentworld.bench.figure import Figure
+from agentworld.bench.record import Bench
 from agentworld.pool.protocol import Pool
 from agentworld.records import Step
 from agentworld.testing.workload import OPENING_IDS, flat_bytes, in_turn_order, tool_trajectories
@@ -45,11 +46,11 @@ def size(bench: Bench) -> list[Figure]:
     bound = (many.unique + many.text - few.unique - few.text) / count
     required = (10.0, 1.25) if bench.url is None else (None, None)
     return [
-        Figure(name="a step of a 50-turn trajectory", pool=pool_bytes, flat=flat, unit="bytes", better="less"),
-        Figure(name="smaller than flat rows", pool=flat / pool_bytes, unit="times", required=required[0]),
+        Figure(name="a step of a 50-turn trajectory", value=pool_bytes, beside=flat, unit="bytes", better="less"),
+        Figure(name="smaller than flat rows", value=flat / pool_bytes, unit="times", required=required[0]),
         Figure(
             name="of 4 B an id + 4 B a log-probability + text by zlib",
-            pool=pool_bytes / bound,
+            value=pool_bytes / bound,
             unit="times",
             required=required[1],
             better="less",

@@ -7,7 +7,8 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from agentworld.bench.record import Bench, Figure, one_core, seconds
+from agentworld.bench.figure import Figure
+from agentworld.bench.record import Bench, one_core, seconds
 from agentworld.pool.protocol import Pool
 from agentworld.records import Step
 from agentworld.testing.workload import in_turn_order, tool_trajectories
@@ -28,24 +29,24 @@ def write(bench: Bench) -> list[Figure]:
         figures += [
             Figure(
                 name=f"batches of {BATCH}, {what}",
-                pool=_pool_rate(bench, steps, lambda pool, steps: _in_batches(pool, steps)),
-                flat=_flat_rate(bench, texts, BATCH),
+                value=_pool_rate(bench, steps, lambda pool, steps: _in_batches(pool, steps)),
+                beside=_flat_rate(bench, texts, BATCH),
                 unit="steps/s",
                 required=None if texts else 10_000,
             ),
             Figure(
                 name=f"one at a time, {_THREADS} threads, {what}",
-                pool=_pool_rate(bench, few, lambda pool, steps: _by_threads(pool, steps, _THREADS)),
-                flat=_flat_rate(bench, texts, 1),
+                value=_pool_rate(bench, few, lambda pool, steps: _by_threads(pool, steps, _THREADS)),
+                beside=_flat_rate(bench, texts, 1),
                 unit="steps/s",
                 required=None if texts else 2_000,
             ),
             Figure(
                 name=f"one at a time, 1 thread, {what}",
-                pool=_pool_rate(
+                value=_pool_rate(
                     bench, few[: max(_TURNS, len(few) // 2)], lambda pool, steps: _by_threads(pool, steps, 1)
                 ),
-                flat=_flat_rate(bench, texts, 1),
+                beside=_flat_rate(bench, texts, 1),
                 unit="steps/s",
             ),
         ]

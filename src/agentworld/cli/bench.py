@@ -12,10 +12,12 @@ import msgspec
 import typer
 
 from agentworld.bench import checks, gateway, importing
+from agentworld.bench.figure import Figure
 from agentworld.bench.peers import ENVIRONMENTS
 from agentworld.bench.pool import SECTIONS, measure
-from agentworld.bench.record import Bench, Figure
+from agentworld.bench.record import Bench
 from agentworld.cli import output
+from agentworld.cli.progress import progress_lines
 from agentworld.cli.usage import CommandLineError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Measurements on this machine.")
@@ -48,7 +50,7 @@ def pool_(
         bench = Bench(steps=steps, url=None if engine == "sqlite" else engine, folder=place, large=large)
         told = _Told(("pool", "flat table"), as_json, f" ({bench.engine})")
         for each, figures in measure(bench, wanted):
-            told.section(each, [(one.pool, one.flat) for one in figures], figures)
+            told.section(each, figures)
     told.end({"engine": name, "steps": steps})
 
 
@@ -73,7 +75,7 @@ def gateway_(
             bench.notes.append("there is one core: servers, engine and callers share it")
         told = _Told(("gateway", "engine alone"), as_json)
         for each, figures in gateway.measure(bench, wanted):
-            told.section(each, [(one.value, one.beside) for one in figures], figures)
+            told.section(each, figures)
     told.end({"calls": calls}, bench.notes)
 
 
@@ -94,10 +96,10 @@ def checks_(
     """What checks cost, beside the same without them. Exit code 1 where a figure falls short."""
     wanted = _wanted(section, checks.SECTIONS)
     told = _Told(("checks", "without"), as_json)
-    with _place(folder) as place:
-        bench = checks.ChecksBench(folder=place, trajectories=trajectories, texts=texts)
+    with _place(folder) as place, progress_lines() as show:
+        bench = checks.ChecksBench(folder=place, trajectories=trajectories, texts=texts, progress=show)
         for each, figures in checks.measure(bench, wanted):
-            told.section(each, [(one.value, one.beside) for one in figures], figures)
+            told.section(each, figures)
     told.end({"trajectories": trajectories, "texts": texts})
 
 
@@ -115,7 +117,7 @@ def import_(
     told = _Told(("import", "flat"), as_json)
     with _place(folder) as place:
         for each, figures in importing.measure(importing.ImportBench(folder=place, size=size), wanted):
-            told.section(each, [(one.value, one.beside) for one in figures], figures)
+            told.section(each, figures)
     told.end({"size": size})
 
 
@@ -140,7 +142,7 @@ def merge_(
     told = _Told(("merged", "beside"), as_json)
     bench = merging.MergeBench(tokens=tokens, scale=scale, repeats=repeats)
     for each, figures in merging.measure(bench, wanted):
-        told.section(each, [(one.value, one.beside) for one in figures], figures)
+        told.section(each, figures)
     told.end({"tokens": tokens, "scale": scale, "repeats": repeats})
 
 
@@ -150,25 +152,6 @@ class _Section(Protocol):
 
     @property
     def title(self) -> str: ...
-
-
-class _Figure(Protocol):
-    """What the figures of all benchmarks have in common, beside their two values."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def unit(self) -> str: ...
-
-    @property
-    def required(self) -> float | None: ...
-
-    @property
-    def better(self) -> str: ...
-
-    @property
-    def met(self) -> bool | None: ...
 
 
 class _Told:
@@ -181,21 +164,16 @@ class _Told:
         self._found: dict[str, list[dict[str, Any]]] = {}
         self._short = False
 
-    def section(
-        self,
-        section: _Section,
-        values: Sequence[tuple[float, float | None]],
-        figures: Sequence[Figure | gateway.Figure | checks.Figure],
-    ) -> None:
-        """The figures of one section, with the two values of each."""
+    def section(self, section: _Section, figures: Sequence[Figure]) -> None:
+        """The figures of one section."""
         self._short = self._short or any(figure.met is False for figure in figures)
         self._found[section.name] = [_plain(figure) for figure in figures]
         if self._as_json:
             return
         typer.echo(f"\n{section.title}{self._beside}")
         rows = [
-            (figure.name, _number(value), _number(other), figure.unit, _bound(figure), _is(figure))
-            for figure, (value, other) in zip(figures, values, strict=True)
+            (figure.name, _number(figure.value), _number(figure.beside), figure.unit, _bound(figure), _is(figure))
+            for figure in figures
         ]
         output.table(("measured", *self._names, "unit", "required", "is"), rows, right=(*self._names, "required"))
 
@@ -227,13 +205,13 @@ def _place(folder: Path | None) -> Iterator[Path]:
         yield Path(place)
 
 
-def _bound(figure: _Figure) -> str:
+def _bound(figure: Figure) -> str:
     if figure.required is None:
         return ""
     return f"{'>=' if figure.better == 'more' else '<='} {_number(figure.required)}"
 
 
-def _is(figure: _Figure) -> str:
+def _is(figure: Figure) -> str:
     return {True: "met", False: "MISSED", None: ""}[figure.met]
 
 
@@ -243,8 +221,5 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _plain(figure: Figure | gateway.Figure | checks.Figure) -> dict[str, Any]:
-    if isinstance(figure, Figure):
-        names = ("name", "pool", "flat", "unit", "required", "met")
-        return {name: getattr(figure, name) for name in names}
+def _plain(figure: Figure) -> dict[str, Any]:
     return {**msgspec.structs.asdict(figure), "met": figure.met}

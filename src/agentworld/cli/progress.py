@@ -1,8 +1,9 @@
-"""A bar on the error stream for work that takes long, where somebody looks at it."""
+"""How far work is that takes long, on the error stream: a bar where somebody looks at it, else lines or nothing."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from agentworld.pool.keeping.records import Progress
+
+LINES_AFTER = 10.0
 
 
 @contextmanager
@@ -35,3 +38,26 @@ def progress_bar() -> Iterator[Progress]:
             bars.update(known[stage], completed=done, total=total)
 
         yield show
+
+
+@contextmanager
+def progress_lines() -> Iterator[Progress]:
+    """A bar for each kind of work on a terminal, else a line for each twentieth of what takes over LINES_AFTER s."""
+    if sys.stderr.isatty():
+        with progress_bar() as show:
+            yield show
+        return
+    begun = time.monotonic()
+    said: dict[str, int] = {}
+
+    def line(stage: str, done: int, total: int | None) -> None:
+        part = 20 * done // total if total else 0
+        if part < said.get(stage, 0):
+            said[stage] = part  # The same kind of work again.
+        elif part > said.get(stage, 0) and time.monotonic() - begun > LINES_AFTER:
+            said[stage] = part
+            print(
+                f"{stage}: {done:,} of {total:,}, after {time.monotonic() - begun:,.0f} s", file=sys.stderr, flush=True
+            )
+
+    yield line
