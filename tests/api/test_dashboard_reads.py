@@ -10,7 +10,7 @@ from agentworld.api.server_status import without_secrets
 from agentworld.config import LabelScheme, ModelSettings
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.pool.keys import NewKey
-from agentworld.records import BatchSpec, Feedback, NewTrajectory, Policy, Selection
+from agentworld.records import BatchSpec, Exchange, Feedback, NewTrajectory, Policy, Selection
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 from tests.curation.datasets.filling import fill
@@ -185,3 +185,19 @@ def test_a_bound_key_sees_its_channel_alone(keyed):
     assert keyed.send("GET", "/api/v1/consumers/c/usage", headers=own)[2]["batches"] == []
     for path in ("runs", "labels", "agreement?name=q", "label-schemes", "dataset-layouts"):
         assert keyed.send("GET", f"/api/v1/{path}", headers=bearer(keyed, "lease"))[0] == 403, path
+
+
+def test_methods_and_the_last_calls_are_told(server):
+    told = {each["name"]: each for each in server.get("/api/v1/methods")[1]["items"]}
+    assert (told["grpo"]["unit"], told["grpo"]["rewarded"], told["grpo"]["rollouts"]) == ("group", True, 2)
+    for number in range(3):
+        exchange = Exchange(
+            exchange_id=f"e{number}", trajectory_id="t", dialect="chat", model="m", requested_model="m", messages=[],
+            error={"code": "engine_error", "message": f"no {number}"},
+        )  # fmt: skip
+        server.pool.append_exchange(exchange)
+    listed = [
+        [each["exchange_id"] for each in server.get(f"/api/v1/trajectories/t/exchanges?{query}")[1]["items"]]
+        for query in ("limit=2", "limit=2&order=newest")
+    ]
+    assert listed == [["e0", "e1"], ["e2", "e1"]]

@@ -49,6 +49,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "label-schemes": (_READ, _NONE),
     "agreement": (_READ, _NONE),
     "runs": (_READ, _NONE),
+    "methods": (_TRAINER, _NONE),
     "server": (_READ, _NONE),
     "merge": (_READ, _NONE),
     "batches": (_TRAINER, _LEASE),

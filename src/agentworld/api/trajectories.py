@@ -105,13 +105,15 @@ def get_trajectory(state: State, trajectory_id: FromPath[str]) -> Trajectory:
 
 
 @get(f"{API}/trajectories/{{trajectory_id:str}}/exchanges", sync_to_thread=True)
-def list_exchanges(state: State, trajectory_id: FromPath[str], limit: Limit = 1000) -> Page[Exchange]:
-    """The calls of a trajectory, failed ones too, without their messages. A key for this trajectory alone sees them
-    with the scope write too, as its agent's own does.
+def list_exchanges(
+    state: State, trajectory_id: FromPath[str], order: FromQuery[Order] = "oldest", limit: Limit = 1000
+) -> Page[Exchange]:
+    """The calls of a trajectory, failed ones too, without their messages: the first, or the last ones. A key for this
+    trajectory alone sees them with the scope write too, as its agent's own does.
     """
     check_own(trajectory_id)
     reach(state).get_trajectory(trajectory_id)
-    return Page(reach(state).list_exchanges(trajectory_id, limit=limit))
+    return Page(reach(state).list_exchanges(trajectory_id, order=order, limit=limit))
 
 
 @post(f"{API}/steps", status_code=200, sync_to_thread=True, opt={"body": StepsRequest})
