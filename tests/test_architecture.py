@@ -31,6 +31,7 @@ LAYERS = [
     ["api"],
     ["factory"],
     ["testing"],
+    ["verl_loop"],
     ["bench"],
     ["demo"],
     ["cli"],
