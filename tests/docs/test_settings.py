@@ -22,6 +22,7 @@ from agentworld.records import BatchSpec, Sampling
 from agentworld.tasks.definition import ReadyDefinition
 from agentworld.tasks.jsonl import JsonlDefinition
 from agentworld.trainers.job import PublishTo, TrainJob
+from agentworld.trainers.lora import LoraSettings
 from agentworld.trainers.settings import TrainSettings
 from tests.docs.pages import REFERENCE, codes, section, table_of
 
@@ -40,7 +41,8 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld train", 0, TrainJob),
     ("agentworld train", 1, BatchSpec),
     ("agentworld train", 2, TrainSettings),
-    ("agentworld train", 3, CreditSpec),
+    ("agentworld train", 3, LoraSettings),
+    ("agentworld train", 4, CreditSpec),
     ("agentworld curate run", 0, CurateSettings),
     ("agentworld curate run", 1, ReviewSettings),
 ]

@@ -32,6 +32,8 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
                 if whole
                 else f"going on after {trainer.record.version} of {job.batches} batches, from {job.out}"
             )
+            for changed in trainer.changed:
+                typer.echo(f"changed since the checkpoint: {changed}")
         previous = signal.signal(signal.SIGTERM, _interrupt)
         done, compared = 0, None
         try:

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: weights, optimizer, and which batches went into them.
+"""Checkpoints on disk: weights (of a model with adapters, those alone), optimizer, and which batches went into them.
 
 A checkpoint is a folder `checkpoint-NNNNNN` that appears whole, by rename after fsync, or not at all. The batches are
 acknowledged after that, so after a crash the pool's state follows from the newest folder (see Pool.resume).
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.trainers.lora import has_lora, load_adapter, save_adapter
 
 _NAME = re.compile(r"checkpoint-(\d{6,})")
 # Ids of applied batches that a checkpoint carries: more than a trainer can hold leases on.
@@ -24,7 +25,8 @@ APPLIED_KEPT = 256
 class CheckpointRecord(msgspec.Struct, kw_only=True):
     """`updates`: optimizer updates so far. `applied`: ids of the batches in these weights, newest last.
 
-    `version`, `run`: the policy that these weights are published as. `extra`: the caller's own.
+    `version`, `run`: the policy that these weights are published as. `settings`: what they were trained with; `fixed`:
+    what else a job that goes on must share, such as its model. `extra`: the caller's own.
     """
 
     updates: int
@@ -32,6 +34,8 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
     run: str
     method: str
     applied: list[str] = []
+    settings: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
     extra: dict[str, Any] = {}
 
 
@@ -48,7 +52,11 @@ def save_checkpoint(folder: Path, model: Any, optimizer: Any, record: Checkpoint
     if partial.exists():
         shutil.rmtree(partial)
     partial.mkdir()
-    save_file(untied_weights(model), str(partial / "model.safetensors"), metadata={"format": "pt"})
+    if has_lora(model):
+        save_adapter(model, partial, str(record.fixed.get("model", model.config.name_or_path)))
+    else:
+        save_file(untied_weights(model), str(partial / "model.safetensors"), metadata={"format": "pt"})
+        model.config.save_pretrained(partial)
     torch.save(optimizer.state_dict(), partial / "optimizer.pt")
     record.applied = record.applied[-APPLIED_KEPT:]
     (partial / "trainer.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
@@ -83,7 +91,10 @@ def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any) -> CheckpointR
 
     record = read_record(checkpoint)
     try:
-        install_weights(model, read_weights(model, checkpoint))
+        if has_lora(model):
+            load_adapter(model, checkpoint)
+        else:
+            install_weights(model, read_weights(model, checkpoint))
         optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
     except (InvalidRequestError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise ConfigError(f"{checkpoint} does not fit this model: {str(error).splitlines()[0]}") from None

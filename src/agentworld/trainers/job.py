@@ -14,6 +14,7 @@ from agentworld.errors import ConfigError
 from agentworld.pool.protocol import Consumer, Page
 from agentworld.records import BatchSpec, Policy, Trajectory
 from agentworld.trainers.checkpoint import CheckpointRecord, latest_checkpoint
+from agentworld.trainers.lora import LoraSettings, add_lora
 from agentworld.trainers.publish import check_engine, publish
 from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
 from agentworld.trainers.settings import TrainSettings
@@ -31,7 +32,7 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `out`: folder of the checkpoints; a job that finds some there goes on from the newest. `batches`: how many in all.
     `timeout`: seconds without a batch after which the job ends. `batch`: the BatchSpec, with the method of `settings`
-    and what that needs of each step.
+    and what that needs of each step. `lora`: train adapters in place of the whole model.
     """
 
     model: str
@@ -46,7 +47,23 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     timeout: float = 60.0
     device: str | None = None
     settings: TrainSettings = TrainSettings()
+    lora: LoraSettings | None = None
     publish: PublishTo | None = None
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What a job that goes on from a checkpoint must share with the one that wrote it, beside its settings.
+
+        Another consumer would be handed what the weights contain already; another model or other adapters are not what
+        the checkpoint holds; other `weights` would be another reference.
+        """
+        return {
+            "model": self.model,
+            "weights": self.weights,
+            "consumer": self.consumer,
+            "run": self.run,
+            "lora": None if self.lora is None else msgspec.to_builtins(self.lora),
+        }
 
     @property
     def spec(self) -> BatchSpec:
@@ -105,8 +122,18 @@ def open_trainer(job: TrainJob) -> Trainer:
     from agentworld.engines.builtin.models import open_model
 
     loaded = open_model(job.model, weights=Path(job.weights) if job.weights else None, device=job.device)
-    loaded.model.requires_grad_(True)
-    trainer = Trainer(loaded.model, job.settings, folder, run=job.run, vocabulary=loaded.tokenizer.digest.hex())
+    if job.lora is None:
+        loaded.model.requires_grad_(True)
+    else:
+        add_lora(loaded.model, job.lora, seed=job.settings.seed)
+    trainer = Trainer(
+        loaded.model,
+        job.settings,
+        folder,
+        run=job.run,
+        vocabulary=loaded.tokenizer.digest.hex(),
+        fixed=job.fixed,
+    )
     trainer.resume()
     return trainer
 

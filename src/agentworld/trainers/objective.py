@@ -114,10 +114,12 @@ class Objective:
             with torch.no_grad():
                 reference = part_scores(self._reference, part).logprobs
         counts = [int(mask.sum()) for mask in masks]
+        old = flat([row.logprobs for row in part.rows])
         return Terms(
             logprobs=scores.logprobs,
             weights=flat(weights),
-            old=flat([row.logprobs for row in part.rows]),
+            # What nobody recorded is taken as sampled by the weights as they are.
+            old=torch.where(torch.isnan(old), scores.logprobs.detach(), old),
             advantages=flat([row.advantages for row in part.rows]),
             row=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device),
             unit=torch.from_numpy(np.repeat(np.arange(len(part.units)), part.sizes)).to(device),

@@ -1,21 +1,21 @@
 """The reference trainer: one device, the methods of recipes.py on batches from a pool, on merged trees where that pays.
 
 It proves the data and serves small jobs. It leaves out: several devices, mixed precision, a value model (ppo takes
-values that were stored), adapters on weights.
+values that were stored).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from agentworld.errors import AgentWorldError, InvalidRequestError
+from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError
 from agentworld.pool.protocol import Consumer
 from agentworld.records import Batch, BatchSpec
 from agentworld.records.step import DEFAULT_RUN
@@ -23,11 +23,21 @@ from agentworld.trainers.checkpoint import (
     CheckpointRecord,
     latest_checkpoint,
     load_checkpoint,
+    read_record,
     save_checkpoint,
 )
+from agentworld.trainers.lora import has_lora
 from agentworld.trainers.minibatches import Unit, plan_updates
 from agentworld.trainers.objective import Objective
-from agentworld.trainers.rows import Row, distillation_rows, imitation_rows, policy_gradient_rows, preference_rows
+from agentworld.trainers.resuming import changes, check_same
+from agentworld.trainers.rows import (
+    Behaviour,
+    Row,
+    distillation_rows,
+    imitation_rows,
+    policy_gradient_rows,
+    preference_rows,
+)
 from agentworld.trainers.settings import TrainSettings
 
 Progress = Callable[[int, int, dict[str, float]], None]
@@ -61,10 +71,12 @@ class BatchMetrics(msgspec.Struct, kw_only=True):
 
 
 class Trainer:
-    """Trains `model` (a transformers causal language model) in place.
+    """Trains `model` (a transformers causal language model, with or without adapters) in place.
 
     `folder`: where checkpoints go; `resume()` loads the newest. `record.applied` holds the ids of the batches that
-    the weights contain. `vocabulary`: the digest of the model's, which steps that name theirs must share.
+    the weights contain. `vocabulary`: the digest of the model's, which steps that name theirs must share. `fixed`: what
+    else who goes on from a checkpoint must share, by name. `changed`: settings that are others than those of the
+    checkpoint that was resumed from, each in words.
     """
 
     def __init__(
@@ -76,8 +88,11 @@ class Trainer:
         version: int = 0,
         run: str = DEFAULT_RUN,
         vocabulary: str | None = None,
+        fixed: Mapping[str, Any] | None = None,
     ) -> None:
         import torch
+
+        check_dropout(model, settings)
 
         if settings.threads:
             torch.set_num_threads(settings.threads)
@@ -87,14 +102,31 @@ class Trainer:
         self.vocabulary = vocabulary
         self.optimizer = build_optimizer(model, settings)
         self.objective = Objective(model, settings)
-        self.record = CheckpointRecord(updates=0, version=version, run=run, method=settings.method)
+        self.changed: list[str] = []
+        self.record = CheckpointRecord(
+            updates=0,
+            version=version,
+            run=run,
+            method=settings.method,
+            settings=msgspec.to_builtins(settings),
+            fixed=dict(fixed or {}),
+        )
 
     def resume(self) -> bool:
-        """Load the newest checkpoint; False where there is none."""
+        """Load the newest checkpoint; False where there is none.
+
+        ConfigError where it was trained with other settings than may change on the way (see resuming.py).
+        """
         newest = latest_checkpoint(self.folder)
         if newest is None:
             return False
+        now, before = self.record, read_record(newest)
+        check_same(newest, {"method": before.method}, {"method": now.method})
+        check_same(newest, before.fixed, now.fixed)
+        self.changed = changes(newest, before.settings, now.settings)
         self.record = load_checkpoint(newest, self.model, self.optimizer)
+        self.record.settings, self.record.fixed = now.settings, now.fixed
+        set_optimizer(self.optimizer, self.settings)
         return True
 
     def save(self) -> Path:
@@ -113,7 +145,8 @@ class Trainer:
         elif settings.method == "distill":
             rows = distillation_rows(batch, names)
         else:
-            rows, rewards = policy_gradient_rows(batch, settings.credit_spec, names)
+            behaviour: Behaviour = settings.needs_logprobs or "where_recorded"
+            rows, rewards = policy_gradient_rows(batch, settings.credit_spec, names, behaviour=behaviour)
             if not settings.reference_weight and not settings.entropy_weight:
                 rows = [row for row in rows if np.any(row.advantages)]
         return [[row] for row in rows], float(rewards.mean()) if len(rewards) else None
@@ -209,7 +242,10 @@ class Trainer:
         import torch
 
         self.optimizer.zero_grad(set_to_none=True)
-        found = self.objective.gradient(units)
+        with torch.random.fork_rng():
+            # What drops out follows from the update alone, so that a job that goes on draws as one that never stopped.
+            torch.manual_seed(self.settings.seed + (self.record.updates << 20))
+            found = self.objective.gradient(units)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_norm)
         if not math.isfinite(float(norm)):
             raise AgentWorldError(
@@ -236,16 +272,35 @@ class Trainer:
 
 
 def build_optimizer(model: Any, settings: TrainSettings) -> Any:
-    """AdamW; vectors (norms, biases) are not decayed."""
+    """AdamW on what is trained; vectors (norms, biases) are not decayed."""
     import torch
 
-    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
-    vectors = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in trained if parameter.ndim > 1]
+    vectors = [parameter for parameter in trained if parameter.ndim <= 1]
     return torch.optim.AdamW(
         [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),
     )
+
+
+def set_optimizer(optimizer: Any, settings: TrainSettings) -> None:
+    """Take the settings in place of those that a checkpoint's state brought with it."""
+    for group in optimizer.param_groups:
+        group["betas"] = (settings.beta1, settings.beta2)
+        group["weight_decay"] = settings.weight_decay if any(each.ndim > 1 for each in group["params"]) else 0.0
+
+
+def check_dropout(model: Any, settings: TrainSettings) -> None:
+    """ConfigError where adapters drop out, and sequences may be merged: what is computed once would be dropped once."""
+    dropout = model.peft_config["default"].lora_dropout if has_lora(model) else 0.0
+    if dropout > 0 and settings.merging != "off":
+        raise ConfigError(
+            f"a dropout of {dropout} draws anew for each sequence, and merging computes a shared token once",
+            path="lora.dropout",
+            hint='Use dropout = 0, or merging = "off"',
+        )
 
 
 def _differ(mine: str | None, theirs: str | None) -> bool:

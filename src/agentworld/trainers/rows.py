@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from agentworld.records import Batch, BatchItem, BatchTrajectory, Sampling, Step
 
 # A step's credit: one number, or an array over its reply tokens.
 Credit = float | npt.NDArray[np.float64]
+# Whether the log-probabilities at sampling are needed, or count where they were recorded.
+Behaviour = bool | Literal["where_recorded"]
 
 
 @dataclass(slots=True)
@@ -28,10 +30,11 @@ class Row:
     """One sequence of L tokens.
 
     `ids` int64 [L]. `mask` bool [L]: sampled by the policy and trained on. `logprobs` float32 [L]: the log-probability
-    under the policy that sampled the token, 0 outside the mask. `advantages` float32 [L], 0 outside the mask.
-    `temperature`: what the logits are divided by to come into the space of `logprobs`. `trajectory_tokens`: the
-    trajectory's loss denominator, which is the sampled tokens of all its steps in the batch. `arrays` float32 [L]:
-    annotations by name, 0 outside the mask. `preferred`: whether it is of a pair's preferred side.
+    under the policy that sampled the token, 0 outside the mask, NaN where it may be and is unknown. `advantages`
+    float32 [L], 0 outside the mask. `temperature`: what the logits are divided by to come into the space of `logprobs`.
+    `trajectory_tokens`: the trajectory's loss denominator, which is the sampled tokens of all its steps in the batch.
+    `arrays` float32 [L] or [L, k]: annotations by name, 0 outside the mask. `preferred`: whether it is of a pair's
+    preferred side.
     """
 
     trajectory_id: str
@@ -60,8 +63,8 @@ def imitation_rows(batch: Batch, names: Sequence[str] = ()) -> list[Row]:
 
 
 def distillation_rows(batch: Batch, names: Sequence[str]) -> list[Row]:
-    """Rows with the log-probabilities at sampling and the annotations `names`, the teacher's among them."""
-    return [row for member in _members(batch) for row in plain_rows(member, behaviour=True, names=names)]
+    """Rows with the log-probabilities at sampling, where there are some, and the annotations `names`."""
+    return [row for member in _members(batch) for row in plain_rows(member, behaviour="where_recorded", names=names)]
 
 
 def preference_rows(batch: Batch, names: Sequence[str] = ()) -> list[list[Row]]:
@@ -87,20 +90,20 @@ def preference_rows(batch: Batch, names: Sequence[str] = ()) -> list[list[Row]]:
 
 
 def policy_gradient_rows(
-    batch: Batch, credit: CreditSpec | None = None, names: Sequence[str] = ()
+    batch: Batch, credit: CreditSpec | None = None, names: Sequence[str] = (), *, behaviour: Behaviour = True
 ) -> tuple[list[Row], npt.NDArray[np.float64]]:
     """Rows with the advantages that `credit` gives (group-relative ones), and the trajectories' primary rewards, of
     those that have one.
 
     Trajectories that are not to be trained on count in their group's statistics alone.
-    Raises InvalidRequestError where a trajectory lacks what its credit is made from, or a step lacks ids or
-    log-probabilities of a space that the trainer can recompute.
+    Raises InvalidRequestError where a trajectory lacks what its credit is made from, or a step lacks ids or, where
+    they are needed, log-probabilities of a space that the trainer can recompute.
     """
     members = _members(batch)
     credited = apply_credit(batch, credit)
     rows: list[Row] = []
     for index, member in enumerate(members):
-        rows.extend(chain_rows(member, credited.of_trajectory(index), behaviour=True, names=names))
+        rows.extend(chain_rows(member, credited.of_trajectory(index), behaviour=behaviour, names=names))
     rewards = [member.trajectory.reward for member in members if member.trajectory.reward is not None]
     return rows, np.asarray(rewards, dtype=np.float64)
 
@@ -109,7 +112,7 @@ def _members(batch: Batch) -> list[BatchTrajectory]:
     return [member for item in real_items(batch) for member in item.trajectories]
 
 
-def plain_rows(member: BatchTrajectory, *, behaviour: bool, names: Sequence[str] = ()) -> list[Row]:
+def plain_rows(member: BatchTrajectory, *, behaviour: Behaviour, names: Sequence[str] = ()) -> list[Row]:
     """The rows of one trajectory whose tokens count alike, with advantages of 1."""
     return chain_rows(member, [1.0] * len(member.steps), behaviour=behaviour, names=names)
 
@@ -120,10 +123,10 @@ def real_items(batch: Batch) -> list[BatchItem]:
 
 
 def chain_rows(
-    member: BatchTrajectory, credits: Sequence[Credit], *, behaviour: bool, names: Sequence[str] = ()
+    member: BatchTrajectory, credits: Sequence[Credit], *, behaviour: Behaviour, names: Sequence[str] = ()
 ) -> list[Row]:
-    """The rows of one trajectory; `credits` of each step. `behaviour`: whether log-probabilities are needed. `names`:
-    of annotations that rows carry, one number a reply token or one a step.
+    """The rows of one trajectory; `credits` of each step. `behaviour`: whether log-probabilities are needed, or taken
+    where they were recorded. `names`: of annotations that rows carry, one number a reply token or one a step.
 
     None where the trajectory is not to be trained on. All rows carry its loss denominator, so that a trajectory with
     forks does not weigh more than one without.
@@ -144,32 +147,70 @@ def rows_step(
     rows: list[Row],
     step: Step,
     credit: Credit,
-    behaviour: bool,
+    behaviour: Behaviour,
     arrays: Mapping[str, npt.NDArray[np.float32]] | None = None,
 ) -> None:
     """Add one step, with `arrays` over its reply: to the row that its prompt extends, else as a new row."""
     if not step.prompt_ids or not step.response_ids:
         raise InvalidRequestError(f"step {step.step_id} has no token ids", hint="Train on steps with ids only")
-    temperature = recomputable_temperature(step) if behaviour else 1.0
     prompt = np.asarray(step.prompt_ids, dtype=np.int64)
     reply = np.asarray(step.response_ids, dtype=np.int64)
     mask = np.ones(len(reply), dtype=np.bool_) if step.response_mask is None else np.asarray(step.response_mask) > 0
-    logprobs = behaviour_logprobs(step, mask) if behaviour else np.zeros(len(reply), dtype=np.float32)
+    temperature, logprobs = sampled_with(step, mask, behaviour)
     row = longest_prefix(rows, prompt, temperature)
     if row is None:
         row = Row(step.trajectory_id, *(np.zeros(0, kind) for kind in ("int64", "bool", "float32", "float32")))  # type: ignore[arg-type]
         row.temperature = temperature
         rows.append(row)
-    between = len(prompt) - len(row)
-    row.ids = np.concatenate([row.ids, prompt[len(row) :], reply])
+    before, between = len(row), len(prompt) - len(row)
+    row.ids = np.concatenate([row.ids, prompt[before:], reply])
     row.mask = np.concatenate([row.mask, np.zeros(between, np.bool_), mask])
     row.logprobs = np.concatenate([row.logprobs, np.zeros(between, np.float32), logprobs])
     advantages = np.where(mask, np.asarray(credit, dtype=np.float32), np.float32(0.0))
     row.advantages = np.concatenate([row.advantages, np.zeros(between, np.float32), advantages])
     for name, values in (arrays or {}).items():
-        before = row.arrays.get(name, np.zeros(0, np.float32))
-        row.arrays[name] = np.concatenate([before, np.zeros(between, np.float32), np.where(mask, values, 0.0)])
+        row.arrays[name] = _lengthened(row.arrays.get(name), before, between, mask, values, name)
     row.step_ids.append(step.step_id)
+
+
+def _lengthened(
+    own: npt.NDArray[np.float32] | None,
+    before: int,
+    between: int,
+    mask: npt.NDArray[np.bool_],
+    values: npt.NDArray[np.float32],
+    name: str,
+) -> npt.NDArray[np.float32]:
+    """A row's array with that of one more reply behind it, 0 where nothing is trained."""
+    width = values.shape[1:]
+    first = np.zeros((before, *width), np.float32) if own is None else own
+    if first.shape[1:] != width:
+        raise InvalidRequestError(
+            f"annotation {name!r} is of shape {first.shape[1:]} on one step and {width} on the next of its run",
+            path=name,
+            hint="Score the steps again with one top_k",
+        )
+    chosen = mask.reshape(-1, *(1 for _ in width))
+    return np.concatenate([first, np.zeros((between, *width), np.float32), np.where(chosen, values, np.float32(0.0))])
+
+
+def sampled_with(
+    step: Step, mask: npt.NDArray[np.bool_], behaviour: Behaviour
+) -> tuple[float, npt.NDArray[np.float32]]:
+    """What the logits are divided by, and the log-probabilities at sampling, 0 outside the mask.
+
+    Where they need not be recorded, and are not in a space that can be recomputed, they are NaN, and the temperature is
+    the one that was sampled at.
+    """
+    if not behaviour:
+        return 1.0, np.zeros(len(mask), dtype=np.float32)
+    try:
+        return recomputable_temperature(step), behaviour_logprobs(step, mask)
+    except InvalidRequestError:
+        if behaviour is True:
+            raise
+    heat = step.sampling.temperature if step.sampling is not None else None
+    return heat or 1.0, np.where(mask, np.float32(np.nan), np.float32(0.0))
 
 
 def longest_prefix(rows: Sequence[Row], prompt: npt.NDArray[np.int64], temperature: float) -> Row | None:

@@ -10,6 +10,7 @@ import msgspec
 from agentworld.credit import CreditSpec
 from agentworld.errors import ConfigError
 from agentworld.merge import Convention
+from agentworld.records.methods import METHODS, required_by
 from agentworld.trainers.losses import Divergence
 from agentworld.trainers.recipes import RECIPES, LossAggregation, Method
 
@@ -146,10 +147,15 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def requires(self) -> tuple[str, ...]:
         """What each step of a batch must have, in the words of `BatchSpec.require`."""
-        behaviour = ("logprobs",) if self.method not in ("sft", "dpo") else ()
         credit = self.credit_spec
         values = (f"annotation.{credit.values}",) if credit is not None and "values" in credit.rule().needs else ()
-        return ("tokens", *behaviour, *values, *(f"annotation.{name}" for name in self.annotations))
+        named = (*values, *(f"annotation.{name}" for name in self.annotations))
+        return required_by(self.method, ("tokens", *named))
+
+    @property
+    def needs_logprobs(self) -> bool:
+        """Whether steps must have the log-probabilities that they were sampled with; else they count where they are."""
+        return "logprobs" in METHODS[self.method].needs
 
 
 def _listed(names: tuple[str, ...]) -> str:
