@@ -36,7 +36,7 @@ def test_the_lifecycle_counts_and_changes_by_itself(server, visit):
     stage(page, "leased").get_by_text("2", exact=True).wait_for()
     stage(page, "ready").click()
     page.wait_for_url("**/trajectories?where=ready")
-    assert page.get_by_role("searchbox").input_value() == "ready"
+    assert page.get_by_role("combobox", name="Filter").input_value() == "ready"
 
 
 def test_an_empty_pool_says_what_to_do(serving, visit):
@@ -51,12 +51,12 @@ def test_the_list_filters_tells_errors_and_grows_by_itself(server, visit):
     rows.nth(3).wait_for()
     play(server, name="newer")
     page.get_by_role("gridcell", name="newer-0-0", exact=True).wait_for()
-    search = page.get_by_role("searchbox")
+    search = page.get_by_role("combobox", name="Filter")
     search.fill("reward >= 1")
     search.press("Enter")
     page.get_by_text("2 shown").wait_for()
     assert "where=reward" in page.url
-    search = page.get_by_role("searchbox")
+    search = page.get_by_role("combobox", name="Filter")
     search.fill("rewrad >= 1")
     search.press("Enter")
     page.get_by_role("alert").get_by_text("rewrad").wait_for()

@@ -1,43 +1,78 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { useLocation, useSearchParams } from "wouter";
+import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { useSearchParams } from "wouter";
 
 import { get, type Page, type Schemas } from "../api/client";
 import { useEvents } from "../api/live";
-import { count, decimal, visible } from "../format";
+import { chosen as chosenColumns, slim, sorted, sortOf, type Row } from "../columns";
+import { count } from "../format";
+import { Bulk } from "../parts/bulk";
+import { FacetPanel, useFacets, valuesOf } from "../parts/facets";
+import { Filter } from "../parts/filter";
+import { ColumnMenu, SavedMenu } from "../parts/list-menus";
 import { Problem } from "../parts/problem";
-import { When } from "../parts/when";
+import { ROW, TrajectoryTable } from "../parts/trajectory-table";
+import "./trajectories.css";
 
-type Trajectory = Schemas["Trajectory"];
-const ROW = 34;
-const PAGE = 100;
+const FIRST = 100;
+const PAGE = 500;
+const MOST = 50_000;
 
-/** All trajectories that match, the newest first. The filter and the order are in the address. */
+/** All trajectories that match, the newest first. Whatever the list is like is in the address. */
 export function Trajectories() {
   const [asked, setAsked] = useSearchParams();
+  const client = useQueryClient();
   const where = asked.get("where") ?? "";
   const order = asked.get("order") === "oldest" ? "oldest" : "newest";
+  const faceted = asked.get("facets") === "on";
+  const acting = asked.get("actions") === "on";
+  const key = ["trajectories", where, order];
   const pages = useInfiniteQuery({
-    queryKey: ["trajectories", where, order],
+    queryKey: key,
     initialPageParam: null as string | null,
-    queryFn: ({ pageParam, signal }) =>
-      get<Page<Trajectory>>("trajectories", { where, order, limit: PAGE, cursor: pageParam }, signal),
+    structuralSharing: false,
+    queryFn: async ({ pageParam, signal }) => {
+      const limit = pageParam === null ? FIRST : PAGE;
+      const page = await get<Page<Schemas["Trajectory"]>>("trajectories", { where, order, limit, cursor: pageParam }, signal);
+      return { ...page, items: page.items.map(slim) };
+    },
     getNextPageParam: (last) => last.next_cursor,
   });
-  const rows = pages.data?.pages.flatMap((page) => page.items) ?? [];
+  const sort = sortOf(asked.get("sort"));
+  const loaded: readonly Row[] = useMemo(() => pages.data?.pages.flatMap((page) => page.items) ?? [], [pages.data]);
+  const rows = useMemo(() => sorted(loaded, sort), [loaded, sort?.id, sort?.down]);
+  const columns = useMemo(() => chosenColumns(asked.get("columns")), [asked.get("columns")]);
+  const facets = useFacets(where, faceted);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  useEffect(() => setChosen(new Set()), [where]);
   const box = useRef<HTMLDivElement>(null);
+  const again = () => void client.resetQueries({ queryKey: key });
   const news = useNews(order === "newest" && (box.current?.scrollTop ?? 0) < ROW, () => void pages.refetch(), pages.data?.pages.length ?? 0);
-  const change = (name: string, value: string) => {
-    const next = new URLSearchParams(asked);
-    if (value === "") next.delete(name);
-    else next.set(name, value);
-    setAsked(next);
+  const change = (name: string, value: string) =>
+    setAsked((before) => {
+      const next = new URLSearchParams(before);
+      if (value === "") next.delete(name);
+      else next.set(name, value);
+      return next;
+    });
+  const sortBy = (id: string) => {
+    if (id === "created") {
+      change("sort", "");
+      change("order", order === "newest" ? "oldest" : "");
+    } else change("sort", sort?.id !== id ? `-${id}` : sort.down ? id : "");
   };
+  const choose = (ids: readonly string[], on: boolean) => {
+    const next = new Set(chosen);
+    for (const id of ids) on ? next.add(id) : next.delete(id);
+    setChosen(next);
+    if (on && !acting) change("actions", "on");
+  };
+  const more = pages.hasNextPage && !pages.isFetching && !pages.isError && loaded.length < MOST ? () => void pages.fetchNextPage() : null;
+  const scanned = pages.data?.pages.reduce((sum, page) => sum + (page.scanned ?? 0), 0) ?? 0;
   return (
     <>
       <h1>Trajectories</h1>
-      <Filter key={where} where={where} set={(value) => change("where", value)} />
+      <Filter where={where} set={(value) => change("where", value)} values={valuesOf(facets.data)} />
       <div className="bar">
         <label>
           Order{" "}
@@ -46,156 +81,41 @@ export function Trajectories() {
             <option value="oldest">oldest first</option>
           </select>
         </label>
+        <button type="button" aria-expanded={faceted} onClick={() => change("facets", faceted ? "" : "on")}>
+          Facets
+        </button>
+        <button type="button" aria-expanded={acting} onClick={() => change("actions", acting ? "" : "on")}>
+          Actions
+        </button>
+        <ColumnMenu columns={columns} set={(ids) => change("columns", ids)} />
+        <SavedMenu query={asked.toString()} go={(query) => setAsked(new URLSearchParams(query))} />
         <span className="quiet" aria-live="polite">
-          {count(rows.length)}
+          {count(loaded.length)}
           {pages.hasNextPage ? " so far" : ""} shown
+          {sort !== null && `, sorted by ${sort.id}${pages.hasNextPage ? " among these" : ""}`}
+          {pages.isFetching && scanned > 0 && `, ${count(scanned)} looked at`}
+          {pages.hasNextPage && loaded.length >= MOST && ": filter to see others"}
         </span>
         {news > 0 && (
-          <button type="button" onClick={() => void pages.refetch()}>
+          <button type="button" onClick={again}>
             {count(news)} new: show
           </button>
         )}
       </div>
+      {faceted && <FacetPanel asked={facets} where={where} set={(value) => change("where", value)} />}
+      {acting && (
+        <Bulk ids={[...chosen]} where={where} loaded={loaded.length} all={() => setChosen(new Set(loaded.map((row) => row.trajectory_id)))} none={() => setChosen(new Set())} />
+      )}
       {pages.isError && <Problem error={pages.error} again={() => void pages.refetch()} />}
       {pages.isSuccess && rows.length === 0 && !pages.hasNextPage && (
-        <p className="empty">{where === "" ? "There are none yet." : "None matches. Take something out of the filter."}</p>
+        <p className="empty">
+          {where === "" ? "There are none yet. They come as agents call the server; Lifecycle says how to begin." : "None matches. Take something out of the filter."}
+        </p>
       )}
-      <Table
-        box={box}
-        rows={rows}
-        more={pages.hasNextPage && !pages.isFetching ? () => void pages.fetchNextPage() : null}
-        waiting={pages.isFetchingNextPage}
-      />
+      <TrajectoryTable box={box} rows={rows} columns={columns} sort={sort ?? { id: "created", down: order === "newest" }} sortBy={sortBy} chosen={chosen} choose={choose} more={more} />
     </>
   );
 }
-
-function Filter({ where, set }: { where: string; set: (value: string) => void }) {
-  const [text, setText] = useState(where);
-  return (
-    <form
-      role="search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        set(text.trim());
-      }}
-    >
-      <input
-        type="search"
-        aria-label="Filter, in the where language"
-        placeholder="reward >= 0.5 and complete and created_at > now - 2h"
-        spellCheck={false}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-      />
-      <button>Filter</button>
-    </form>
-  );
-}
-
-const COLUMNS = ["Trajectory", "Status", "Readiness", "Reward", "Steps", "Tokens", "Group", "Agent", "Channel", "Created"];
-
-type TableProps = {
-  box: React.RefObject<HTMLDivElement | null>;
-  rows: Trajectory[];
-  more: (() => void) | null;
-  waiting: boolean;
-};
-
-function Table({ box, rows, more, waiting }: TableProps) {
-  const [, go] = useLocation();
-  const [at, setAt] = useState(0);
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => box.current, estimateSize: () => ROW, overscan: 20 });
-  const shown = virtual.getVirtualItems();
-  const last = shown[shown.length - 1]?.index ?? 0;
-  useEffect(() => {
-    if (more !== null && last >= rows.length - PAGE / 2) more();
-  }, [last, rows.length, more]);
-  const press = (event: KeyboardEvent) => {
-    const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
-    if (step !== undefined) {
-      const next = Math.max(0, Math.min(rows.length - 1, at + step));
-      event.preventDefault();
-      setAt(next);
-      virtual.scrollToIndex(next);
-    } else if (event.key === "Enter" && rows[at] !== undefined) go(addressOfRow(rows[at]));
-  };
-  return (
-    <div
-      ref={box}
-      className="rows"
-      role="grid"
-      aria-rowcount={rows.length}
-      aria-label="Trajectories"
-      aria-activedescendant={rows.length > 0 ? `row-${at}` : undefined}
-      tabIndex={0}
-      onKeyDown={press}
-    >
-      <div role="row" className="row head">
-        {COLUMNS.map((name) => (
-          <span key={name} role="columnheader">
-            {name}
-          </span>
-        ))}
-      </div>
-      <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
-        {shown.map((item) => (
-          <Row
-            key={item.key}
-            id={`row-${item.index}`}
-            top={item.start}
-            chosen={item.index === at}
-            row={rows[item.index]!}
-            open={() => go(addressOfRow(rows[item.index]!))}
-          />
-        ))}
-      </div>
-      {waiting && <p className="quiet">Loading more</p>}
-    </div>
-  );
-}
-
-function Row({ id, top, chosen, row, open }: { id: string; top: number; chosen: boolean; row: Trajectory; open: () => void }) {
-  const texts: [string, string][] = [
-    [row.status, row.status],
-    [row.readiness, row.excluded_reason === null || row.excluded_reason === undefined ? row.readiness : `${row.readiness}: ${row.excluded_reason}`],
-    [row.reward === null || row.reward === undefined ? "-" : decimal(row.reward), "reward"],
-    [count(row.step_count ?? 0), "steps"],
-    [count((row.prompt_tokens ?? 0) + (row.response_tokens ?? 0)), "tokens of prompts and replies"],
-    [row.group_id ?? "-", row.group_id ?? ""],
-    [row.agent ?? "-", row.agent ?? ""],
-    [row.channel ?? "-", row.channel ?? ""],
-  ];
-  return (
-    <div id={id} role="row" className={`row ${chosen ? "chosen" : ""}`} aria-selected={chosen} style={{ transform: `translateY(${top}px)` }} onClick={open}>
-      <span role="gridcell">
-        <a
-          href={`/dashboard${addressOfRow(row)}`}
-          tabIndex={-1}
-          onClick={(event) => {
-            // A click that opens another tab is the browser's.
-            event.stopPropagation();
-            if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-            event.preventDefault();
-            open();
-          }}
-        >
-          {visible(row.trajectory_id)}
-        </a>
-      </span>
-      {texts.map(([text, title], number) => (
-        <span key={number} role="gridcell" title={visible(title)} className={number === 1 ? `readiness ${row.readiness}` : undefined}>
-          {visible(text)}
-        </span>
-      ))}
-      <span role="gridcell">
-        <When at={row.created_at} />
-      </span>
-    </div>
-  );
-}
-
-const addressOfRow = (row: Trajectory): string => `/trajectories/${encodeURIComponent(row.trajectory_id)}`;
 
 /** How many came since the list was asked for; where only its beginning is looked at, it is asked for anew instead. */
 function useNews(atBegin: boolean, again: () => void, pages: number): number {
@@ -206,7 +126,7 @@ function useNews(atBegin: boolean, again: () => void, pages: number): number {
   useEvents((events) => {
     const created = events.filter((event) => event.kind === "trajectory.created").length;
     const changed = events.some((event) => event.kind.startsWith("trajectory.") || event.kind === "reward.set");
-    if (atBegin && pages === 1) {
+    if (atBegin && pages <= 2) {
       if (changed && waiting.current === null) {
         waiting.current = window.setTimeout(() => {
           waiting.current = null;

@@ -1,0 +1,169 @@
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
+
+import { ApiError, get, type Page, type Schemas } from "../api/client";
+import { visible } from "../format";
+import { offersAt, placeOf, type Field } from "../where";
+import "./filter.css";
+
+const PAUSE = 350;
+
+/** The fields of the language, from the server that reads it. */
+export function useFields(): readonly Field[] {
+  const fields = useQuery({
+    queryKey: ["fields"],
+    staleTime: Infinity,
+    queryFn: ({ signal }) => get<Page<Field>>("fields", { subject: "trajectories" }, signal),
+  });
+  return fields.data?.items ?? [];
+}
+
+type Props = { where: string; set: (where: string) => void; values: Readonly<Record<string, readonly string[]>> };
+
+/** A filter in the `where` language: what can be written is offered, and what is wrong is shown where it is. */
+export function Filter({ where, set, values }: Props) {
+  const [text, setText] = useState(where);
+  const [caret, setCaret] = useState(where.length);
+  const [open, setOpen] = useState(false);
+  const [at, setAt] = useState(-1);
+  const field = useRef<HTMLInputElement>(null);
+  const own = useId();
+  const fields = useFields();
+  const tried = useTried(text);
+  useEffect(() => setText(where), [where]);
+  const { from, to, offers } = open ? offersAt(text, caret, fields, values) : { from: 0, to: 0, offers: [] };
+  const take = (offer: string) => {
+    const rest = text.slice(to);
+    const joint = offer.endsWith(".") || offer.endsWith("(") || rest.startsWith(" ") ? "" : " ";
+    const next = text.slice(0, from) + offer + joint + rest;
+    const place = from + offer.length + joint.length;
+    setText(next);
+    setCaret(place);
+    setAt(-1);
+    requestAnimationFrame(() => field.current?.setSelectionRange(place, place));
+  };
+  const press = (event: KeyboardEvent) => {
+    if (event.key === "Escape" && open) {
+      event.preventDefault();
+      setOpen(false);
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && (offers.length > 0 || !open)) {
+      event.preventDefault();
+      setOpen(true);
+      const count = offers.length + 1;
+      if (open) setAt((before) => ((before + 1 + (event.key === "ArrowDown" ? 1 : count - 1)) % count) - 1);
+    } else if ((event.key === "Enter" || event.key === "Tab") && offers[at] !== undefined) {
+      event.preventDefault();
+      take(offers[at]!.text);
+    } else if (event.key === " " && event.ctrlKey) {
+      event.preventDefault();
+      setOpen(true);
+    }
+  };
+  const moved = () => setCaret(field.current?.selectionStart ?? 0);
+  const wrong = tried.error !== null;
+  return (
+    <form
+      role="search"
+      className="filter"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setOpen(false);
+        set(text.trim());
+      }}
+    >
+      <div className="filter-field">
+        <input
+          ref={field}
+          type="search"
+          role="combobox"
+          aria-label="Filter, in the where language"
+          aria-autocomplete="list"
+          aria-expanded={offers.length > 0}
+          aria-controls={`${own}-list`}
+          aria-activedescendant={offers[at] === undefined ? undefined : `${own}-${at}`}
+          aria-invalid={wrong}
+          aria-describedby={`${own}-said`}
+          placeholder="reward >= 0.5 and complete and created_at > now - 2h"
+          spellCheck={false}
+          autoComplete="off"
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+            setCaret(event.target.selectionStart ?? event.target.value.length);
+            setOpen(true);
+            setAt(-1);
+          }}
+          onKeyDown={press}
+          onSelect={moved}
+          onBlur={() => setOpen(false)}
+        />
+        <ul id={`${own}-list`} role="listbox" aria-label="What can stand here" className="offers" hidden={offers.length === 0}>
+          {offers.map((offer, number) => (
+            <li
+              key={offer.text}
+              id={`${own}-${number}`}
+              role="option"
+              aria-selected={number === at}
+              onMouseDown={(event) => {
+                // Before the field loses the focus.
+                event.preventDefault();
+                take(offer.text);
+              }}
+            >
+              <code>{visible(offer.text)}</code> <span className="quiet">{visible(offer.says)}</span>
+            </li>
+          ))}
+        </ul>
+        <div id={`${own}-said`}>{tried.error !== null ? <Wrong error={tried.error} text={tried.text} /> : <Answered {...tried} />}</div>
+      </div>
+      <button>Filter</button>
+    </form>
+  );
+}
+
+type Tried = { text: string; error: ApiError | null; found: Schemas["Explanation"] | null };
+
+/** What the server makes of an expression, once nothing more was typed for a moment. */
+function useTried(text: string): Tried {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const waiting = window.setTimeout(() => setSettled(text), PAUSE);
+    return () => window.clearTimeout(waiting);
+  }, [text]);
+  const asked = settled.trim() === "" ? null : settled;
+  const tried = useQuery({
+    queryKey: ["explain", asked],
+    enabled: asked !== null,
+    retry: false,
+    staleTime: 60_000,
+    queryFn: ({ signal }) => get<Schemas["Explanation"]>("explain", { where: asked, subject: "trajectories" }, signal),
+  });
+  const refused = tried.error instanceof ApiError && tried.error.code === "invalid_query" ? tried.error : null;
+  if (asked === null) return { text: settled, error: null, found: null };
+  return { text: settled, error: refused, found: tried.data ?? null };
+}
+
+function Wrong({ error, text }: { error: ApiError; text: string }) {
+  const place = placeOf(error.message, text);
+  return (
+    <div className="wrong" role="alert">
+      {place !== null && (
+        <code className="in-place">
+          {visible(text.slice(0, place))}
+          <mark>{visible(text.slice(place, place + 1) || " ")}</mark>
+          {visible(text.slice(place + 1))}
+        </code>
+      )}
+      <strong>{visible(error.message)}</strong> {error.hint !== null && visible(error.hint)}
+    </div>
+  );
+}
+
+function Answered({ found }: Tried) {
+  if (found === null || found.scanned.length === 0) return null;
+  return (
+    <p className="quiet answered">
+      {found.scans ? "No index answers this: rows are looked at one by one." : `Looked at row by row: ${visible(found.scanned.join(" and "))}`}
+    </p>
+  );
+}
