@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # What waits is stored once it has so much: several transactions of the pool, which take one while the next is made.
 _STEPS, _TRAJECTORIES, _BYTES = 1024, 256, 16 * 1024 * 1024
 _VERSIONS = 10_000
-_COLLECTING = (20_000, 20, 20)  # objects, and times that the younger ones were gone through
+_COLLECTING = (400_000, 20, 20)  # objects, and times that the younger ones were gone through
 
 
 @contextmanager

@@ -175,7 +175,7 @@ class _Runs:
         alone = {turn.first.agent for turn in turns}
         agent = next(iter(alone)) if len(alone) == 1 else None
         named = f"{session}/{agent}" if agent else session
-        media = self._turns.media.found
+        media = self._turns.media
         if media:
             said = [message for step in steps for message in step.prompt_messages or ()] + trailing
             used = {part.digest for message in said for part in message.media}

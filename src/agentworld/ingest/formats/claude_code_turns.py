@@ -94,7 +94,8 @@ class Turns:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.media = Media(self._say)
+        media = Media(self._say)
+        self.media = media.found
         self.all: list[Turn] = []
         self.of_call: dict[str, Turn] = {}
         self.begun: dict[str, str] = {}  # sub-agent -> the call that began it
@@ -104,7 +105,7 @@ class Turns:
         self.failed: set[str] = set()  # sessions that end with an error
         self.linked: list[tuple[str, str]] = []  # sessions one of which goes on from the other
         self._line: Line = session.lines[0] if session.lines else Line("", "", {})
-        self._blocks = Blocks(self._say, self.media)
+        self._blocks = Blocks(self._say, media)
         self._of: dict[int, Turn | None] = {}
         self._replies: dict[tuple[str | None, str], Turn] = {}
         self._pending: dict[tuple[str, str | None], dict[str, None]] = {}  # calls without a result, in order
@@ -119,6 +120,7 @@ class Turns:
                 if len(turn.results) > 1:
                     places = {call.id: place for place, call in reversed(list(enumerate(turn.reply.calls)))}
                     turn.results.sort(key=lambda result: places.get(result.tool_call_id or "", len(places)))
+        del self._blocks  # It holds this, and what holds itself stays until the collector of cycles comes.
 
     def _say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
         self.session.say(self._line, why, place=place, lost=lost)
