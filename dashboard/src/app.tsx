@@ -6,22 +6,26 @@ import { ApiError, call, get, type SignedIn } from "./api/client";
 import { live, useConnection, useEvents } from "./api/live";
 import { Problem } from "./parts/problem";
 import { Shortcuts } from "./parts/shortcuts";
+import { Collection } from "./views/collection";
 import { Consumption } from "./views/consumption";
 import { Curation } from "./views/curation";
 import { Datasets } from "./views/datasets";
 import { Lifecycle } from "./views/lifecycle";
 import { Optimization } from "./views/optimization";
+import { Settings } from "./views/settings";
 import { SignIn } from "./views/sign-in";
 import { TrajectoryView } from "./views/trajectory";
 import { Trajectories } from "./views/trajectories";
 
 const VIEWS = [
   { path: "/", name: "Lifecycle", key: "l" },
+  { path: "/collection", name: "Collection", key: "e" },
   { path: "/trajectories", name: "Trajectories", key: "t" },
-  { path: "/consumption", name: "Consumption", key: "c" },
   { path: "/curation", name: "Curation", key: "v" },
-  { path: "/optimization", name: "Optimization", key: "o" },
   { path: "/datasets", name: "Datasets", key: "d" },
+  { path: "/consumption", name: "Consumption", key: "c" },
+  { path: "/optimization", name: "Optimization", key: "o" },
+  { path: "/settings", name: "Settings", key: "k" },
 ] as const;
 
 const SAID = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", refused: "Not live" };
@@ -73,6 +77,8 @@ function Signed({ who }: { who: SignedIn }) {
           <Route path="/curation" component={Curation} />
           <Route path="/optimization" component={Optimization} />
           <Route path="/datasets" component={Datasets} />
+          <Route path="/collection" component={Collection} />
+          <Route path="/settings" component={Settings} />
           <Route>
             <Problem error={new ApiError(404, "not_found", "There is no such page", null, "Choose a view above")} />
           </Route>

@@ -39,3 +39,20 @@ export function visible(text: string): string {
 export function cut(text: string, most: number): { text: string; left: number } {
   return text.length <= most ? { text, left: 0 } : { text: text.slice(0, most), left: text.length - most };
 }
+
+const SIZES = ["B", "kB", "MB", "GB", "TB"];
+
+/** A number of bytes. */
+export function bytes(value: number): string {
+  const place = value < 1 ? 0 : Math.min(SIZES.length - 1, Math.floor(Math.log10(value) / 3));
+  const shown = value / 1000 ** place;
+  return `${shown < 10 ? Math.round(shown * 10) / 10 : Math.round(shown)} ${SIZES[place]}`;
+}
+
+/** A span of time in seconds. */
+export function span(seconds: number): string {
+  if (seconds < 60) return `${seconds < 10 ? Math.round(seconds * 10) / 10 : Math.round(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86_400)} d ${Math.round((seconds % 86_400) / 3600)} h`;
+}
