@@ -29,7 +29,6 @@ from agentworld.testing.workload import tool_trajectories
 
 TURNS = 20
 _ROLLOUTS = 8
-_NEW_IDS = 500
 _WORDS = 200  # of a text, as a reply of 270 tokens has
 _VOCABULARY = 20_000
 _COPIES = 0.1  # of the texts are earlier ones with one word changed
@@ -40,14 +39,17 @@ _READ = 1_000  # trajectories that are read without being checked
 
 @dataclass
 class ChecksBench:
-    """How much to measure: trajectories of 20 steps, and texts that near-duplicates are searched among.
+    """How much to measure: trajectories of 20 steps with `ids` new ids each, 4 characters an id, and texts that
+    near-duplicates are searched among.
 
     Nothing is held but names of trajectories, what a pool keeps in its caches, and what checks remember, so that
-    memory stays about the same; the file of the pool takes 75 KB a trajectory. `progress` is told how far each part is.
+    memory stays about the same; the file of the pool takes 75 KB a trajectory of 500 ids a step. `progress` is told
+    how far each part is.
     """
 
     folder: Path
     trajectories: int = 400
+    ids: int = 500
     texts: int = _ALL_TEXTS
     seed: int = 7
     progress: Progress = no_progress
@@ -88,7 +90,7 @@ def _fill(pool: Pool, tasks: int, bench: ChecksBench, *, seed: int | None = None
     where there are messages.
     """
     names: list[str] = []
-    trajectories = tool_trajectories(tasks, _ROLLOUTS, TURNS, _NEW_IDS, bench.seed if seed is None else seed)
+    trajectories = tool_trajectories(tasks, _ROLLOUTS, TURNS, bench.ids, bench.seed if seed is None else seed)
     while rollouts := list(islice(trajectories, _ROLLOUTS)):
         pool.append_steps([_text_only(step) for steps in rollouts for step in steps])
         ids = [steps[0].trajectory_id for steps in rollouts]

@@ -84,6 +84,7 @@ def checks_(
     trajectories: Annotated[
         int, typer.Option("--trajectories", min=16, help="Trajectories of 20 steps that are checked.")
     ] = 400,
+    ids: Annotated[int, typer.Option("--ids", min=40, help="New ids of each step, of 4 characters each.")] = 500,
     texts: Annotated[
         int, typer.Option("--texts", min=100, help="Texts that near-duplicates are searched among.")
     ] = 100_000,
@@ -97,10 +98,10 @@ def checks_(
     wanted = _wanted(section, checks.SECTIONS)
     told = _Told(("checks", "without"), as_json)
     with _place(folder) as place, progress_lines() as show:
-        bench = checks.ChecksBench(folder=place, trajectories=trajectories, texts=texts, progress=show)
+        bench = checks.ChecksBench(folder=place, trajectories=trajectories, ids=ids, texts=texts, progress=show)
         for each, figures in checks.measure(bench, wanted):
             told.section(each, figures)
-    told.end({"trajectories": trajectories, "texts": texts})
+    told.end({"trajectories": trajectories, "ids": ids, "texts": texts})
 
 
 @app.command("import")
