@@ -15,6 +15,7 @@ from litestar.datastructures import State
 
 from agentworld.api import (
     batches,
+    credit,
     curation,
     dataset_files,
     datasets,
@@ -33,6 +34,7 @@ from agentworld.api import (
     metrics,
     otlp_replies,
     page,
+    pieces,
     runs,
     server_status,
     sign_in,
@@ -80,6 +82,8 @@ logger = structlog.get_logger("agentworld.api")
 ROUTES: list[Any] = [
     *trajectories.ROUTES,
     *facets.ROUTES,
+    *pieces.ROUTES,
+    *credit.ROUTES,
     *signals.ROUTES,
     *feedback.ROUTES,
     *groups.ROUTES,

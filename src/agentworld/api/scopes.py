@@ -28,6 +28,8 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "explain": (_READ, _NONE),
     "fields": (_READ, _NONE),
     "facets": (_READ, _NONE),
+    "pieces": (_READ, _NONE),
+    "credit": (_READ, _NONE),
     "rewards": (_READ, _WRITE),
     "feedback": (_READ, _SAY),
     "annotations": (_READ, _WRITE),
