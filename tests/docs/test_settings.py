@@ -21,8 +21,9 @@ from agentworld.curation.running import CurateSettings, ReviewSettings
 from agentworld.records import BatchSpec, Sampling
 from agentworld.tasks.definition import ReadyDefinition
 from agentworld.tasks.jsonl import JsonlDefinition
-from agentworld.trainers.job import PublishTo, TrainJob
+from agentworld.trainers.job import TrainJob
 from agentworld.trainers.lora import LoraSettings
+from agentworld.trainers.publish import PublishTo
 from agentworld.trainers.settings import TrainSettings
 from tests.docs.pages import REFERENCE, codes, section, table_of
 
@@ -42,7 +43,8 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld train", 1, BatchSpec),
     ("agentworld train", 2, TrainSettings),
     ("agentworld train", 3, LoraSettings),
-    ("agentworld train", 4, CreditSpec),
+    ("agentworld train", 4, PublishTo),
+    ("agentworld train", 5, CreditSpec),
     ("agentworld curate run", 0, CurateSettings),
     ("agentworld curate run", 1, ReviewSettings),
 ]
@@ -76,7 +78,6 @@ def test_every_setting_is_documented_with_its_default(heading: str, number: int,
         ("agentworld run", Sampling),
         ("Channels", SamplingOverrides),
         ("Task sets", ReadyDefinition),
-        ("agentworld train", PublishTo),
     ],
 )
 def test_small_tables_are_named_in_words(heading: str, struct: Any) -> None:

@@ -9,22 +9,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentworld.config import convert, read_toml
+from agentworld.config import blamed, convert, read_toml
 from agentworld.errors import ConfigError
 from agentworld.pool.protocol import Consumer, Page
+from agentworld.pool.results import Drain
 from agentworld.records import BatchSpec, Policy, Trajectory
 from agentworld.trainers.checkpoint import CheckpointRecord, latest_checkpoint
-from agentworld.trainers.lora import LoraSettings, add_lora
-from agentworld.trainers.publish import check_engine, publish
+from agentworld.trainers.lora import LoraSettings, add_lora, has_lora, save_adapter, save_merged
+from agentworld.trainers.publish import Publisher, PublishTo, check_publish
 from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
 from agentworld.trainers.settings import TrainSettings
-
-
-class PublishTo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The builtin engine that loads each checkpoint, and the name of its model."""
-
-    engine: str
-    model: str
 
 
 class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +81,12 @@ class Source(Protocol):
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool.set_policy."""
 
+    def set_paused(self, paused: bool) -> None:
+        """See Pool.set_paused."""
+
+    def drain(self, timeout: float = 0.0) -> Drain:
+        """See Pool.drain."""
+
 
 def read_job(path: Path) -> TrainJob:
     """The job in a TOML file; ConfigError says what is wrong and where."""
@@ -101,8 +101,9 @@ def read_job(path: Path) -> TrainJob:
         raise ConfigError(f"{path}: batch has no field {unknown[0]!r}", path=f"batch.{unknown[0]}")
     if job.batches <= 0:
         raise ConfigError(f"{path}: batches must be over 0, not {job.batches}", path="batches")
-    if job.publish is not None and not job.publish.engine.startswith(("http://", "https://")):
-        raise ConfigError(f"{path}: {job.publish.engine!r} is not an engine's address", path="publish.engine")
+    if job.publish is not None:
+        with blamed(str(path)):
+            check_publish(job.publish, job.lora is not None)
     job.spec  # noqa: B018 - a spec that makes no sense is told before a model is loaded
     return job
 
@@ -118,7 +119,7 @@ def open_trainer(job: TrainJob) -> Trainer:
     except OSError as error:
         raise ConfigError(f"{folder} cannot be made: {error.strerror}", path="out") from None
     if job.publish is not None:
-        check_engine(job.publish.engine, job.publish.model)
+        Publisher(job.publish, lora=job.lora is not None).check()
     from agentworld.engines.builtin.models import open_model
 
     loaded = open_model(job.model, weights=Path(job.weights) if job.weights else None, device=job.device)
@@ -143,14 +144,23 @@ def run_job(
 ) -> Iterator[BatchMetrics]:
     """Train the batches that are left of the job; see Trainer.run."""
 
+    publisher = None if job.publish is None else Publisher(job.publish, lora=job.lora is not None)
+
     def published(checkpoint: Path, record: CheckpointRecord) -> None:
-        if job.publish is not None:
-            publish(job.publish.engine, checkpoint, Policy(job.publish.model, record.run, record.version), source)
+        if publisher is not None:
+            folder = _published_folder(publisher, trainer, checkpoint)
+            publisher.publish(folder, Policy(publisher.to.model, record.run, record.version), source)
 
     newest = latest_checkpoint(trainer.folder)
     if newest is not None:
         # An earlier process may have ended between its checkpoint and this.
         published(newest, trainer.record)
+    elif publisher is not None and publisher.adapter:
+        # Nothing answers to the adapter's name before there is one.
+        first = trainer.folder / "first-adapter"
+        first.mkdir(exist_ok=True)
+        save_adapter(trainer.model, first, job.model)
+        published(first, trainer.record)
     left = job.batches - trainer.record.version
     yield from trainer.run(
         source.consumer(job.consumer),
@@ -160,6 +170,13 @@ def run_job(
         progress=progress,
         published=published,
     )
+
+
+def _published_folder(publisher: Publisher, trainer: Trainer, checkpoint: Path) -> Path:
+    """What engines load of a checkpoint of the trainer's present weights."""
+    if publisher.adapter or not has_lora(trainer.model):
+        return checkpoint
+    return save_merged(trainer.model, trainer.folder / "merged")
 
 
 def why_no_batch(job: TrainJob, source: Source) -> str:
