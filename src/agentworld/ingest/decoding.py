@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -43,46 +42,51 @@ def decode(data: bytes, place: str, depth: int) -> tuple[Any, tuple[Remark, ...]
             value, remarks = _lenient(data)
         except (ValueError, RecursionError):
             raise BadDocument(place, _why(data, error)) from None
-    # A key ends in `":`, and in a text that is `\\":`. Where that is not all, it is counted exactly.
-    colons = data.count(b'":')
-    if data.count(b"{") + data.count(b"[") <= depth and _is_all_of(value, data, colons):
-        return value, remarks
     keys = _keys(value, depth)
     if keys is None:
         raise BadDocument(place, f"objects and lists nest more than {depth} deep")
+    # A key ends in `":`, and in a text that is `\\":`. Where that is not all, it is counted exactly.
+    colons = data.count(b'":')
     if keys != colons and keys != colons - data.count(b'\\":') and (twice := _twice(data)):
         remarks = (*remarks, Remark(f"the key {twice[0][:100]!r} is there twice; its last value counts", lost=True))
     return value, remarks
 
 
-def _is_all_of(value: Any, data: bytes, colons: int) -> bool:
-    """Whether each key of the text is one of the value, as far as that is seen without walking over it: both have as
-    many `":` in keys and texts together, as text that says neither `"` nor `:` by its number is written again the same.
-    """
-    if b"\\u00" in data:
-        return False
-    try:
-        return msgspec.json.encode(value).count(b'":') == colons
-    except (UnicodeEncodeError, RecursionError):
-        return False
-
-
 def _keys(value: Any, depth: int) -> int | None:
     """How many keys the objects have together; None where they nest deeper."""
+    try:
+        if value.__class__ is dict:
+            return _keys_of(value, depth)
+        return _keys_in(value, depth) if value.__class__ is list else 0
+    except RecursionError:
+        return None
+
+
+def _keys_of(value: dict[str, Any], left: int) -> int:
+    """How many keys an object has, with those of what is in it; RecursionError where more than `left` are nested."""
+    if not left:
+        raise RecursionError
+    keys = len(value)
+    for child in value.values():
+        kind = child.__class__
+        if kind is dict:
+            keys += _keys_of(child, left - 1)
+        elif kind is list:
+            keys += _keys_in(child, left - 1)
+    return keys
+
+
+def _keys_in(value: list[Any], left: int) -> int:
+    """As `_keys_of`, in a list."""
+    if not left:
+        raise RecursionError
     keys = 0
-    level = [value] if value.__class__ is dict or value.__class__ is list else []
-    while level:
-        if depth == 0:
-            return None
-        depth -= 1
-        below: list[Any] = []
-        for container in level:
-            children: Iterable[Any] = container
-            if isinstance(container, dict):
-                keys += len(container)
-                children = container.values()
-            below += [child for child in children if child.__class__ is dict or child.__class__ is list]
-        level = below
+    for child in value:
+        kind = child.__class__
+        if kind is dict:
+            keys += _keys_of(child, left - 1)
+        elif kind is list:
+            keys += _keys_in(child, left - 1)
     return keys
 
 

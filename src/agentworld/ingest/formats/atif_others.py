@@ -60,7 +60,9 @@ def _list(value: Any) -> list[Any]:
 
 def _rest(record: Any, known: frozenset[str], place: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in record.items() if isinstance(record, dict) else ():
+    if not isinstance(record, dict) or known.issuperset(record):
+        return found
+    for key, value in record.items():
         if key == "extra" and isinstance(value, dict):
             value = {name: each for name, each in value.items() if name != KEY}
         if key not in known and value not in _NOTHING:

@@ -23,14 +23,19 @@ def beside(entry: Entry) -> Beside:
     below = entry.name.count("/")
     if not isinstance(entry, DiskEntry) or not below or not entry.name.endswith(entry.path.name):
         return nothing
-    file = entry.path.resolve()
-    root = file.parents[below - 1]
-    # Data sets name images by paths from the folder that holds their own, too.
-    bases = [folder for folder in file.parents if folder.is_relative_to(root) or folder == root.parent]
+    path = entry.path
+    found: list[tuple[Path, list[Path]]] = []  # once something is asked for, as most files name nothing
 
     def read(address: str) -> bytes | None:
         if not address or "://" in address or "\0" in address:
             return None
+        if not found:
+            file = path.resolve()
+            root = file.parents[below - 1]
+            # Data sets name images by paths from the folder that holds their own, too.
+            bases = [folder for folder in file.parents if folder.is_relative_to(root) or folder == root.parent]
+            found.append((root, bases))
+        root, bases = found[0]
         return next((data for base in bases if (data := _image(base, address, root)) is not None), None)
 
     return read

@@ -326,5 +326,8 @@ def _in_order(turns: list[Turn]) -> Iterator[Turn]:
 
 def _usage(message: dict[str, Any]) -> Usage | None:
     told = object_of(message.get("usage"))
-    prompt = sum(count_of(told.get(f"{kind}input_tokens")) for kind in ("", "cache_creation_", "cache_read_"))
+    if not told:
+        return None
+    prompt = count_of(told.get("input_tokens"))
+    prompt += count_of(told.get("cache_creation_input_tokens")) + count_of(told.get("cache_read_input_tokens"))
     return usage_of(min(prompt, 2**31 - 1), count_of(told.get("output_tokens")))

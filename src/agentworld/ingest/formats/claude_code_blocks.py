@@ -81,6 +81,8 @@ class Blocks:
 
     def _besides(self, block: dict[str, Any], place: str, reply: Reply) -> None:
         """Keep what a block has besides what is read of it: citations, the server of a tool, and so on."""
+        if _READ.issuperset(block):
+            return
         rest = {key: value for key, value in block.items() if key not in _READ and value not in (None, [], {}, "")}
         if rest and len(reply.others) < _MOST_OTHERS:
             kept = rest if len(json_text(rest)) <= _LONGEST_OTHER else {"cut": bounded(rest, _LONGEST_OTHER)}

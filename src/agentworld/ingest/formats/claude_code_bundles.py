@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -14,7 +13,6 @@ from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.formats.claude_code_lines import META
 from agentworld.records import exact_json
-from agentworld.records.ids import framed
 
 _LOOKED_AT = 32
 _DEPTH = 1000
@@ -35,15 +33,15 @@ _NAMES = [name for name in _Head.__struct_fields__ if name != "message"]
 
 
 class _File:
-    """What the beginning of a file says. `lines`: those with a message, by uuid and content: lines of other sessions
-    may have the same uuid where people wrote it by hand.
+    """What the beginning of a file says. `lines`: those with a message, by the hash of uuid and content: lines of other
+    sessions may have the same uuid where people wrote it by hand.
     """
 
     def __init__(self, entry: Entry) -> None:
         self.folder, _, name = f"/{entry.name}".rpartition("/")
         self.path = f"/{entry.name}".removesuffix(META).removesuffix(".jsonl")
         self.sessions: list[str] = []
-        self.lines: list[bytes] = []
+        self.lines: list[int] = []
         self.is_agent = True
         if _FOLDER in self.folder:
             self.sessions.append(self.folder.partition(_FOLDER)[0].rpartition("/")[2])
@@ -51,17 +49,14 @@ class _File:
             self._read([line for line in islice(_heads(entry), _LOOKED_AT) if line is not None])
 
     def _read(self, lines: list[_Head]) -> None:
-        spoken = [line for line in lines if bytes(line.message)[:1] == b"{"]
+        spoken = [(line, said) for line in lines if (said := bytes(line.message))[:1] == b"{"]
         of_agent = [line.agentId is not msgspec.UNSET for line in lines]
         self.is_agent = (any(of_agent) and _FOLDER in self.folder) or (
-            bool(spoken) and all(line.agentId is not msgspec.UNSET for line in spoken)
+            bool(spoken) and all(line.agentId is not msgspec.UNSET for line, _ in spoken)
         )
         for line in lines:
             self.sessions += [each for each in (line.sessionId, line.session_id) if isinstance(each, str) and each]
-        for line in spoken:
-            if isinstance(line.uuid, str):
-                said = framed(line.uuid.encode("utf-8", "surrogatepass"), bytes(line.message))
-                self.lines.append(hashlib.blake2b(said, digest_size=16).digest())
+        self.lines = [hash((line.uuid, said)) for line, said in spoken if isinstance(line.uuid, str)]
 
 
 def _heads(entry: Entry) -> Iterator[_Head | None]:

@@ -24,10 +24,13 @@ class Line:
     """One line. `kind`: assistant, user, call, result, queued (what the user typed while the agent worked), compaction,
     or other for what says nothing to the model. `parent`: the line that it follows. `agent`: the sub-agent it is of.
     `at`: when it was written, in seconds since the epoch; 0 where it does not say. `told`: of what the tool told Claude
-    Code, what is no copy of its result.
+    Code, what is no copy of its result. `message`: the one that it holds. `said_agent`: the sub-agent that it names.
     """
 
-    __slots__ = ("agent", "at", "data", "file", "kind", "logical", "parent", "place", "session", "told", "uuid")
+    __slots__ = (
+        "agent", "at", "data", "file", "kind", "logical", "message", "parent", "place", "said_agent", "session", "told",
+        "uuid",
+    )  # fmt: skip
 
     def __init__(self, file: str, place: str, data: dict[str, Any]) -> None:
         self.file = file
@@ -35,7 +38,9 @@ class Line:
         self.data = data
         self.uuid = text_of(data.get("uuid"))
         self.session = text_of(data.get("sessionId")) or text_of(data.get("session_id")) or ""
-        self.kind = _kind(data)
+        self.message = object_of(data.get("message"))
+        self.kind = _kind(data, self.message)
+        self.said_agent = name_of(data.get("agentId")) or name_of(data.get("parent_tool_use_id"))
         self.parent: Line | None = None
         self.logical: Line | None = None
         self.agent: str | None = None
@@ -44,24 +49,20 @@ class Line:
         told = data.pop("toolUseResult", None)
         self.told = {name: told[name] for name in _RESULT_NOTES if name in told} if isinstance(told, dict) else {}
 
-    @property
-    def message(self) -> dict[str, Any]:
-        """The message that it holds."""
-        return object_of(self.data.get("message"))
 
-
-def _kind(data: dict[str, Any]) -> str:
-    kind, message = data.get("type"), data.get("message")
+def _kind(data: dict[str, Any], message: dict[str, Any]) -> str:
+    kind = data.get("type")
+    if kind in ("assistant", "user"):  # as most are
+        return str(kind)
     if kind in ("tool_use", "tool_result"):
         return "call" if kind == "tool_use" else "result"
     if kind == "attachment":
         return "queued" if object_of(data.get("attachment")).get("type") == "queued_command" else "other"
     if kind == "system":
         return "compaction" if data.get("subtype") == "compact_boundary" else "other"
-    role = message.get("role") if isinstance(message, dict) else None
     # A line of a type that is not known is what its message says.
-    said = kind if kind in ("user", "assistant") else role
-    return said if said in ("user", "assistant") else "other"
+    role = message.get("role")
+    return str(role) if role in ("user", "assistant") else "other"
 
 
 class Session:
@@ -143,9 +144,12 @@ class Session:
 
     def _progress(self) -> None:
         """Turns of sub-agents that only lines of progress tell."""
+        telling = [line for line in self.lines if line.data.get("type") == "progress"]
+        if not telling:
+            return
         present = {text_of(line.data.get("agentId")) for line in self.lines if line.kind != "other"}
-        for line in list(self.lines):
-            told = object_of(line.data.get("data")) if line.data.get("type") == "progress" else {}
+        for line in telling:
+            told = object_of(line.data.get("data"))
             agent, inner = told.get("agentId"), object_of(told.get("message"))
             if not isinstance(agent, str) or inner.get("type") not in ("user", "assistant") or agent in present:
                 continue
@@ -162,7 +166,7 @@ class Session:
         last: dict[tuple[str, str, Any], Line] = {}
         for line in self.lines:
             data = line.data
-            stream = (line.file, line.session, self._told_agent(line) or bool(data.get("isSidechain")))
+            stream = (line.file, line.session, line.said_agent or bool(data.get("isSidechain")))
             before = last.get(stream)
             parent = data.get("parentUuid")
             if isinstance(parent, str):
@@ -184,6 +188,11 @@ class Session:
     def _parents_first(self) -> Iterator[Line]:
         done: set[int] = set()
         for line in self.lines:
+            if line.parent is None or id(line.parent) in done:
+                if id(line) not in done:
+                    done.add(id(line))
+                    yield line
+                continue
             chain: list[Line] = []
             within: set[int] = set()
             each: Line | None = line
@@ -199,11 +208,8 @@ class Session:
                 done.add(id(each))
                 yield each
 
-    def _told_agent(self, line: Line) -> str | None:
-        return name_of(line.data.get("agentId")) or name_of(line.data.get("parent_tool_use_id"))
-
     def _agent(self, line: Line) -> str | None:
-        told = self._told_agent(line)
+        told = line.said_agent
         if told is not None or line.data.get("isSidechain") is not True:
             return told
         if line.parent is not None and line.parent.agent is not None:
