@@ -29,6 +29,28 @@ PIECE = 256 * 1024
 """About so many bytes go out at a time."""
 _room = threading.BoundedSemaphore(MOST_AT_ONCE)
 
+
+class _Place:
+    """One of `MOST_AT_ONCE`, until it is left; BusyError where all are taken. A reply that nobody begins to read is
+    never closed: its place is left when it goes.
+    """
+
+    def __init__(self) -> None:
+        self._taken = _room.acquire(blocking=False)
+        if not self._taken:
+            raise BusyError(
+                f"{MOST_AT_ONCE} exports are being made here already", hint="Send it again once one is done"
+            )
+
+    def leave(self) -> None:
+        if self._taken:
+            self._taken = False
+            _room.release()
+
+    def __del__(self) -> None:
+        self.leave()
+
+
 InLayout = Annotated[str, QueryParameter(description="The layout, of those at /api/v1/dataset-layouts")]
 Split = Annotated[str, QueryParameter(description="The split")]
 Style = Annotated[str | None, QueryParameter(description="A variant of the layout")]
@@ -69,8 +91,7 @@ async def export(
     """
     whole = await sync_to_thread(reach(state).get_dataset, version)
     left_out: Counter[str] = Counter()
-    if not _room.acquire(blocking=False):
-        raise BusyError(f"{MOST_AT_ONCE} exports are being made here already", hint="Send it again once one is done")
+    place = _Place()
     try:
         options = {} if style is None else {"style": style}
         lines = await asyncio.to_thread(export_lines, state.pool, whole.version, layout, split, left_out, **options)
@@ -83,7 +104,7 @@ async def export(
                 hint=f"Left out: {why}" if why else "Nothing in it is of that kind",
             )
     except BaseException:
-        _room.release()
+        place.leave()
         raise
     name = "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part) for part in (whole.version, layout, split))
     headers = {
@@ -91,17 +112,17 @@ async def export(
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    return Stream(_sent(first, lines), media_type="application/x-ndjson", headers=headers)
+    return Stream(_sent(first, lines, place), media_type="application/x-ndjson", headers=headers)
 
 
-async def _sent(first: bytes, lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _sent(first: bytes, lines: Iterator[bytes], place: _Place) -> AsyncIterator[bytes]:
     try:
         piece = first
         while piece:
             yield piece
             piece = await asyncio.to_thread(_piece, lines)
     finally:
-        _room.release()
+        place.leave()
 
 
 def _piece(lines: Iterator[bytes]) -> bytes:
