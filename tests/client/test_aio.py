@@ -10,7 +10,7 @@ from agentworld.config import ModelSettings, ServeSettings
 from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.keeping.records import Retention
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import Annotation, Feedback, NewTrajectory, Policy, Reward
+from agentworld.records import Annotation, Feedback, Metrics, NewTrajectory, Policy, Reward
 from agentworld.testing import ScriptedEngine, ScriptedReply
 from agentworld.testing.app_server import AppServer
 
@@ -31,6 +31,7 @@ async def test_a_run_from_start_to_end(factory):
     assert ended == await factory.get_trajectory("t1")
     assert [each.trajectory_id for each in (await factory.list_trajectories(limit=5)).items] == ["t1"]
     assert (await factory.set_policy(Policy("m", "r", 1))).version == 1
+    assert await factory.add_metrics([Metrics(run="r", step=1, values={"loss": 0.5})]) == 1
     assert (await factory.stats()).rewards == 1
 
 

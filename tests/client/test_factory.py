@@ -20,7 +20,7 @@ from agentworld.errors import (
 from agentworld.factory import connect, open_pool
 from agentworld.pool.keeping.records import Retention
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import Annotation, BatchSpec, Feedback, Message, NewTrajectory, Policy, Reward, Step
+from agentworld.records import Annotation, BatchSpec, Feedback, Message, Metrics, NewTrajectory, Policy, Reward, Step
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 
@@ -104,6 +104,7 @@ def test_signals_and_state(factory):
     factory.append_steps([step(1)])
     assert factory.add_rewards([Reward(value=0.5, trajectory_id="t1"), Reward(value=1, step_id="s1", name="x")]) == 2
     assert factory.set_policy(Policy("m", "r", 3)) == Policy("m", "r", 3)
+    assert factory.add_metrics([Metrics(run="r", step=3, values={"loss": None})]) == 1
     factory.set_paused(True)
     state = factory.gateway_state()
     assert (state.paused, state.policies["m"].version, state.pauses) == (True, 3, 1)

@@ -57,6 +57,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "batches": (_TRAINER, _LEASE),
     "consumers": (_TRAINER, _LEASE),
     "policy": (_TRAINER, _LEASE),
+    "metrics": (_NONE, _LEASE),
     "gateway": (_READ, _NONE),
 }
 

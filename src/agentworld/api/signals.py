@@ -16,7 +16,7 @@ from agentworld.api.access import reach
 from agentworld.api.bodies import RewardRequest, decode, decode_signals
 from agentworld.api.events import After
 from agentworld.api.leaving import until_gone
-from agentworld.client.wire import API, RewardsRequest
+from agentworld.client.wire import API, MetricsRequest, MetricsResult, RewardsRequest
 from agentworld.errors import InvalidRequestError
 from agentworld.pool import draining
 from agentworld.pool.protocol import (
@@ -96,6 +96,13 @@ def set_policy(state: State, body: RawBody) -> Policy:
     return policy
 
 
+@post(f"{API}/metrics", status_code=200, sync_to_thread=True, opt={"body": MetricsRequest})
+def add_metrics(state: State, body: RawBody) -> MetricsResult:
+    """Tell numbers of runs, each as an event `metrics.added` of its channel; all or none."""
+    sent = decode(body, MetricsRequest)
+    return MetricsResult(reach(state).add_metrics(sent.metrics))
+
+
 @get(f"{API}/policy", sync_to_thread=True)
 def get_policy(state: State) -> GatewayState:
     """The policies by model, and whether the gateways are paused."""
@@ -162,4 +169,15 @@ def dead_letters(state: State, after: After = 0, limit: Limit = 100) -> Page[Dea
     return sequence_page(reach(state).dead_letters(after, limit), limit)
 
 
-ROUTES = [add_rewards, given_rewards, set_policy, get_policy, gateway, pause, resume, stats, dead_letters]
+ROUTES = [
+    add_rewards,
+    given_rewards,
+    add_metrics,
+    set_policy,
+    get_policy,
+    gateway,
+    pause,
+    resume,
+    stats,
+    dead_letters,
+]

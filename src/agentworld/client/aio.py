@@ -26,6 +26,7 @@ from agentworld.records import (
     FeedbackKind,
     Group,
     Message,
+    Metrics,
     NewTrajectory,
     Policy,
     Reward,
@@ -162,6 +163,10 @@ class AsyncFactory(AsyncKeepingMethods, AsyncCurationMethods, AsyncDatasetMethod
     async def list_groups(self, **parameters: Any) -> Page[Group]:
         """See Pool.list_groups."""
         return await self._send(calls.list_groups(**parameters))
+
+    async def add_metrics(self, metrics: Sequence[Metrics]) -> int:
+        """See Pool.add_metrics."""
+        return (await self._send(calls.add_metrics(metrics))).added
 
     async def set_policy(self, policy: Policy) -> Policy:
         """See Pool.set_policy."""

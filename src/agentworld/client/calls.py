@@ -17,6 +17,7 @@ from agentworld.pool.arguments import listed
 from agentworld.pool.bounds import wrong_type
 from agentworld.pool.keys import ApiKey, IssuedKey, NewKey
 from agentworld.pool.lease_rules import check_names
+from agentworld.pool.metric_rules import check_metrics
 from agentworld.pool.protocol import (
     Awaited,
     DeadLetter,
@@ -42,6 +43,7 @@ from agentworld.records import (
     Feedback,
     Group,
     Message,
+    Metrics,
     NewTrajectory,
     Policy,
     Reward,
@@ -264,6 +266,11 @@ def set_policy(policy: Policy) -> Call[Policy]:
     if not isinstance(policy, Policy):
         raise wrong_type(policy, "a Policy", "policy")
     return _post("/policy", policy, Policy)
+
+
+def add_metrics(metrics: Sequence[Metrics]) -> Call[wire.MetricsResult]:
+    """Tell numbers of runs."""
+    return _post("/metrics", wire.MetricsRequest(check_metrics(metrics)), wire.MetricsResult)
 
 
 def set_paused(paused: bool) -> Call[GatewayState]:

@@ -41,6 +41,7 @@ from agentworld.records import (
     Feedback,
     FeedbackKind,
     Group,
+    Metrics,
     NewTrajectory,
     Policy,
     Reward,
@@ -300,6 +301,10 @@ class Factory(BatchMethods, KeyMethods, KeepingMethods, CurationMethods, Dataset
         not answer for a minute.
         """
         return follow(self.url, self._headers, check_after(after), timeout, check_event_kinds(kinds))
+
+    def add_metrics(self, metrics: Sequence[Metrics]) -> int:
+        """See Pool."""
+        return self._send(calls.add_metrics(metrics)).added
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool."""

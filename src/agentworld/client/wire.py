@@ -28,6 +28,7 @@ from agentworld.records import (
     BatchSpec,
     Feedback,
     Message,
+    Metrics,
     PoisonedUnit,
     Policy,
     Reward,
@@ -155,6 +156,18 @@ class RewardsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Several rewards, set all or none."""
 
     rewards: list[Reward]
+
+
+class MetricsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Numbers of runs, told all or none."""
+
+    metrics: list[Metrics]
+
+
+class MetricsResult(msgspec.Struct, frozen=True):
+    """How many were told."""
+
+    added: int
 
 
 class FeedbackRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

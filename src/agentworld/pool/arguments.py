@@ -20,6 +20,7 @@ EVENT_KINDS = (
     *(
         "pool.collected",
         "policy.set",
+        "metrics.added",
         "decision.set",
         "curation.set",
         "curation.cleared",

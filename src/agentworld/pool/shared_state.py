@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from agentworld.pool.results import Drain, GatewayState, GatewayWorker, PoolStats
-from agentworld.records import Policy
+from agentworld.records import Metrics, Policy
 
 
 class SharedStateMethods(Protocol):
@@ -13,6 +14,12 @@ class SharedStateMethods(Protocol):
 
     def set_policy(self, policy: Policy) -> Policy:
         """Publish the weights that now speak. A lower version within the same run is a ConflictError."""
+
+    def add_metrics(self, metrics: Sequence[Metrics]) -> int:
+        """Tell numbers of runs as events `metrics.added`, all or none; returns how many.
+
+        They are read back by their channel: `events(channel="metrics")`.
+        """
 
     def set_paused(self, paused: bool) -> None:
         """Stop or resume the dispatch of new calls on every gateway of this pool."""

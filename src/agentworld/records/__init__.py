@@ -59,6 +59,7 @@ from agentworld.records.message import (
     ToolCall,
 )
 from agentworld.records.methods import METHODS, Method, Unit
+from agentworld.records.metrics import METRICS_CHANNEL, Metrics
 from agentworld.records.signals import Annotation, Feedback, FeedbackKind, Reward
 from agentworld.records.step import (
     Exchange,
@@ -91,6 +92,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_NAME",
     "METHODS",
+    "METRICS_CHANNEL",
     "ActivePolicy",
     "Adapter",
     "AdapterNeeds",
@@ -130,6 +132,7 @@ __all__ = [
     "MediaPart",
     "Message",
     "Method",
+    "Metrics",
     "NewReview",
     "NewTrajectory",
     "Order",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from agentworld.errors import NotFoundError
@@ -11,9 +13,10 @@ from agentworld.pool.draining import KEPT_SECONDS
 from agentworld.pool.keys import ApiKey, IssuedKey, NewKey, StoredKey, key_from, new_secret, secret_digest
 from agentworld.pool.memory.counting import counted, policies
 from agentworld.pool.memory.store_batches import BatchMethods
+from agentworld.pool.metric_rules import check_metrics, metrics_data
 from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
 from agentworld.pool.stats import pool_stats
-from agentworld.records import Policy, check_id
+from agentworld.records import Metrics, Policy, check_id
 
 
 class StateMethods(BatchMethods):
@@ -30,6 +33,14 @@ class StateMethods(BatchMethods):
                 self._state.policies[policy.model] = policy
                 self._state.add_event("policy.set", data=msgspec.to_builtins(policy))
             return policy
+
+    def add_metrics(self, metrics: Sequence[Metrics]) -> int:
+        """See Pool."""
+        checked = check_metrics(metrics)
+        with self._open():
+            for each in checked:
+                self._state.add_event("metrics.added", data=metrics_data(each), channel=each.channel)
+        return len(checked)
 
     def set_paused(self, paused: bool) -> None:
         """See Pool."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import rules, schema
+from agentworld.pool.metric_rules import metrics_data
 from agentworld.pool.sql.connections import Asked, Reader
-from agentworld.pool.sql.events import add_event
+from agentworld.pool.sql.events import Events, add_event
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import Policy
+from agentworld.records import Metrics, Policy
 
 PAUSED, PAUSES = "gateway.paused", "gateway.pauses"
 
@@ -37,6 +40,14 @@ def set_policy(txn: Transaction, policy: Policy) -> None:
     txn.execute(_RETIRE_RUNS, {"of_model": policy.model})
     txn.execute(_SET, {"model": policy.model, "run": policy.run, "version": policy.version})
     add_event(txn, "policy.set", data=msgspec.to_builtins(policy))
+
+
+def add_metrics(txn: Transaction, metrics: Sequence[Metrics]) -> None:
+    """Tell numbers of runs."""
+    events = Events(txn)
+    for each in metrics:
+        events.add("metrics.added", data=metrics_data(each), channel=each.channel)
+    events.write()
 
 
 def current_policies(connection: Reader) -> dict[str, Policy]:

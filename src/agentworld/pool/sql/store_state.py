@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import func, select
 
 from agentworld.pool import schema
 from agentworld.pool.bounds import check_policy_record
 from agentworld.pool.keys import ApiKey, IssuedKey, NewKey, StoredKey
+from agentworld.pool.metric_rules import check_metrics
 from agentworld.pool.results import GatewayState, GatewayWorker, PoolStats
 from agentworld.pool.sql import keys, signals, workers
+from agentworld.pool.sql.policies import add_metrics
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.store_base import SqlStore
 from agentworld.pool.stats import policy_stats, pool_stats
-from agentworld.records import Policy, check_id
+from agentworld.records import Metrics, Policy, check_id
 
 PROBES = "gateway.probes"  # how often it was tried whether the pool can be written
 _COUNTERS = sql(select(schema.counters))
@@ -43,6 +47,13 @@ class StateMethods(SqlStore):
         check_policy_record(policy)
         self._writer.submit(lambda txn: signals.set_policy(txn, policy)).result()
         return policy
+
+    def add_metrics(self, metrics: Sequence[Metrics]) -> int:
+        """See Pool."""
+        checked = check_metrics(metrics)
+        if checked:
+            self._writer.submit(lambda txn: add_metrics(txn, checked)).result()
+        return len(checked)
 
     def set_paused(self, paused: bool) -> None:
         """See Pool."""
