@@ -7,11 +7,14 @@ import { live, useConnection, useEvents } from "./api/live";
 import { Problem } from "./parts/problem";
 import { Shortcuts } from "./parts/shortcuts";
 import { Collection } from "./views/collection";
+import { BatchView } from "./views/batch";
 import { Consumption } from "./views/consumption";
 import { Curation } from "./views/curation";
+import { DatasetView } from "./views/dataset";
 import { Datasets } from "./views/datasets";
 import { Lifecycle } from "./views/lifecycle";
 import { Optimization } from "./views/optimization";
+import { Runs } from "./views/runs";
 import { Settings } from "./views/settings";
 import { SignIn } from "./views/sign-in";
 import { TrajectoryView } from "./views/trajectory";
@@ -25,6 +28,7 @@ const VIEWS = [
   { path: "/datasets", name: "Datasets", key: "d" },
   { path: "/consumption", name: "Consumption", key: "c" },
   { path: "/optimization", name: "Optimization", key: "o" },
+  { path: "/runs", name: "Runs", key: "m" },
   { path: "/settings", name: "Settings", key: "k" },
 ] as const;
 
@@ -74,6 +78,9 @@ function Signed({ who }: { who: SignedIn }) {
           <Route path="/trajectories" component={Trajectories} />
           <Route path="/trajectories/:id">{({ id }) => <TrajectoryView key={id} id={decodeURIComponent(id)} />}</Route>
           <Route path="/consumption" component={Consumption} />
+          <Route path="/consumption/:id">{({ id }) => <BatchView key={id} id={decodeURIComponent(id)} />}</Route>
+          <Route path="/runs" component={Runs} />
+          <Route path="/datasets/:version">{({ version }) => <DatasetView key={version} version={decodeURIComponent(version)} />}</Route>
           <Route path="/curation" component={Curation} />
           <Route path="/optimization" component={Optimization} />
           <Route path="/datasets" component={Datasets} />

@@ -42,7 +42,9 @@ export function Shortcuts({ views }: { views: readonly View[] }) {
           <Key keys="j k" does="Next and previous row or step" />
           <Key keys="Enter" does="Open the row" />
           <Key keys="a r s" does="In a review: accept, reject, skip" />
-          <Key keys="u" does="Undo the latest verdict" />
+          <Key keys="1 2" does="In a review: labels; in a comparison: the left or the right one is better" />
+          <Key keys="n p" does="In a comparison: next and previous pair" />
+          <Key keys="u" does="In a review or comparison: undo the latest" />
           <Key keys="?" does="This list" />
         </dl>
         <form method="dialog">
