@@ -12,20 +12,10 @@ from agentworld.verl_loop.playing import play_prompt, prompt_row, task_of
 from agentworld.verl_loop.rows import loop_rows, origin
 from agentworld.verl_loop.settings import LoopSettings
 from agentworld.verl_loop.station import Engines, Station
+from tests.verl_loop.agents import FORGETFUL
 from tests.verl_loop.engines import TOKENIZER, ScriptedClient
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-# An agent that forgets: its second call does not go on from its first.
-FORGETFUL = """
-import json, os, urllib.request
-for text in ("One?", "Two?"):
-    body = json.dumps({"model": "policy", "temperature": 0.3, "messages": [{"role": "user", "content": text}]}).encode()
-    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body,
-                                     {"Content-Type": "application/json"})
-    urllib.request.urlopen(request).read()
-"""
-
-
 LOOK = {"type": "function", "function": {"name": "look", "description": "Look", "parameters": {"type": "object"}}}
 
 

@@ -14,7 +14,7 @@ from verl.workers.rollout.llm_server import LLMServerClient
 
 from agentworld.agents.definition import CommandAgent
 from agentworld.errors import InvalidRequestError
-from agentworld.verl_loop.hydra_config import LOOP, engines_of, sampling_of
+from agentworld.verl_loop.hydra_config import LOOP, engines_of, sampling_of, settings_of
 from agentworld.verl_loop.playing import Played, play_prompt
 from agentworld.verl_loop.rows import loop_rows, origin
 from agentworld.verl_loop.settings import read_settings
@@ -23,11 +23,13 @@ from agentworld.verl_loop.station import station_for
 
 @register(LOOP)
 class AgentWorldLoop(AgentLoopBase):  # type: ignore[misc]
-    """An agent on verl's engines. `settings`: path of the settings file (LoopSettings)."""
+    """An agent on verl's engines. `settings`: path of the settings file (LoopSettings); unset, that of the entry in
+    verl's configuration, which registering this class puts itself in the place of.
+    """
 
-    def __init__(self, *args: Any, settings: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, settings: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.settings = read_settings(settings)
+        self.settings = settings_of(self.config) if settings is None else read_settings(settings)
         self.agent = self.settings.the_agent()
         self.task_set = self.settings.the_task_set()
         client = self.server_manager

@@ -100,13 +100,14 @@ class Station:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(awaited(), self._loop))
 
     def _work(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        except BaseException as fault:
-            self._fault = fault
-        finally:
-            self._ready.set()
-            self._loop.close()
+        # A runner cancels at its end what others had this loop do.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self._serve())
+            except BaseException as fault:
+                self._fault = fault
+            finally:
+                self._ready.set()
 
     async def _serve(self) -> None:
         engine = Server(EngineApp(self.bridge))
