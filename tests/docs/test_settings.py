@@ -21,6 +21,7 @@ from agentworld.curation.running import CurateSettings, ReviewSettings
 from agentworld.records import BatchSpec, Sampling
 from agentworld.tasks.definition import ReadyDefinition
 from agentworld.tasks.jsonl import JsonlDefinition
+from agentworld.trainers.evaluating import EvaluationSettings
 from agentworld.trainers.job import TrainJob
 from agentworld.trainers.lora import LoraSettings
 from agentworld.trainers.publish import PublishTo
@@ -44,7 +45,8 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld train", 2, TrainSettings),
     ("agentworld train", 3, LoraSettings),
     ("agentworld train", 4, PublishTo),
-    ("agentworld train", 5, CreditSpec),
+    ("agentworld train", 5, EvaluationSettings),
+    ("agentworld train", 6, CreditSpec),
     ("agentworld curate run", 0, CurateSettings),
     ("agentworld curate run", 1, ReviewSettings),
 ]

@@ -23,6 +23,11 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
     from agentworld.trainers.progress import Updates, batch_line
 
     job = read_job(config)
+    evaluator = None
+    if job.evaluation is not None:
+        from agentworld.cli.train_evaluation import GatewayEvaluator
+
+        evaluator = GatewayEvaluator(job, config)
     with source(job.pool, job.url) as pool:
         trainer = open_trainer(job)
         if trainer.record.version:
@@ -38,7 +43,7 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
         done, compared = 0, None
         try:
             with Updates(job.settings.method) as progress:
-                for metrics in run_job(job, trainer, pool, progress):
+                for metrics in run_job(job, trainer, pool, progress, evaluator=evaluator):
                     done += 1
                     if trainer.objective.comparison != compared:
                         compared = trainer.objective.comparison

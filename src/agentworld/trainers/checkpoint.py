@@ -26,7 +26,7 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
     """`updates`: optimizer updates so far. `applied`: ids of the batches in these weights, newest last.
 
     `version`, `run`: the policy that these weights are published as. `settings`: what they were trained with; `fixed`:
-    what else a job that goes on must share, such as its model. `extra`: the caller's own.
+    what else a job that goes on must share, such as its model. `metrics`: of the last batch. `extra`: the caller's own.
     """
 
     updates: int
@@ -36,6 +36,7 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
     applied: list[str] = []
     settings: dict[str, Any] = {}
     fixed: dict[str, Any] = {}
+    metrics: dict[str, float | None] = {}
     extra: dict[str, Any] = {}
 
 

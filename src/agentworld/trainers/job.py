@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,9 +13,11 @@ from agentworld.config import blamed, convert, read_toml
 from agentworld.errors import ConfigError
 from agentworld.pool.protocol import Consumer, Page
 from agentworld.pool.results import Drain
-from agentworld.records import BatchSpec, Policy, Trajectory
+from agentworld.records import BatchSpec, Metrics, Policy, Trajectory
 from agentworld.trainers.checkpoint import CheckpointRecord, latest_checkpoint
+from agentworld.trainers.evaluating import EvaluationSettings, Evaluator
 from agentworld.trainers.lora import LoraSettings, add_lora, has_lora, save_adapter, save_merged
+from agentworld.trainers.metrics import MetricsLog
 from agentworld.trainers.publish import Publisher, PublishTo, check_publish
 from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
 from agentworld.trainers.settings import TrainSettings
@@ -27,6 +29,7 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `out`: folder of the checkpoints; a job that finds some there goes on from the newest. `batches`: how many in all.
     `timeout`: seconds without a batch after which the job ends. `batch`: the BatchSpec, with the method of `settings`
     and what that needs of each step. `lora`: train adapters in place of the whole model.
+    `tensorboard`: write metrics for it too, into a folder of `out`.
     """
 
     model: str
@@ -43,6 +46,8 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     settings: TrainSettings = TrainSettings()
     lora: LoraSettings | None = None
     publish: PublishTo | None = None
+    evaluation: EvaluationSettings | None = None
+    tensorboard: bool = False
 
     @property
     def fixed(self) -> dict[str, Any]:
@@ -86,6 +91,9 @@ class Source(Protocol):
 
     def drain(self, timeout: float = 0.0) -> Drain:
         """See Pool.drain."""
+
+    def add_metrics(self, metrics: Sequence[Metrics]) -> int:
+        """See Pool.add_metrics."""
 
 
 def read_job(path: Path) -> TrainJob:
@@ -140,36 +148,61 @@ def open_trainer(job: TrainJob) -> Trainer:
 
 
 def run_job(
-    job: TrainJob, trainer: Trainer, source: Source, progress: Progress | None = None
+    job: TrainJob,
+    trainer: Trainer,
+    source: Source,
+    progress: Progress | None = None,
+    *,
+    evaluator: Evaluator | None = None,
 ) -> Iterator[BatchMetrics]:
-    """Train the batches that are left of the job; see Trainer.run."""
+    """Train the batches that are left of the job, see Trainer.run; tell metrics, and evaluate where that is due.
 
+    What an earlier process did not come to after its newest checkpoint is done first.
+    """
     publisher = None if job.publish is None else Publisher(job.publish, lora=job.lora is not None)
+    log = MetricsLog(trainer.folder, job.run, source, tensorboard=job.tensorboard)
 
     def published(checkpoint: Path, record: CheckpointRecord) -> None:
         if publisher is not None:
             folder = _published_folder(publisher, trainer, checkpoint)
             publisher.publish(folder, Policy(publisher.to.model, record.run, record.version), source)
 
-    newest = latest_checkpoint(trainer.folder)
-    if newest is not None:
-        # An earlier process may have ended between its checkpoint and this.
-        published(newest, trainer.record)
-    elif publisher is not None and publisher.adapter:
-        # Nothing answers to the adapter's name before there is one.
-        first = trainer.folder / "first-adapter"
-        first.mkdir(exist_ok=True)
-        save_adapter(trainer.model, first, job.model)
-        published(first, trainer.record)
-    left = job.batches - trainer.record.version
-    yield from trainer.run(
-        source.consumer(job.consumer),
-        job.spec,
-        batches=left,
-        timeout=job.timeout,
-        progress=progress,
-        published=published,
-    )
+    def told() -> None:
+        record = trainer.record
+        if record.metrics:
+            log.tell("train", record.version, record.metrics)
+        evaluation = job.evaluation
+        if (
+            evaluation is not None
+            and evaluator is not None
+            and evaluation.due(record.version, job.batches)
+            and ("evaluation", record.version) not in log.told
+        ):
+            log.tell("evaluation", record.version, evaluator.evaluate(record.version))
+
+    try:
+        newest = latest_checkpoint(trainer.folder)
+        if newest is not None:
+            published(newest, trainer.record)
+        elif publisher is not None and publisher.adapter:
+            # Nothing answers to the adapter's name before there is one.
+            first = trainer.folder / "first-adapter"
+            first.mkdir(exist_ok=True)
+            save_adapter(trainer.model, first, job.model)
+            published(first, trainer.record)
+        told()
+        for metrics in trainer.run(
+            source.consumer(job.consumer),
+            job.spec,
+            batches=job.batches - trainer.record.version,
+            timeout=job.timeout,
+            progress=progress,
+            published=published,
+        ):
+            told()
+            yield metrics
+    finally:
+        log.close()
 
 
 def _published_folder(publisher: Publisher, trainer: Trainer, checkpoint: Path) -> Path:

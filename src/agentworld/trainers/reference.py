@@ -27,6 +27,7 @@ from agentworld.trainers.checkpoint import (
     save_checkpoint,
 )
 from agentworld.trainers.lora import has_lora
+from agentworld.trainers.metrics import batch_values
 from agentworld.trainers.minibatches import Unit, plan_updates
 from agentworld.trainers.objective import Objective
 from agentworld.trainers.resuming import changes, check_same
@@ -191,7 +192,7 @@ class Trainer:
         rows: list[Row] = [row for unit in units for row in unit]
         sums = {name: sum(each[name] for each in figures) for name in _SUMS}
         names = sorted({name for each in figures for name in each} - {*_MEANS, *_SUMS})
-        return BatchMetrics(
+        metrics = BatchMetrics(
             batch_id=batch.batch_id,
             trajectories=sum(len(item.trajectories) for item in batch.items),
             rows=len(rows),
@@ -205,6 +206,8 @@ class Trainer:
             figures={name: _mean([each[name] for each in figures]) for name in names},
             **{name: _mean([each.get(name, 0.0) for each in figures]) for name in _MEANS},
         )
+        self.record.metrics = batch_values(metrics)
+        return metrics
 
     def run(
         self,
