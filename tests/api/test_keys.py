@@ -103,7 +103,8 @@ def test_no_route_but_the_open_ones_answers_without_a_key(server):
 
 
 SCOPE_OF = {"/metrics": "read", "keys": "admin", "gateway": "admin", "pool": "admin", "batches": "lease",
-            "consumers": "lease", "policy": "lease", "curation": "read"}  # fmt: skip
+            "consumers": "lease", "policy": "lease", "metrics": "lease", "methods": "lease",
+            "curation": "read"}  # fmt: skip
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -115,8 +116,8 @@ def test_each_route_needs_its_scope(server, secrets, scope):
         wanted = (
             "admin" if method in ("DELETE", "PUT") else SCOPE_OF.get(subject, "read" if method == "GET" else "write")
         )
-        if path.endswith("/verify"):
-            wanted = "read"  # It computes, and writes nothing.
+        if path.endswith(("/verify", "/evaluations/known")):
+            wanted = "read"  # They compute, or look up, and write nothing.
         if method == "GET" and wanted != "lease":
             wanted = "admin" if subject == "keys" else "read"
         allowed = {wanted, "admin"} | ({"read"} if method == "GET" and wanted == "lease" else set())

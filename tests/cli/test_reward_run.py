@@ -10,8 +10,12 @@ import time
 
 import pytest
 
-from agentworld.factory import open_pool
+from agentworld.errors import ForbiddenError
+from agentworld.factory import connect, open_pool
+from agentworld.pool import open_store
+from agentworld.pool.keys import NewKey
 from agentworld.records import Feedback
+from tests.api.serving import Serving
 from tests.rewards.counting_evaluators import counted
 from tests.rewards.pools import put
 
@@ -71,6 +75,7 @@ def test_a_run_its_failures_and_once_more(cli, pool, tmp_path):
     assert (code, err) == (0, "")
     assert "4 trajectories and 2 groups; nothing was evaluated" in out
     assert not {"mean", "evaluated"} & set(out.splitlines()[0].split())
+    assert [line.split()[:2] for line in out.splitlines()[2:5]] == [["numeric", "4"], ["odd", "4"], ["normalise", "2"]]
     limited = cli("reward", "run", "evaluators.toml", "--pool", pool, "--dry-run", "--limit", "1")[1]
     assert limited.splitlines()[-1] == "1 trajectory; nothing was evaluated"
     with open_pool(pool) as opened:
@@ -107,6 +112,40 @@ def test_a_run_its_failures_and_once_more(cli, pool, tmp_path):
     code, out, _ = cli("reward", "run", "evaluators.toml", "--pool", pool, "--again", "failed", "--json")
     assert (code, json.loads(out)["evaluators"]["odd"]["evaluated"]) == (0, 1)
     assert cli("reward", "failures", "--pool", pool)[1] == "No evaluation has failed\n"
+
+
+def test_a_run_over_what_a_server_has(cli, refused, pool, monkeypatch):
+    """Evaluators and their code are here, what they said is there; a key says who may."""
+    over_http, here = (
+        ["reward", "run", "evaluators.toml", "--url"],
+        ("reward", "run", "evaluators.toml", "--pool", pool),
+    )
+    with Serving(open_store(pool)) as server:
+        keys = {
+            scope: server.pool.create_key(NewKey(name=scope, scopes=(scope,))).secret for scope in ("read", "admin")
+        }
+        both = server.pool.create_key(NewKey(name="judge", scopes=("read", "write"))).secret
+        bound = server.pool.create_key(NewKey(name="bound", scopes=("read", "write"), channel="train")).secret
+        over_http.append(server.url)
+        monkeypatch.setenv("AGENTWORLD_API_KEY", keys["read"])
+        assert cli(*over_http, "--dry-run")[0] == 0
+        assert "lacks the scope write" in refused(*over_http)
+        monkeypatch.setenv("AGENTWORLD_API_KEY", bound)
+        assert "the whole pool" in refused(*over_http)
+        assert server.pool.get_trajectory("t0").rewards == {}
+        monkeypatch.setenv("AGENTWORLD_API_KEY", both)
+        code, out, err = cli(*over_http, "--json")
+        assert (code, json.loads(out)["evaluators"]["numeric"]["evaluated"]) == (1, 4), err
+        assert server.pool.get_trajectory("t1").rewards == {"correct": 1.0, "odd": 1.0, "reward": 0.0}
+        assert "three\\x1b[31m is red" in cli("reward", "failures", "--url", server.url)[1]
+        # It goes on where it was; and content has the same digests wherever it is read.
+        assert json.loads(cli(*over_http, "--json")[1])["trajectories"] == 0
+        with connect(server.url) as factory:
+            with pytest.raises(ForbiddenError, match="runs of evaluators"):
+                factory.load_follower("curate:*:x")
+            assert factory.load_follower("reward:nobody") is None
+    assert json.loads(cli(*here, "--again", "failed", "--json")[1])["evaluators"]["odd"]["failed"] == 1
+    assert "Nothing answers" in refused(*over_http)
 
 
 def test_what_cannot_be_meant_is_refused(refused, pool, tmp_path):

@@ -11,6 +11,7 @@ from agentworld.client import AsyncFactory
 from agentworld.client import curation as client_curation
 from agentworld.client.absent import NOT_OVER_HTTP
 from agentworld.client.curation import AsyncCurationMethods, CurationMethods
+from agentworld.client.evaluations import AsyncEvaluationMethods, EvaluationMethods
 from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError, QueryError
 from agentworld.factory import connect, open_pool
 from agentworld.pool import open_store
@@ -40,7 +41,7 @@ class InLoop:
         self._rest = connect(url)
 
     def __getattr__(self, name):
-        if not hasattr(AsyncCurationMethods, name):
+        if not hasattr(AsyncCurationMethods, name) and not hasattr(AsyncEvaluationMethods, name):
             return getattr(self._rest, name)
 
         async def called(*args, **fields):
@@ -66,9 +67,11 @@ def public(kind):
 
 def test_the_methods_for_event_loops_are_those_for_threads():
     assert public(AsyncCurationMethods) == public(CurationMethods)
-    assert all(map(inspect.iscoroutinefunction, (getattr(AsyncFactory, name) for name in public(CurationMethods))))
+    assert public(AsyncEvaluationMethods) == public(EvaluationMethods)
+    ours = {*public(CurationMethods), *public(EvaluationMethods)}
+    assert all(map(inspect.iscoroutinefunction, (getattr(AsyncFactory, name) for name in ours)))
     pool = {name for name, _ in inspect.getmembers(PoolWords, inspect.isfunction) if not name.startswith("_")}
-    assert pool - set(NOT_OVER_HTTP) <= public(CurationMethods).keys()
+    assert pool - set(NOT_OVER_HTTP) <= ours
 
 
 @pytest.fixture(params=["http", "loop", "embedded"])
@@ -192,12 +195,21 @@ def said(target_id, **more):
     return Evaluation(evaluator="e", target="trajectory", target_id=target_id, **fields)
 
 
-def test_what_evaluators_said_is_read_and_not_written_over_http(factory):
+def test_what_evaluators_said_goes_to_and_fro(factory):
     finished(factory, "a", 1.0)
     finished(factory, "b", 1.0)
     pool = factory.serving.pool if hasattr(factory, "serving") else factory
     failure = {"state": "failed", "values": {}, "error": "\x1b[31mtimed out \ud800"}
-    pool.put_evaluations([said("a", details={"why": [1, None]}), said("b", **failure)])
+    sent = [said("a", details={"why": [1, None]}), said("b", **failure), said("nobody")]
+    assert factory.put_evaluations(sent) == 2
+    assert factory.known_evaluations(b"f" * 16, [b"c" * 16, b"d" * 16]) == {
+        b"c" * 16: factory.list_evaluations(state="ok").items[0]
+    }
+    begun = factory.save_follower("reward:r", 3, b"\0\xff")
+    assert factory.load_follower("reward:r") == begun
+    assert (begun.state, begun.position) == (b"\0\xff", 3)
+    with pytest.raises(ConflictError):
+        factory.save_follower("reward:r", 4)
     found = factory.list_evaluations()
     assert found == pool.list_evaluations()
     assert [one.error for one in factory.list_evaluations(state="failed", evaluator="e").items] == [failure["error"]]
@@ -209,10 +221,6 @@ def test_what_evaluators_said_is_read_and_not_written_over_http(factory):
         return
     raw = factory.serving.get("/api/v1/evaluations?target=trajectory&target_id=a")[1]["items"][0]
     assert base64.b64decode(raw["fingerprint"]) == b"f" * 16
-    for name in ("put_evaluations", "known_evaluations", "load_follower", "save_follower"):
-        assert not hasattr(factory, name)
-        with pytest.raises(InvalidRequestError, match="Open the pool itself"):
-            getattr(factory, name)
 
 
 def test_a_policy_that_cannot_be_read_names_rule_position_and_what_to_write(factory):

@@ -176,8 +176,9 @@ def undo_review(state: State, review_id: FromPath[int], body: RawBody) -> Review
 
 
 # --- evaluations ----------------------------------------------------------------------------------------------
-@get(f"{API}/evaluations", sync_to_thread=True)
-def list_evaluations(
+# Its path has another method, see above.
+@get(f"{API}/evaluations")
+async def list_evaluations(
     state: State,
     evaluator: FromQuery[str | None] = None,
     target: Target = None,
@@ -189,8 +190,14 @@ def list_evaluations(
     """One page of the latest that evaluators said, failures and their reasons among it. Digests are base64."""
     kind: Any = target
     wanted: Any = evaluation_state
-    page: Page[Evaluation] = reach(state).list_evaluations(
-        evaluator=evaluator, target=kind, target_id=target_id, state=wanted, cursor=cursor, limit=limit
+    page: Page[Evaluation] = await sync_to_thread(
+        reach(state).list_evaluations,
+        evaluator=evaluator,
+        target=kind,
+        target_id=target_id,
+        state=wanted,
+        cursor=cursor,
+        limit=limit,
     )
     return page
 

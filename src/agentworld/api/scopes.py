@@ -43,7 +43,8 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "curation": (_READ, _READ),
     "decisions": (_READ, _WRITE),
     "reviews": (_READ, _WRITE),
-    "evaluations": (_READ, _NONE),
+    "evaluations": (_READ, _WRITE),
+    "followers": (_READ, _WRITE),
     # Deleting a version is for admins.
     "datasets": (_READ, _WRITE),
     "dataset-layouts": (_READ, _NONE),
@@ -78,6 +79,8 @@ def needed(method: str, path: str, *, llm: bool) -> Scopes | None:
         return ("admin",)
     if method in ("GET", "HEAD") and path.startswith(f"{API}/trajectories/") and path.endswith("/exchanges"):
         return _AGENT  # Who may only write sees those of its own trajectory alone.
+    if method == "POST" and path == f"{API}/evaluations/known":
+        return _READ  # Asked for by so many digests that they go as a body.
     if method == "POST" and path.startswith(f"{API}/datasets/") and path.endswith("/verify"):
         return _READ  # It computes, and writes nothing.
     reading, writing = _BY_PREFIX.get(path[len(API) + 1 :].partition("/")[0], (_NONE, _NONE))

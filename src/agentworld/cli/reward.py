@@ -81,8 +81,10 @@ def run(
         bool, typer.Option("--die-with-parent", help="Stop when the process that started this one ends.")
     ] = False,
     pool: PoolOption = None,
+    url: UrlOption = None,
 ) -> int:
-    """Run evaluators over a pool. What is known already is not evaluated again; stopped anywhere, it goes on there.
+    """Run evaluators here, over a pool or over what a server has. What is known already is not evaluated again; stopped
+    anywhere, it goes on there.
 
     Ends with 1 where an evaluation failed.
     """
@@ -102,7 +104,7 @@ def run(
         limit=limit,
         dry_run=dry_run,
     )
-    return run_config(asked, pool, as_json=as_json, die_with_parent=die_with_parent)
+    return run_config(asked, pool, url, as_json=as_json, die_with_parent=die_with_parent)
 
 
 @app.command()
@@ -112,11 +114,12 @@ def failures(
     limit: Annotated[int, typer.Option(help="How many, at most.", min=1, max=1000)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON record a line.")] = False,
     pool: PoolOption = None,
+    url: UrlOption = None,
 ) -> None:
     """List what evaluators failed on, and why."""
     from agentworld.cli.reward_runs import show_failures
 
-    show_failures(evaluator, trajectory, limit, pool, as_json=as_json)
+    show_failures(evaluator, trajectory, limit, pool, url, as_json=as_json)
 
 
 @app.command()

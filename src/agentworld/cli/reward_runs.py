@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import typer
 
 from agentworld.cli import output
 from agentworld.cli.progress import progress_bar
-from agentworld.cli.source import DEFAULT_POOL, check_given, open_existing
+from agentworld.cli.source import DEFAULT_POOL, check_given, open_existing, source
 from agentworld.cli.stopping import stopping
 
 if TYPE_CHECKING:
+    from agentworld.client.factory import Factory
     from agentworld.factory import EmbeddedPool
+    from agentworld.pool.protocol import Pool
     from agentworld.rewards.running import Plan, RunReport, RunSettings
     from agentworld.rewards.running.settings import Again
+
+
+POLL_SECONDS = 1.0  # between two looks at the events of a server
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +96,7 @@ def settings_of(asked: Asked) -> RunSettings:
     )
 
 
-def run_config(asked: Asked, pool: str | None, *, as_json: bool, die_with_parent: bool) -> int:
+def run_config(asked: Asked, pool: str | None, url: str | None, *, as_json: bool, die_with_parent: bool) -> int:
     """Run, and print what came of it; 1 where an evaluation failed, 130 where it was stopped."""
     from agentworld.rewards.running import run_rewards
 
@@ -101,8 +106,8 @@ def run_config(asked: Asked, pool: str | None, *, as_json: bool, die_with_parent
         follow_parent(os.getppid(), signal.SIGTERM)
     settings = settings_of(asked)
     plan = read_plan(asked.config, asked.only)
-    with stopping() as stop, opened_pool(pool) as opened, progress_bar() as show:
-        report = run_rewards(opened.store, plan, settings, progress=show, say=_say, stop=stop)
+    with stopping() as stop, _evaluated(pool, url) as there, progress_bar() as show:
+        report = run_rewards(there, plan, settings, progress=show, say=_say, stop=stop)
     if as_json:
         typer.echo(msgspec.json.encode(report).decode())
     else:
@@ -146,10 +151,10 @@ def show_report(report: RunReport, *, dry_run: bool) -> None:
 
 
 def show_failures(
-    evaluator: str | None, trajectory: str | None, limit: int, pool: str | None, *, as_json: bool
+    evaluator: str | None, trajectory: str | None, limit: int, pool: str | None, url: str | None, *, as_json: bool
 ) -> None:
     """A table of what evaluators failed on, the earliest first."""
-    with opened_pool(pool) as opened:
+    with source(pool, url) as opened:
         page = opened.list_evaluations(
             evaluator=evaluator,
             target="trajectory" if trajectory is not None else None,
@@ -184,6 +189,33 @@ def show_failures(
 
 def _say(line: str) -> None:
     typer.echo(f"agentworld: {output.plain(output.clip(line, 400))}", err=True)
+
+
+class _OverHttp:
+    """A server as runs of evaluators use a pool: it is asked for events again and again, as it wakes nobody."""
+
+    poll_seconds = POLL_SECONDS
+
+    def __init__(self, factory: Factory) -> None:
+        self._factory = factory
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Nobody is woken."""
+        return lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._factory, name)
+
+
+@contextmanager
+def _evaluated(pool: str | None, url: str | None) -> Iterator[Pool]:
+    """What the evaluators are run over: a pool of this process, or a server's."""
+    if url is None:
+        with opened_pool(pool) as opened:
+            yield opened.store
+        return
+    with source(pool, url) as factory:
+        yield cast("Pool", _OverHttp(cast("Factory", factory)))  # It has what run_rewards uses of a pool.
 
 
 @contextmanager

@@ -20,7 +20,6 @@ NOT_OVER_HTTP = {
     **dict.fromkeys(("tombstones", "put_media", "get_media", "report_worker", "forget_worker"), _OPEN),
     "check_writable": "Ask /readyz",
     **dict.fromkeys(("find_key", "get_key"), "Use list_keys; who asks a server has had its key checked already"),
-    **dict.fromkeys(("put_evaluations", "known_evaluations", "load_follower", "save_follower"), _OPEN),
     **dict.fromkeys(("begin_dataset", "put_dataset_rows", "freeze_dataset", "drop_building"), "Use create_dataset"),
     "add_whole": _OPEN,
     "feedback_on": "Use list_feedback",

@@ -14,6 +14,7 @@ from agentworld.client import calls, wire
 from agentworld.client.connection import BACKOFF, TRY_AGAIN, Reply, check_url, unreachable
 from agentworld.client.curation import AsyncCurationMethods
 from agentworld.client.datasets import AsyncDatasetMethods
+from agentworld.client.evaluations import AsyncEvaluationMethods
 from agentworld.client.keeping import AsyncKeepingMethods
 from agentworld.client.merging import AsyncMergeMethods
 from agentworld.client.session import build_step, new_trajectory
@@ -38,7 +39,9 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class AsyncFactory(AsyncKeepingMethods, AsyncCurationMethods, AsyncDatasetMethods, AsyncMergeMethods):
+class AsyncFactory(
+    AsyncKeepingMethods, AsyncCurationMethods, AsyncEvaluationMethods, AsyncDatasetMethods, AsyncMergeMethods
+):
     """A factory over HTTP for asyncio; use it as `async with AsyncFactory(url) as factory`.
 
     Errors are the AgentWorldError that the server raised. `api_key`: by default that of AGENTWORLD_API_KEY. `timeout`:

@@ -13,6 +13,7 @@ from agentworld.client.batches import BatchMethods
 from agentworld.client.connection import Connection
 from agentworld.client.curation import CurationMethods
 from agentworld.client.datasets import DatasetMethods
+from agentworld.client.evaluations import EvaluationMethods
 from agentworld.client.following import follow
 from agentworld.client.keeping import KeepingMethods
 from agentworld.client.keys import KeyMethods
@@ -53,7 +54,9 @@ from agentworld.records import (
 T = TypeVar("T")
 
 
-class Factory(BatchMethods, KeyMethods, KeepingMethods, CurationMethods, DatasetMethods, MergeMethods):
+class Factory(
+    BatchMethods, KeyMethods, KeepingMethods, CurationMethods, EvaluationMethods, DatasetMethods, MergeMethods
+):
     """The pool's surface over HTTP; what each method does is said there (agentworld.pool.protocol.Pool).
 
     Faults of the server are raised as the AgentWorldError that it raised. `api_key`: by default that of

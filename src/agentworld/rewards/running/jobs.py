@@ -109,7 +109,7 @@ class Job:
                         if not inputs:
                             ready.append(other)
             self._put(ready)
-            echo = self._group_id is not None and node.trajectory_id is not None and outcome.cached
+            echo = self._group_id is not None and node.trajectory_id is not None and (outcome.cached or outcome.due)
             self._ended(evaluator, subject, None if echo or outcome.echoed else outcome)
 
         return done

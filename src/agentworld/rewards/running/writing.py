@@ -102,9 +102,9 @@ class Writing:
         written = list(batch)
         try:
             self._write_together(lasting)
-        except PoolError:
-            raise
-        except AgentWorldError:
+        except AgentWorldError as error:
+            if _is_of_pool(error):
+                raise
             # One of them cannot be taken, which the others have nothing to do with.
             written = [kept for each in lasting if (kept := self._write_alone(each)) is not None]
         for each in written:
@@ -126,9 +126,9 @@ class Writing:
             self._write_together([said])
         except NotFoundError:
             return None
-        except PoolError:
-            raise
         except AgentWorldError as error:
+            if _is_of_pool(error):
+                raise
             reason = f"the pool does not take what {said.evaluator.name} said: {error.one_line()}"
             refused = said._replace(outcome=Outcome(None, reason, said.outcome.content, said.outcome.attempts or 1))
             self._again(lambda: self._pool.put_evaluations(self._records(refused)))
@@ -144,8 +144,8 @@ class Writing:
             try:
                 write()
                 return
-            except PoolError:
-                if attempt == TRIES - 1 or self._closing.wait(FIRST_PAUSE * 2**attempt):
+            except AgentWorldError as error:
+                if not _may_pass(error) or attempt == TRIES - 1 or self._closing.wait(FIRST_PAUSE * 2**attempt):
                     raise
 
     def _count(self, said: Said) -> None:
@@ -159,6 +159,16 @@ class Writing:
             ending = "cached"
         seconds = 0.0 if ending == "skipped" else outcome.seconds
         self._counting.count(said.evaluator, ending, outcome.verdicts, seconds, outcome.error)
+
+
+def _may_pass(error: AgentWorldError) -> bool:
+    """Whether the pool, or the server before it, cannot be written now, and perhaps soon."""
+    return isinstance(error, PoolError) or error.status in (502, 503, 504)
+
+
+def _is_of_pool(error: AgentWorldError) -> bool:
+    """Whether it is no fault of what was to be written: a pool or server that is not there, a key that does not do."""
+    return _may_pass(error) or error.status in (401, 403)
 
 
 def signals_of(said: Said) -> list[Reward | Feedback]:
