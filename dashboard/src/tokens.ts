@@ -45,9 +45,35 @@ export function sharedLength(before: Tokens, prompt: readonly number[]): number 
   return at;
 }
 
+/** The id at a place of a sequence; null behind its end. */
+export const idAt = (step: Tokens, place: number): number | null => {
+  const prompt = step.prompt_ids ?? [];
+  return (place < prompt.length ? prompt[place] : step.response_ids?.[place - prompt.length]) ?? null;
+};
+
 /** A shade from 0 (certain) to 5 (a surprise), by the log-probability in nats. */
 export function shadeOf(logprob: number): number {
   const bounds = [-0.01, -0.1, -0.7, -2, -5];
   const found = bounds.findIndex((bound) => logprob >= bound);
   return found < 0 ? bounds.length : found;
+}
+
+/** The range of values that colours are spread over. */
+export type Spread = { low: number; high: number };
+
+export function spreadOf(values: readonly (number | null)[]): Spread {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value === null || !Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? { low, high } : { low: 0, high: 0 };
+}
+
+/** A shade from 0 (the lowest) to 5 (the highest); null for what has no value. */
+export function shadeIn({ low, high }: Spread, value: number | null | undefined): number | null {
+  if (value === null || value === undefined || !Number.isFinite(value)) return null;
+  if (high <= low) return 0;
+  return Math.min(5, Math.floor((6 * (value - low)) / (high - low)));
 }

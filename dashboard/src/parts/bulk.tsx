@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState, type ReactNode } from "react";
 import { Link } from "wouter";
 
-import { useMay } from "../api/may";
+import { needs, useScopes } from "../api/scopes";
 import { decide, exportLines, freeze, label, remove, valueOf, whereOf, type Told } from "../bulk";
 import { count, visible } from "../format";
 import { Problem } from "./problem";
@@ -14,7 +14,7 @@ type Props = { ids: readonly string[]; where: string; loaded: number; all: () =>
 
 /** What can be done with the rows that are chosen, and with all that a filter matches. */
 export function Bulk({ ids, where, loaded, all, none }: Props) {
-  const may = useMay();
+  const may = useScopes();
   const client = useQueryClient();
   const [act, setAct] = useState<Act | null>(null);
   const [done, setDone] = useState(0);
@@ -31,8 +31,8 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
   });
   const said = (what: string) => `${what} ${count(ids.length)}`;
   const some = ids.length > 0;
-  const button = (which: Act, name: string, on: boolean, says = may.says) => (
-    <button type="button" disabled={!on || work.isPending} title={on ? undefined : says} aria-expanded={act === which} onClick={() => setAct(act === which ? null : which)}>
+  const button = (which: Act, name: string, on: boolean, says = needs("write", name)) => (
+    <button type="button" disabled={!on || work.isPending} title={on || (which === "delete" ? may.admin : may.write) ? undefined : says} aria-expanded={act === which} onClick={() => setAct(act === which ? null : which)}>
       {name}
     </button>
   );
@@ -63,7 +63,7 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
           Export
         </button>
         {button("freeze", "Freeze a dataset", may.write)}
-        {button("delete", "Delete", some && may.admin, "A key with the scope admin may delete")}
+        {button("delete", "Delete", some && may.admin, needs("admin", "Deleting"))}
       </div>
       {act === "label" && <LabelForm run={(name, value) => work.mutate(async (told) => (await label(ids, name, valueOf(value), told), said("Labelled")))} />}
       {act === "exclude" && (

@@ -1,0 +1,118 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { call, get, type Page, type Schemas } from "../api/client";
+import { useScopes } from "../api/scopes";
+import { valueOf } from "../bulk";
+import { cut, visible } from "../format";
+import { Problem } from "./problem";
+import { When } from "./when";
+
+type Step = Schemas["Step"];
+type Feedback = Schemas["Feedback"];
+type Kind = "rating" | "label" | "comment" | "correction";
+const KINDS: Record<Kind, string> = { rating: "Rate", label: "Label", comment: "Comment", correction: "Correct the reply" };
+
+/** What people said of a step, and what one says now. */
+export function Feedbacks({ step }: { step: Step }) {
+  const may = useScopes();
+  const [kind, setKind] = useState<Kind | null>(null);
+  const said = useQuery({
+    queryKey: ["live", "feedback", step.step_id],
+    queryFn: ({ signal }) => get<Page<Feedback>>("feedback", { step_id: step.step_id, limit: 100 }, signal),
+  });
+  return (
+    <section aria-label="Feedback">
+      <h2>Feedback</h2>
+      {said.isError && <Problem error={said.error} />}
+      {said.data?.items.length === 0 && <p className="quiet">Nobody has said anything of this step.</p>}
+      <ul>
+        {(said.data?.items ?? []).map((each) => (
+          <li key={each.feedback_id}>
+            {each.kind} {each.name != null && <strong>{visible(each.name)}</strong>} {each.value !== undefined && each.value !== null && <code>{visible(cut(JSON.stringify(each.value), 300).text)}</code>}{" "}
+            {each.comment != null && visible(cut(each.comment, 2_000).text)} <span className="quiet">{visible(each.source)}</span> <When at={each.created_at} />
+          </li>
+        ))}
+      </ul>
+      {may.write ? (
+        <>
+          <div className="bar">
+            {(Object.keys(KINDS) as Kind[]).map((each) => (
+              <button key={each} type="button" aria-expanded={kind === each} disabled={each === "correction" && step.response_message == null} onClick={() => setKind(kind === each ? null : each)}>
+                {KINDS[each]}
+              </button>
+            ))}
+          </div>
+          {kind !== null && <Form key={kind} kind={kind} step={step} done={() => setKind(null)} />}
+        </>
+      ) : (
+        may.known && <p className="quiet">A key with the scope write may give feedback; this one reads.</p>
+      )}
+    </section>
+  );
+}
+
+const replyOf = (step: Step): string => {
+  const content = step.response_message?.content;
+  return typeof content === "string" ? content : (content ?? []).map((part) => ("text" in part ? part.text : "")).join("");
+};
+
+function Form({ kind, step, done }: { kind: Kind; step: Step; done: () => void }) {
+  const client = useQueryClient();
+  const [name, setName] = useState("");
+  const [value, setValue] = useState(kind === "correction" ? replyOf(step) : kind === "rating" ? "1" : "");
+  const [comment, setComment] = useState("");
+  const send = useMutation({
+    mutationFn: () => {
+      const own: Record<Kind, object> = {
+        rating: { value: Number(value), name: name.trim() || null },
+        label: { value: value === "" ? true : valueOf(value), name: name.trim() },
+        comment: {},
+        // Everything else that the reply has, such as calls of tools, stays.
+        correction: { value: { ...step.response_message, content: value } },
+      };
+      return call("POST", "feedback", { body: { kind, step_id: step.step_id, source: "dashboard", comment: comment.trim() || null, ...own[kind] } });
+    },
+    onSuccess: async () => {
+      await client.invalidateQueries({ queryKey: ["live"] });
+      await client.invalidateQueries({ queryKey: ["step", step.step_id] });
+      done();
+    },
+  });
+  const wrong =
+    (kind === "rating" && (value.trim() === "" || !Number.isFinite(Number(value)))) ||
+    (kind === "label" && name.trim() === "") ||
+    (kind === "comment" && comment.trim() === "") ||
+    (kind === "correction" && value === replyOf(step));
+  return (
+    <form
+      className="feedback-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!wrong) send.mutate();
+      }}
+    >
+      {kind === "label" && (
+        <label>
+          Name <input value={name} autoFocus onChange={(event) => setName(event.target.value)} />
+        </label>
+      )}
+      {(kind === "rating" || kind === "label") && (
+        <label>
+          Value <input value={value} inputMode={kind === "rating" ? "decimal" : "text"} placeholder={kind === "label" ? "true" : ""} onChange={(event) => setValue(event.target.value)} />
+        </label>
+      )}
+      {kind === "correction" && (
+        <label className="wide">
+          What should have been said
+          <textarea value={value} rows={10} autoFocus onChange={(event) => setValue(event.target.value)} />
+        </label>
+      )}
+      <label className="wide">
+        Comment <input value={comment} onChange={(event) => setComment(event.target.value)} />
+      </label>
+      <button disabled={wrong || send.isPending}>Send</button>
+      {send.isError && <Problem error={send.error} />}
+    </form>
+  );
+}
