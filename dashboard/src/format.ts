@@ -7,7 +7,7 @@ const ages = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "s
 
 export const count = (value: number): string => whole.format(value);
 export const compact = (value: number): string => (Math.abs(value) < 10_000 ? whole.format(value) : short.format(value));
-export const decimal = (value: number): string => (Number.isInteger(value) ? String(value) : value.toPrecision(3));
+export const decimal = (value: number): string => (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(3))));
 
 /** A moment in seconds since the epoch, in full and in local time. */
 export const exact = (seconds: number): string => clock.format(seconds * 1000);

@@ -207,7 +207,8 @@ function SideView({ side, other, preferred, children }: { side: Side; other: Sid
   const messages = talkOf(side.steps);
   const theirs = talkOf(other.steps);
   let same = 0;
-  while (same < Math.min(messages.length, theirs.length) && JSON.stringify(messages[same]) === JSON.stringify(theirs[same])) same += 1;
+  // The last of each stays, so that there is something to compare.
+  while (same < Math.min(messages.length, theirs.length) - 1 && JSON.stringify(messages[same]) === JSON.stringify(theirs[same])) same += 1;
   return (
     <section className={preferred ? "preferred" : ""} aria-label={visible(side.name)}>
       <h3>

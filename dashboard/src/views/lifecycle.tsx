@@ -2,103 +2,147 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 
-import { get, type Schemas } from "../api/client";
-import { compact, count, decimal } from "../format";
-import { stagesOf } from "../lifecycle";
+import { get, type Page, type Schemas } from "../api/client";
+import { useScopes } from "../api/scopes";
+import { alertsOf, type Alert } from "../alerts";
+import { compact, count, decimal, visible } from "../format";
+import { stagesOf, type Rewarded } from "../lifecycle";
+import { Chart } from "../parts/chart";
+import { DataTable } from "../parts/data-table";
 import { Problem } from "../parts/problem";
-import { rateOf, type Sample } from "../rates";
+import { rateOf, ratesAlong, sampleOf, withSample, type Sample } from "../rates";
+import "./lifecycle.css";
 
 type Stats = Schemas["PoolStats"];
+const NEWEST = 200;
 
+/** From collected to acknowledged: how much, how fast, what waits, and what is not as it should be. */
 export function Lifecycle() {
-  const stats = useQuery({ queryKey: ["live", "stats"], queryFn: ({ signal }) => get<Stats>("stats", {}, signal), refetchInterval: 5_000 });
+  const { bound, known } = useScopes();
+  const stats = useQuery({ queryKey: ["live", "stats"], enabled: known && !bound, queryFn: ({ signal }) => get<Stats>("stats", {}, signal), refetchInterval: 5_000 });
   const samples = useSamples(stats.data);
+  const alerts = useAlerts(stats.data);
+  const rewarded = useRewarded(stats.data);
+  if (bound) {
+    return (
+      <p className="empty">
+        This key is bound, so it does not see the counters of the whole pool. <Link href="/trajectories">Trajectories</Link> shows what it is for.
+      </p>
+    );
+  }
   if (stats.isPending) return <p className="quiet">Loading</p>;
   if (stats.isError) return <Problem error={stats.error} again={() => void stats.refetch()} />;
   const now = stats.data;
-  const trajectories = Object.values(now.trajectories).reduce((a, b) => a + b, 0);
-  const policies = Object.entries(now.policies ?? {});
-  if (trajectories === 0) return <Empty />;
+  if (Object.values(now.trajectories).reduce((a, b) => a + b, 0) === 0) return <Empty alerts={alerts} />;
   return (
     <>
       <h1>Lifecycle</h1>
-      <ol className="stages" aria-label="From collected to acknowledged">
-        {stagesOf(now).map((stage) => (
+      <Alerts alerts={alerts} />
+      <ol className="stages flow" aria-label="From collected to acknowledged">
+        {stagesOf(now, rewarded).map((stage) => (
           <li key={stage.name} className={stage.name === "excluded" ? "out" : undefined}>
             <span className="name">{stage.name}</span>
-            {stage.where === null ? (
-              <strong>{compact(stage.count)}</strong>
+            {stage.path === null || stage.count === null ? (
+              <strong>{stage.count === null ? "-" : compact(stage.count)}</strong>
             ) : (
-              <Link href={`/trajectories${stage.where === "" ? "" : `?where=${encodeURIComponent(stage.where)}`}`}>
+              <Link href={stage.path}>
                 <strong title={count(stage.count)}>{compact(stage.count)}</strong>
               </Link>
             )}
+            {stage.grows !== null && <span className="rate">{decimal(Math.round(rateOf(samples, stage.grows) * 600) / 10)} a minute</span>}
             <span className="quiet">{stage.says}</span>
           </li>
         ))}
       </ol>
-      <section className="cards">
+      <section className="cards" aria-label="Counters">
         <Card name="Steps" value={compact(now.steps)} says={`${decimal(rateOf(samples, "steps"))} a second now`} />
-        <Card
-          name="Sampled tokens"
-          value={compact(now.tokens_sampled)}
-          says={`${decimal(rateOf(samples, "tokens"))} a second now`}
-        />
-        <Card
-          name="Stored once"
-          value={now.tokens_stored === 0 ? "-" : `${decimal(now.tokens_flat / now.tokens_stored)} x`}
-          says={`${compact(now.tokens_flat)} tokens of sequences in ${compact(now.tokens_stored)}`}
-        />
-        <Card name="Rewards" value={compact(now.rewards)} says={`${count(feedbackOf(now))} of people`} />
-        <Alert name="Failed calls" value={now.failed_exchanges} says="calls that ended with an error" />
-        <Alert name="Could not be stored" value={now.dead_letters} says="records set aside, with their reasons" />
+        <Card name="Sampled tokens" value={compact(now.tokens_sampled ?? 0)} says={`${decimal(rateOf(samples, "tokens"))} a second now`} />
+        <Card name="Stored once" value={now.tokens_stored === 0 ? "-" : `${decimal(now.tokens_flat / now.tokens_stored)} x`} says={`${compact(now.tokens_flat)} tokens of sequences in ${compact(now.tokens_stored)}`} />
+        <Card name="Rewards" value={compact(now.rewards)} says={`${count(feedbackOf(now))} of people and checks`} />
+        <Card name="Batches" value={compact(Object.values(now.batches).reduce((a, b) => a + b, 0))} says={Object.entries(now.batches).map(([state, number]) => `${compact(number)} ${state}`).join(", ") || "none was leased"} />
+        <Card name="Signals that wait" value={compact(now.awaited ?? 0)} says="for a step or trajectory that is not there yet" />
       </section>
+      <Throughput samples={samples} />
       <h2>Policies</h2>
-      {policies.length === 0 ? (
-        <p className="quiet">
-          None is published yet. A trainer publishes its weights' version with <code>POST /api/v1/policy</code>; staleness counts
-          from it.
-        </p>
-      ) : (
-        <table>
-          <thead>
-            <tr>
-              <th>Model</th>
-              <th>Run</th>
-              <th className="number">Version</th>
-              <th className="number">Newest sampled with</th>
-              <th className="number">Lag</th>
-            </tr>
-          </thead>
-          <tbody>
-            {policies.map(([model, policy]) => (
-              <tr key={model}>
-                <td>{model}</td>
-                <td>{policy.run}</td>
-                <td className="number">{policy.version}</td>
-                <td className="number">{policy.sampled ?? "-"}</td>
-                <td className="number">{policy.lag ?? "-"}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+      <Policies stats={now} />
+      {Object.keys(now.channels ?? {}).length > 1 && <Channels stats={now} />}
     </>
   );
 }
 
-function Empty() {
+function Alerts({ alerts }: { alerts: readonly Alert[] }) {
+  if (alerts.length === 0) return null;
   return (
-    <div className="empty">
-      <h1>Nothing is collected yet</h1>
-      <p>Give an agent this server as its LLM API, and each of its calls appears here.</p>
-      <pre>
-        <code>agentworld exec --url {location.origin} -- COMMAND</code>
-      </pre>
-      <p>
-        Or bring what you have: <code>agentworld import auto PATH</code>. Or see the whole way at once: <code>agentworld demo</code>.
-      </p>
+    <ul className="alerts" aria-label="Alerts">
+      {alerts.map((alert) => (
+        <li key={alert.id} className={alert.bad ? "bad" : "warm"}>
+          <strong>{visible(alert.says)}</strong> <span>{alert.todo}</span> {alert.path !== null && <Link href={alert.path}>Look</Link>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Throughput({ samples }: { samples: readonly Sample[] }) {
+  const clock = (at: number) => new Date(at * 1000).toLocaleTimeString();
+  if (samples.length < 3) return null;
+  return (
+    <div className="charts">
+      <Chart title="Sampled tokens a second" x="at" xText={clock} series={[{ name: "tokens", points: ratesAlong(samples, "tokens") }]} />
+      <Chart title="A second" x="at" xText={clock} series={[{ name: "trajectories ended", points: ratesAlong(samples, "complete") }, { name: "units acknowledged", points: ratesAlong(samples, "acknowledged") }]} />
     </div>
+  );
+}
+
+function Policies({ stats }: { stats: Stats }) {
+  return (
+    <DataTable
+      label="Policies"
+      columns={["Model", "Run", { name: "Version", number: true }, { name: "Newest sampled with", number: true }, { name: "Lag", number: true }]}
+      lines={Object.entries(stats.policies ?? {}).map(([model, policy]) => ({
+        key: model,
+        cells: [visible(model), visible(policy.run), count(policy.version), policy.sampled ?? "-", policy.lag ?? "-"],
+      }))}
+      empty={
+        <>
+          None is published yet. A trainer publishes its weights' version with <code>POST /api/v1/policy</code>; staleness counts from it.
+        </>
+      }
+    />
+  );
+}
+
+function Channels({ stats }: { stats: Stats }) {
+  return (
+    <>
+      <h2>Channels</h2>
+      <DataTable
+        label="Channels"
+        columns={["Channel", { name: "Trajectories", number: true }, { name: "Steps", number: true }]}
+        lines={Object.entries(stats.channels ?? {}).map(([name, each]) => ({
+          key: name,
+          cells: [<Link key="name" href={`/trajectories?where=${encodeURIComponent(`channel == ${JSON.stringify(name)}`)}`}>{visible(name)}</Link>, count(each.trajectories ?? 0), count(each.steps ?? 0)],
+        }))}
+      />
+    </>
+  );
+}
+
+function Empty({ alerts }: { alerts: readonly Alert[] }) {
+  return (
+    <>
+      <Alerts alerts={alerts} />
+      <div className="empty">
+        <h1>Nothing is collected yet</h1>
+        <p>Give an agent this server as its LLM API, and each of its calls appears here.</p>
+        <pre>
+          <code>agentworld exec --url {location.origin} -- COMMAND</code>
+        </pre>
+        <p>
+          Or bring what you have: <code>agentworld import auto PATH</code>. Or see the whole way at once: <code>agentworld demo</code>.
+        </p>
+      </div>
+    </>
   );
 }
 
@@ -112,25 +156,33 @@ function Card({ name, value, says }: { name: string; value: string; says: string
   );
 }
 
-/** A number that should be zero. */
-function Alert({ name, value, says }: { name: string; value: number; says: string }) {
-  return (
-    <div className={`card ${value > 0 ? "alert" : ""}`}>
-      <span className="name">{name}</span>
-      <strong>{count(value)}</strong>
-      <span className="quiet">{value > 0 ? says : "none"}</span>
-    </div>
-  );
-}
-
 const feedbackOf = (stats: Stats): number => Object.values(stats.feedback ?? {}).reduce((a, b) => a + b, 0);
 
-function useSamples(stats: Stats | undefined): Sample[] {
-  const [samples, setSamples] = useState<Sample[]>([]);
+// Kept while the page is open, so that curves go on when one comes back to this view.
+let kept: Sample[] = [];
+
+function useSamples(stats: Stats | undefined): readonly Sample[] {
+  const [samples, setSamples] = useState(kept);
   useEffect(() => {
     if (stats === undefined) return;
-    const sample = { at: Date.now() / 1000, steps: stats.steps, tokens: stats.tokens_sampled };
-    setSamples((before) => [...before.filter((each) => each.at > sample.at - 60), sample]);
+    kept = withSample(kept, sampleOf(stats, Date.now() / 1000));
+    setSamples(kept);
   }, [stats]);
   return samples;
+}
+
+/** Alerts of what is known; what cannot be asked is left out, and the page itself says why. */
+function useAlerts(stats: Stats | undefined): readonly Alert[] {
+  const asked = { enabled: stats !== undefined, refetchInterval: 10_000 };
+  const server = useQuery({ queryKey: ["server"], ...asked, queryFn: ({ signal }) => get<Schemas["ServerStatus"]>("server", {}, signal) });
+  const gateway = useQuery({ queryKey: ["gateway"], ...asked, queryFn: ({ signal }) => get<Schemas["GatewayStatus"]>("gateway", {}, signal) });
+  const leased = useQuery({ queryKey: ["leased"], ...asked, queryFn: ({ signal }) => get<Page<Schemas["BatchRecord"]>>("batches", { batch_state: "leased", limit: 200 }, signal) });
+  const steps = useQuery({ queryKey: ["newest-steps"], ...asked, queryFn: ({ signal }) => get<Page<Schemas["Step"]>>("steps", { order: "newest", limit: NEWEST }, signal) });
+  if (stats === undefined) return [];
+  return alertsOf({ stats, server: server.data ?? null, gateway: gateway.data ?? null, leased: leased.data?.items ?? [], steps: steps.data?.items ?? [], now: Date.now() / 1000 });
+}
+
+function useRewarded(stats: Stats | undefined): Rewarded | null {
+  const found = useQuery({ queryKey: ["scan", "rewarded"], enabled: stats !== undefined, refetchInterval: 15_000, queryFn: ({ signal }) => get<Schemas["Facets"]>("facets", {}, signal) });
+  return found.data === undefined ? null : { count: found.data.looked - found.data.unrewarded, whole: found.data.whole };
 }

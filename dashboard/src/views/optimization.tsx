@@ -4,8 +4,12 @@ import { useSearchParams } from "wouter";
 
 import { get, type Schemas } from "../api/client";
 import { count, decimal, visible } from "../format";
+import { DataTable } from "../parts/data-table";
 import { Icicle } from "../parts/icicle";
+import { Packing } from "../parts/packing";
 import { Problem } from "../parts/problem";
+import { Savings } from "../parts/savings";
+import { worstForks } from "../saving";
 
 const KINDS = ["group", "batch", "consumer", "dataset", "trajectory", "where"] as const;
 type Kind = (typeof KINDS)[number];
@@ -45,10 +49,12 @@ export function Optimization() {
         set={(chosen, value, tokens) => setAsked(new URLSearchParams({ [chosen]: value, budget: tokens }))}
       />
       {query === null && (
-        <p className="empty">
-          Choose what to look at. A trajectory's page leads to the tree of its group; <code>agentworld merge stats</code> prints the same
-          numbers.
-        </p>
+        <>
+          <p className="empty">
+            Choose what to look at. A trajectory's page leads to the tree of its group; <code>agentworld merge stats</code> prints the same numbers.
+          </p>
+          <Savings />
+        </>
       )}
       {tree.isLoading && <p className="quiet">Building the tree</p>}
       {tree.isError && <Problem error={tree.error} again={() => void tree.refetch()} />}
@@ -58,9 +64,15 @@ export function Optimization() {
           <h2>Token tree of {visible(tree.data.source)}</h2>
           {tree.data.stopped != null && <p className="problem">Only a part was read: it stopped at the limit of {tree.data.stopped}.</p>}
           <Icicle nodes={tree.data.nodes} />
+          <Forks nodes={tree.data.nodes} />
         </>
       )}
-      {stats.data !== undefined && <Worst stats={stats.data} />}
+      {stats.data !== undefined && query !== null && (
+        <>
+          <Packing key={JSON.stringify([query, budget])} query={query} stats={stats.data} budget={Number(budget)} />
+          <Worst stats={stats.data} />
+        </>
+      )}
     </>
   );
 }
@@ -124,37 +136,46 @@ function Fact({ name, value, says }: { name: string; value: string; says: string
   );
 }
 
+/** Forks that cost most: what is below them is computed anew, though a part of it was there. */
+function Forks({ nodes }: { nodes: Schemas["MergeTree"]["nodes"] }) {
+  const worst = worstForks(nodes, 10);
+  if (worst.length === 0) return null;
+  return (
+    <>
+      <h2>Worst forks</h2>
+      <DataTable
+        label="Worst forks"
+        columns={["Why", { name: "At token", number: true }, { name: "Tokens below it", number: true }, { name: "Sequences", number: true }, "Of", "Steps that end there"]}
+        lines={worst.map(({ node, tokens }) => ({
+          key: String(node.id),
+          cells: [visible(node.reason ?? ""), count(node.start), count(tokens), count(node.sequences), visible(node.unit ?? "several"), visible((node.ends ?? []).slice(0, 3).join(", ") || "-")],
+        }))}
+      />
+    </>
+  );
+}
+
 function Worst({ stats }: { stats: Schemas["MergeStats"] }) {
   if (stats.worst.length === 0) return null;
   return (
     <>
       <h2>Least shared</h2>
-      <table>
-        <thead>
-          <tr>
-            <th>Unit</th>
-            <th className="number">Ratio</th>
-            <th className="number">Sequences</th>
-            <th className="number">Tokens</th>
-            <th>Forks</th>
-          </tr>
-        </thead>
-        <tbody>
-          {stats.worst.map((unit) => (
-            <tr key={unit.unit}>
-              <td>{visible(unit.unit)}</td>
-              <td className="number">{decimal(unit.ratio)}</td>
-              <td className="number">{count(unit.sequences)}</td>
-              <td className="number">{count(unit.total)}</td>
-              <td>
-                {Object.entries(unit.reasons)
-                  .map(([reason, number]) => `${count(number)} ${visible(reason)}`)
-                  .join(", ")}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <DataTable
+        label="Least shared"
+        columns={["Unit", { name: "Ratio", number: true }, { name: "Sequences", number: true }, { name: "Tokens", number: true }, "Forks"]}
+        lines={stats.worst.map((unit) => ({
+          key: unit.unit,
+          cells: [
+            visible(unit.unit),
+            decimal(unit.ratio),
+            count(unit.sequences),
+            count(unit.total),
+            Object.entries(unit.reasons)
+              .map(([reason, number]) => `${count(number)} ${visible(reason)}`)
+              .join(", "),
+          ],
+        }))}
+      />
     </>
   );
 }
