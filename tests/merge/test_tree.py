@@ -1,5 +1,7 @@
 """The token tree against a trie of dictionaries: the same nodes, intervals, paths and numbers."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
 from agentworld.merge import build_tree
+from agentworld.merge import tree as tree_module
 
 SMALL = st.lists(st.lists(st.integers(0, 2), max_size=7), max_size=12)
 
@@ -100,6 +103,34 @@ def test_tokens_that_are_marked_as_distinct_are_not_merged(sequences):
     tree = build_tree([[token for token, _ in sequence] for sequence in sequences], distinct=marks)
     assert len(tree.tokens) == len(Trie(sequences).nodes)
     assert tree.tokens[tree.index].tolist() == [token for token, _ in flat]
+
+
+def test_sequences_that_are_equal_for_long_are_sorted_in_stretches(monkeypatch):
+    draw = np.random.default_rng(5)
+    stem = draw.integers(0, 300, 60)
+    own = [np.concatenate([stem[: draw.integers(0, 61)], draw.integers(0, 2, draw.integers(0, 9))]) for _ in range(80)]
+    own += [each.copy() for each in own[:20]]
+    marks = np.concatenate([np.arange(len(each)) // 30 % 2 for each in own])
+    for first, then in ((4, 4), (8, 24), (64, 8)):
+        monkeypatch.setattr(tree_module, "_FIRST_COMPARED", first)
+        monkeypatch.setattr(tree_module, "_THEN_COMPARED", then)
+        for tree in (build_tree(own), build_tree(own, distinct=marks)):
+            assert tree.order.tolist() == sorted(range(len(own)), key=lambda place: own[place].tolist())
+            assert len(tree.tokens) == len({tuple(each[:end]) for each in own for end in range(1, len(each) + 1)})
+
+
+def test_building_holds_little_more_than_the_index():
+    """Above twice its largest array the allocator may give all memory back each time, and building waits for pages."""
+    whole = np.random.default_rng(0).integers(0, 50_000, 10_000, dtype=np.uint32)
+    sequences = [whole[: 500 * turn] for turn in range(1, 21)] * 2
+    offsets = np.cumsum([0, *map(len, sequences)])
+    flat = np.concatenate(sequences)
+    tracemalloc.start()
+    try:
+        build_tree(flat, offsets)
+        assert tracemalloc.get_traced_memory()[1] < 7 * len(flat)
+    finally:
+        tracemalloc.stop()
 
 
 def test_large_ids_and_flat_arrays():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +22,7 @@ from agentworld.merge import build_tree
 from agentworld.trainers.measuring import Comparison, compare, one_thread, random_model
 
 _TURNS, _NEW = 20, 500  # of a run whose calls are sequences: C is near half its turns
-_TRIES = 5
+_ROUNDS = 9
 _FRACTION = 0.8  # of the bound that is required
 _MICRO_TOKENS = 4_096  # as the trainer has it by default
 
@@ -46,17 +49,17 @@ class Section(NamedTuple):
 
 
 def build(bench: MergeBench) -> list[Figure]:
-    """Trees of batches of the calls of multi-turn runs, beside a trie that is filled token by token."""
+    """Trees of batches of the calls of multi-turn runs, beside a trie that is filled token by token: medians over
+    rounds in which they take turns, after one of each that does not count.
+    """
+    flat, offsets = laid(multi_turn_ids(bench.tokens, bench.seed))
+    ways = partial(build_tree, flat, offsets), partial(trie, flat, offsets)
     with one_core():
-        sequences = multi_turn_ids(bench.tokens, bench.seed)
-        flat, offsets = laid(sequences)
-        tree = build_tree(flat, offsets)
-        seconds = min(_processor(lambda: build_tree(flat, offsets)) for _ in range(_TRIES))
-        slow = min(_processor(lambda: trie(flat, offsets)) for _ in range(2))
-    rate, beside = len(flat) / seconds / 1e6, len(flat) / slow / 1e6
+        rounds = [[_processor(way) for way in ways] for _ in range(1 + _ROUNDS)][1:]
+    rate, beside = (len(flat) / median(times) / 1e6 for times in zip(*rounds, strict=True))
     parts = [_bytes_a_token(multi_turn_ids(bench.tokens // part, bench.seed)) for part in (1, 4)]
     return [
-        Figure("tokens by those of the tree (C)", tree.statistics().ratio, "times"),
+        Figure("tokens by those of the tree (C)", build_tree(flat, offsets).statistics().ratio, "times"),
         Figure("tree built", rate, "M tokens/s", beside=beside, required=100.0),
         Figure("quicker than a trie in Python", rate / beside, "times", required=30.0),
         Figure("peak memory", parts[0], "bytes/token", beside=parts[1], required=1.2 * parts[1], better="less"),
@@ -146,9 +149,15 @@ def trie(flat: npt.NDArray[np.uint32], offsets: npt.NDArray[np.int64]) -> tuple[
 
 
 def _processor(work: Callable[[], object]) -> float:
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
+    """Seconds of the processor, those of the system for it included; garbage of others is no concern of it."""
+    gc.collect()
+    gc.disable()
+    try:
+        begin = time.process_time()
+        work()
+        return time.process_time() - begin
+    finally:
+        gc.enable()
 
 
 def _bytes_a_token(sequences: Sequence[npt.NDArray[np.uint32]]) -> float:

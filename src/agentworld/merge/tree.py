@@ -20,6 +20,7 @@ from agentworld.errors import InvalidRequestError
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.uint32]
 _MOST_TOKENS = 2**31 - 1
+_FIRST_COMPARED, _THEN_COMPARED = 256, 8192  # bytes of sequences that are sorted by a stretch
 
 
 class TreeStatistics(NamedTuple):
@@ -103,9 +104,10 @@ def build_tree(
     flat, bounds = _flat(ids, offsets)
     if distinct is not None and len(distinct) != len(flat):
         raise InvalidRequestError(f"distinct has {len(distinct)} values for {len(flat)} ids", path="distinct")
-    order = _sorted(flat, bounds, distinct)
+    index = np.empty(len(flat), dtype=np.int32)
+    order = _sorted(flat, bounds, distinct, index)
     shared = _shared(flat, bounds, distinct, order)
-    return _laid_out(flat, bounds, order, shared)
+    return _laid_out(flat, bounds, order, shared, index)
 
 
 def _flat(
@@ -134,17 +136,45 @@ def _flat(
 
 
 def _sorted(
-    flat: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64], distinct: npt.NDArray[np.integer] | None
+    flat: npt.NDArray[np.uint32],
+    bounds: npt.NDArray[np.int64],
+    distinct: npt.NDArray[np.integer] | None,
+    room: npt.NDArray[np.int32],
 ) -> list[int]:
-    """Sequences in lexicographic order of their tokens: as big-endian bytes compare, which is as numbers do."""
+    """Sequences in lexicographic order of their tokens, equal ones as they were given. `room` [N] is written over.
+
+    They are compared as big-endian bytes, which is as numbers do, a stretch at a time and further on only where
+    stretches are equal: keys of whole sequences would take as much new memory as all of them, which costs more than
+    sorting does where the allocator has to ask for it.
+    """
     if distinct is None:
-        ordered, width = flat.astype(">u4"), 4
+        ordered, width = room.view(">u4"), 4
+        ordered[:] = flat
     else:
         ordered, width = np.stack([flat, distinct.astype(np.uint32)], axis=1).astype(">u4"), 8
     raw = ordered.view(np.uint8).reshape(-1).data
     cuts = (bounds * width).tolist()
-    keys = [raw[begin:end].tobytes() for begin, end in itertools.pairwise(cuts)]
-    return sorted(range(len(keys)), key=keys.__getitem__)
+    order: list[int] = []
+    todo = [(list(range(len(cuts) - 1)), 0, _FIRST_COMPARED)]  # equal up to this many bytes; what comes next is last
+    while todo:
+        group, depth, reach = todo.pop()
+        if reach == depth:
+            order += group
+            continue
+        keys = {each: raw[cuts[each] + depth : min(cuts[each] + reach, cuts[each + 1])].tobytes() for each in group}
+        group.sort(key=keys.__getitem__)
+        parts: list[tuple[list[int], int, int]] = []
+        done: list[int] = []
+        for key, equal in itertools.groupby(group, key=keys.__getitem__):
+            own = list(equal)
+            # Where they are shorter they end, so that all of them are one sequence.
+            if len(own) == 1 or len(key) < reach - depth:
+                done += own
+                continue
+            parts += [(done, 0, 0), (own, reach, reach + _THEN_COMPARED)]
+            done = []
+        todo += [(done, 0, 0), *reversed(parts)]
+    return order
 
 
 def _shared(
@@ -170,7 +200,11 @@ def _shared(
 
 
 def _laid_out(
-    flat: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64], order: list[int], shared: list[int]
+    flat: npt.NDArray[np.uint32],
+    bounds: npt.NDArray[np.int64],
+    order: list[int],
+    shared: list[int],
+    index: npt.NDArray[np.int32],
 ) -> TokenTree:
     begin = bounds.tolist()
     unique = int(bounds[-1]) - sum(shared)
@@ -178,7 +212,6 @@ def _laid_out(
     parent = np.arange(-1, unique - 1, dtype=np.int32)
     depth = np.empty(unique, dtype=np.int32)
     end = np.empty(unique, dtype=np.int32)
-    index = np.empty(len(flat), dtype=np.int32)
     counting = np.arange(max(unique, 1), dtype=np.int32)
     open_runs: list[tuple[int, int]] = []  # of the path to here: the depth at which a run begins, and its first token
     reached = 0  # tokens laid out so far
