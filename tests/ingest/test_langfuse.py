@@ -1,13 +1,17 @@
 """Langfuse's exports: who continues whom, what scores become, and what is told of what is left out."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
+from agentworld.ingest.csv_rows import fields, rows
 from agentworld.ingest.files import BytesEntry
 from agentworld.ingest.formats import get_format
 from agentworld.ingest.reading import read_path
 from agentworld.ingest.spans.collecting import Collection
 from agentworld.ingest.spans.node import Node
+from agentworld.ingest.splitting import OVERSIZED
 from tests.ingest.shapes import lineage, said
 
 FIXTURES = Path(__file__).parent / "fixtures" / "langfuse"
@@ -91,3 +95,57 @@ def test_records_that_wait_for_others_are_bounded():
     assert left == [("a", 1), ("b", 1)]
     assert [(trace.trace_id, trace.part) for trace in collection.rest()] == [("a", 2)]
     assert notes == ["more of the trace 'a' comes after 1200 characters of others; it becomes a run of its own"]
+
+
+def test_tables_of_csv_are_read_as_the_records_that_they_are():
+    runs, notes = read_path("auto", FIXTURES / "tables")
+
+    assert notes == []
+    assert {run.native_id: lineage(run) for run in runs} == {
+        "lf-8": ["0 <- -: 1 => assistant(null; map)", '1 <- 0: 3 => assistant(Two: "Isar", and a brook.)'],
+        "lf-9": ["0 <- -: 1 => assistant(Seven)"],
+    }
+    first, last = runs
+    assert [(reward.name, reward.value, reward.step) for run in runs for reward in run.rewards] == [
+        ("clarity", 0.75, "1"),
+        ("right", 1.0, "1"),
+        ("helpful", 1.0, None),
+        ("clarity", 0.0, "0"),
+    ]
+    assert [(label.name, label.value, label.step) for label in first.feedback] == [("tone", "calm", "1")]
+    assert (first.user, first.metadata["session"], first.metadata["trace_metadata"]) == ("u-8", "s-8", {"lake": 1})
+    assert last.steps[0].prompt_messages[0].content == "7"  # a text, though it looks like a number
+
+    # Exports of before wrote each value as JSON, texts too.
+    records = [json.loads(line) for line in (FIXTURES / "parts" / "observations.jsonl").read_text().splitlines()[:5]]
+    names = list(dict.fromkeys(name for record in records for name in record))
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows(
+        [names, *([json.dumps(record.get(name, "")) for name in names] for record in records)]
+    )
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    reader, told = get_format("langfuse"), []
+    table = list(reader.runs([BytesEntry(written.getvalue().encode(), "x.csv")], told.append))
+    named = [(run.native_id, run.steps) for run in reader.runs([BytesEntry(lines.encode(), "x.jsonl")], told.append)]
+    assert [(run.native_id, run.steps) for run in table] == named != []
+
+    broken = b'id,traceId,type,input,output\n"a","t","GENERATION","x"\n'
+    assert list(reader.runs([BytesEntry(broken, "x.csv")], told.append)) == []
+    assert (told[-1].place, told[-1].why) == ("line 2", "the row has 4 fields, and the table has 5 columns")
+
+
+def test_rows_of_csv_are_cut_where_the_standard_library_cuts_them():
+    table = [["a", "b, c"], ['say "x"', "two\r\nlines\n\nmore"], ["", "ü€😀"], ["last", "1"]]
+    for end in ("\n", "\r\n"):
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator=end).writerows(table)
+        data = text.getvalue().encode()
+        for size in (1, 3, 7, len(data)):
+            assert [row for _, row in rows((data[at : at + size] for at in range(0, len(data), size)), 1000)] == table
+    assert list(rows(iter([b'a,b\n"long ' + b"x" * 50 + b'\n",c\n\nd,e']), 20)) == [
+        (1, ["a", "b"]),
+        (2, OVERSIZED),
+        (5, ["d", "e"]),
+    ]
+    assert list(rows(iter([b'a,"open\nto the end']), 99)) == [(1, ["a", "open\nto the end"])]
+    assert fields('a,b"c",d') == ["a", 'b"c",d']

@@ -1,5 +1,7 @@
 """Langfuse's exports, counted on the raw JSON."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -29,7 +31,11 @@ def count(path: Path) -> Counts:
         elif "data" in document:
             for score in document["data"]:
                 _score(score, counts)
+        elif "traceId" not in document and "observationCount" in document:
+            counts.rewards += document.get("helpful", ())
         elif "traceId" in document:
+            counts.rewards += [*document.get("clarity", ()), *(value == "True" for value in document.get("right", ()))]
+            counts.labels += len(document.get("tone", ()))
             traces.setdefault(document["traceId"], {})[document["id"]] = document
         else:
             _messages(document, counts)
@@ -40,7 +46,11 @@ def count(path: Path) -> Counts:
 
 def documents(path):
     for file in [path] if path.is_file() else sorted(path.iterdir()):
-        text = file.read_text()
+        text = file.read_bytes().decode()
+        if file.suffix == ".csv":
+            for row in csv.DictReader(io.StringIO(text, newline="")):
+                yield {name: _cell(cell) for name, cell in row.items() if cell}
+            continue
         try:
             yield json.loads(text)
         except ValueError:
@@ -49,6 +59,10 @@ def documents(path):
                     yield json.loads(line)
                 except ValueError:
                     continue
+
+
+def _cell(cell):
+    return json.loads(cell) if cell[0] in "[{" else cell
 
 
 def _score(score, counts):
@@ -68,6 +82,8 @@ def _count(observations, counts):
 
 
 def _prompt(given):
+    if isinstance(given, str) and given[:1] not in "[{":
+        return [{"role": "user", "content": given}]
     given = json.loads(given) if isinstance(given, str) else given
     if isinstance(given, list):
         return given[0] if isinstance(given[0], list) else given

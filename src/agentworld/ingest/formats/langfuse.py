@@ -1,5 +1,5 @@
-"""Exports of Langfuse: traces and observations as its API and its interface give them, batches of its ingestion API,
-and documents that hold observations' messages alone.
+"""Exports of Langfuse: traces and observations as its API and its interface give them, JSON and tables, batches of its
+ingestion API, and documents that hold observations' messages alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes
+from agentworld.ingest.formats.langfuse_tables import documents, is_table, is_trace_row, scores
 from agentworld.ingest.run import Run
 from agentworld.ingest.spans.attributes import first
 from agentworld.ingest.spans.collecting import Collection
@@ -49,7 +50,7 @@ class Langfuse:
 
     def claims(self, head: Head) -> bool:
         """See Format."""
-        return bool(head.documents) and all(_is_known(document) for document in head.documents)
+        return is_table(head) or (bool(head.documents) and all(_is_known(document) for document in head.documents))
 
     def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
         """All together: observations and scores of a trace may be in files of their own."""
@@ -61,7 +62,7 @@ class Langfuse:
         collection = Collection(reading.say)
         for entry in bundle:
             reading.file = entry.name
-            for place, document in entry.documents():
+            for place, document in documents(entry):
                 if isinstance(document, BadDocument):
                     reading.say(place, document.why)
                 else:
@@ -78,6 +79,7 @@ def _is_known(document: Any) -> bool:
         or _is_observation(document)
         or _is_score(document)
         or _is_batch(document)
+        or is_trace_row(document)
         or _is_messages(document)
         or _listed(document) is not None
     )
@@ -151,6 +153,10 @@ def _read(document: Any, place: str, collection: Collection, say: Say) -> None:
     elif _is_observation(document):
         trace_id = str(first(document, "traceId", "trace_id"))
         _observation(document, place, collection.trace(trace_id, place), say)
+    elif is_trace_row(document):
+        trace = collection.trace(text(document.get("id")) or "", place)
+        _of_trace(document, trace)
+        _add_scores(scores(document, ""), trace)
     elif _is_score(document):
         _score(document, collection.trace(str(first(document, "traceId", "trace_id")), place))
     elif _is_messages(document):
@@ -224,6 +230,9 @@ def _observation(given: dict[str, Any], place: str, trace: Trace, say: Say) -> N
     elif kind == "agent":
         node.agent = node.name or "agent"
     trace.add(node)
+    _add_scores(scores(given, node.id), trace)
+    trace.user = trace.user or text(given.get("userId"))
+    trace.session = trace.session or text(given.get("sessionId"))
 
 
 def _generation(node: Node, given: dict[str, Any], said: Any, place: str, say: Say) -> None:
@@ -258,9 +267,11 @@ def _score(given: dict[str, Any], trace: Trace) -> None:
     if name is None or value is None:
         return
     observation = text(first(given, "observationId", "observation_id")) or ""
-    score = Score(name=name, value=value, node=observation, comment=text(given.get("comment")))
-    if score not in trace.scores:
-        trace.scores.append(score)
+    _add_scores([Score(name=name, value=value, node=observation, comment=text(given.get("comment")))], trace)
+
+
+def _add_scores(found: Iterable[Score], trace: Trace) -> None:
+    trace.scores += [score for score in found if score not in trace.scores]
 
 
 def _event(event: Any, place: str, collection: Collection, say: Say) -> None:
