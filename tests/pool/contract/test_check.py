@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from agentworld.pool.memory import MemoryPool
-from agentworld.records import Annotation, BatchSpec, Feedback, MediaPart, Message
+from agentworld.records import Annotation, BatchSpec, CurationPolicy, Feedback, MediaPart, Message
 from tests.pool.samples import finished, group
 
 IDS = list(range(300))
@@ -187,6 +187,19 @@ def test_a_problem_says_where_and_what_to_do(filled):
     assert problem.key == "steps"
     assert problem.message == "the counter steps is 7, but there are 6"
     assert problem.hint
+
+
+def test_what_a_policy_left_behind_is_named(filled):
+    filled.set_curation(
+        CurationPolicy(rules=("when step_count >= 0 then tag seen", "steps when late == false then tag in_time"))
+    )
+    assert filled.check() == []
+    damage(filled, "UPDATE curation_policies SET ended_at = 1.0")
+    assert {(one.kind, one.table) for one in filled.check(deep=False)} == set()
+    assert found(filled) == {("count", "trajectories"), ("count", "steps")}
+    filled.set_curation(CurationPolicy(rules=("when step_count < 0 then tag never",)))
+    filled.clear_curation("train")
+    assert filled.check() == []
 
 
 def test_a_shallow_check_reads_no_content(filled):

@@ -8,9 +8,9 @@ from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError,
 from agentworld.pool.sql import reviews
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import CurationPolicy, Decision, NewReview
+from agentworld.records import CurationPolicy, Decision, NewReview, NewTrajectory
 
-from ..samples import finished
+from ..samples import finished, step
 
 
 def asked(pool, *worths, **settings):
@@ -190,6 +190,16 @@ def test_reviews_go_with_their_trajectory(pool):
     pool.delete_trajectories(["t0"])
     assert pool.list_reviews().items == []
     assert pool.check() == []
+
+
+def test_reviews_go_to_the_channel_that_their_trajectory_turns_out_to_be_of(pool):
+    pool.append_steps([step("t", step_id="s"), step("other", step_id="o")])
+    asked_of = ({"trajectory_id": "t"}, {"step_id": "s"}, {"step_id": "o"})
+    pool.add_reviews([NewReview(reason="look", **each) for each in asked_of])
+    pool.create_trajectory(NewTrajectory(trajectory_id="t", channel="val"))
+    assert [one.step_id for one in pool.list_reviews(channel="val").items] == [None, "s"]
+    assert [one.step_id for one in pool.list_reviews(channel="train").items] == ["o"]
+    assert pool.claim_review("ann", channel="val").trajectory_id == "t"
 
 
 def test_what_cannot_be_is_refused(pool):

@@ -60,6 +60,13 @@ def withdraw(state: State, target: Target, target_id: str) -> None:
         )
 
 
+def move(state: State, trajectory_id: str, channel: str) -> None:
+    """The trajectory turns out to be of another channel than the reviews of it and of its steps say."""
+    for review in state.reviews.values():
+        if review.trajectory_id == trajectory_id:
+            state.reviews[review.review_id] = msgspec.structs.replace(review, channel=channel)
+
+
 def find(state: State, target: Target, target_id: str) -> Review | None:
     """The review of a target, with the state that is stored: `open` where somebody has it too."""
     for review in state.reviews.values():

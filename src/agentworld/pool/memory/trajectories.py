@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentworld.pool import rules
 from agentworld.pool.group_rules import LATE
-from agentworld.pool.memory import groups
+from agentworld.pool.memory import groups, reviews
 from agentworld.pool.memory.signals import apply_awaited, check_not_deleted
 from agentworld.pool.memory.state import State, copied
 from agentworld.records import NewTrajectory, Reward, TerminalStatus, Trajectory
@@ -92,6 +92,7 @@ def _declare(state: State, there: Trajectory, new: NewTrajectory) -> None:
         late = None
     if new.channel != there.channel:
         state.move_events(there.trajectory_id, new.channel)
+        reviews.move(state, there.trajectory_id, new.channel)
     mine = copied(new)
     for name in rules.CREATION_FIELDS:
         setattr(there, name, getattr(mine, name))

@@ -20,6 +20,7 @@ ROWS = 500  # trajectories that one look spans
 
 _t, _s, _d = schema.trajectories, schema.steps, schema.decisions
 _ANEW = "Put the policy of the channel in force again, or decide it again"
+_FREE = "Put a policy of the channel in force, and take it away again"
 _LAST = sql(select(func.coalesce(func.max(_t.c.pk), 0)))
 _ENDED = and_(
     _t.c.status != "open",
@@ -49,6 +50,7 @@ _KEPT = sql(
         _d.c.labels,
         _d.c.said,
         _t.c.trajectory_id,
+        _t.c.channel,
         _t.c.excluded_reason,
         _t.c.labels.label("now"),
         _s.c.step_id,
@@ -80,6 +82,9 @@ def decision_problems(database: Database, progress: Progress, deep: bool) -> Ite
 def _range(reader: Reader, above: int, upto: int, deep: bool) -> Iterator[Problem]:
     bound = {"above": above, "upto": upto}
     decided: dict[tuple[str, int], tuple[object, ...]] = {}
+    left: dict[
+        tuple[str, int], tuple[str, str, str]
+    ] = {}  # table, name and channel of what no policy has been asked of
     for row in reader.execute(_KEPT, bound):
         on_step = row["subject"] == "step"
         table, name = ("steps", row["step_id"]) if on_step else ("trajectories", row["trajectory_id"])
@@ -92,6 +97,8 @@ def _range(reader: Reader, above: int, upto: int, deep: bool) -> Iterator[Proble
             yield Problem("count", table, name, f"labels {', '.join(sorted(wrong))} were decided and are not so", _ANEW)
         if row["by"] == "policy":
             decided[row["subject"], row["row_pk"]] = (row["verdict"], row["rule"], row["reason"], own)
+            if row["excluded_reason"] != IMPORTING:
+                left[row["subject"], row["row_pk"]] = (table, name, row["channel"])
     if not deep:
         return
     sweeping = {row["channel"] for row in reader.execute(SWEEPING_CHANNELS, {})}
@@ -101,9 +108,13 @@ def _range(reader: Reader, above: int, upto: int, deep: bool) -> Iterator[Proble
         for target in targets:
             statement = looking(policy, target, and_(ranged, _t.c.channel == parameter("of_channel")))
             for row in reader.execute(statement, {**bound, "of_channel": channel}):
+                left.pop((target, row["pk"]), None)
                 made = made_by(policy, target, row)
                 now = (made.verdict, made.rule, made.reason, dict(made.labels))
                 was = decided.get((target, row["pk"]), (NOTHING.verdict, NOTHING.rule, NOTHING.reason, {}))
                 if now != was and channel not in sweeping:
                     table = "steps" if target == "step" else "trajectories"
                     yield Problem("count", table, row["id"], f"{was[0]} was decided, the policy says {now[0]}", _ANEW)
+    for table, name, channel in left.values():
+        if channel not in sweeping:
+            yield Problem("count", table, name, "a policy that is not in force has decided about it", _FREE)

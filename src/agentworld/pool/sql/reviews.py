@@ -115,6 +115,19 @@ class Asking:
         }
 
 
+_MOVE = sql(
+    update(_r)
+    .where(
+        or_(
+            and_(_r.c.target == "trajectory", _r.c.target_id == parameter("id")),
+            and_(
+                _r.c.target == "step",
+                _r.c.target_id.in_(select(_s.c.step_id).where(_s.c.trajectory == parameter("row"))),
+            ),
+        )
+    )
+    .values(channel=parameter("told_channel"))
+)
 _ONE = sql(select(_r).where(_r.c.pk == parameter("row")))
 _TRAJECTORIES_OF = sql(
     select(_s.c.step_id, _t.c.trajectory_id)
@@ -178,6 +191,11 @@ def add(txn: Transaction, sent: Sequence[tuple[Target, str, NewReview]]) -> int:
             raise NotFoundError(f"no {target} {target_id!r}", path=f"reviews[{number}]")
         asked.ask(target, target_id, channel, one.origin, one.reason, float(one.worth))
     return asked.write()
+
+
+def move_reviews(txn: Transaction, row: int, trajectory_id: str, channel: str) -> None:
+    """The trajectory turns out to be of another channel than the reviews of it and of its steps say."""
+    txn.execute(_MOVE, {"row": row, "id": trajectory_id, "told_channel": channel})
 
 
 def find(reader: Reader, review_id: int, now: float) -> Review:

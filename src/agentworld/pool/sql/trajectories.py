@@ -16,6 +16,7 @@ from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.events import Events, add_event, move_events
 from agentworld.pool.sql.lookups import among_texts
+from agentworld.pool.sql.reviews import move_reviews
 from agentworld.pool.sql.rewards import RewardRows
 from agentworld.pool.sql.rows import CREATION_COLUMNS, creation_columns, select_trajectories, trajectory_from
 from agentworld.pool.sql.signals import apply_awaited, check_not_deleted
@@ -235,6 +236,7 @@ def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known
             txn.count(CHANNEL_TRAJECTORIES + row["channel"], -1)
             txn.count(CHANNEL_TRAJECTORIES + new.channel)
             move_events(txn, row["trajectory_id"], new.channel)
+            move_reviews(txn, row["pk"], row["trajectory_id"], new.channel)
         moves.append(Move(groups.member_from(row), {**_standing_of(row), **columns}, True))
     if moves:
         settle_all(txn, moves, known)
