@@ -80,7 +80,11 @@ def check(
     """Register the decorated function or class as a check; ConfigError where the name is taken by other code."""
     check_id(name, "check")
     if name in (FAILED, CHECKED):
-        raise ConfigError(f"{name!r} is the name of a label of ours", path="check", hint="Give the check another name")
+        raise ConfigError(
+            f"{name!r} cannot be the name of a check: a label of ours is called that",
+            path="check",
+            hint="Give the check another name",
+        )
     if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", name):
         raise ConfigError(f"{name!r} cannot be the name of a check", path="check", hint="Use a-z, 0-9, _ and .")
     if scope not in get_args(Scope):
