@@ -216,11 +216,30 @@ def test_simulations_in_files_beside_their_results():
     [run, spoken], lost = read("tau2/folder")
 
     assert (run.task["task_set"], run.agent, run.steps[0].model) == ("tau2-phones", "llm_agent", "served")
-    assert (spoken.steps, spoken.agent) == ([], "llm_agent")
-    assert lost == [
-        "$.ticks: what was spoken in ticks is not read",
-        "$.simulation_index: the simulation gone is in no file beside it",
+    assert (spoken.agent, spoken.status) == ("llm_agent", "failed")
+    assert lost == ["$.simulation_index: the simulation gone is in no file beside it"]
+    # Each turn where it was begun, though both speak at once; what the user calls, the agent never sees.
+    assert [said(message) for message in spoken.steps[-1].prompt_messages] == [
+        "user(My phone has no signal.)",
+        "assistant(Let me look.; get_line)",
+        'tool c1({"state": "roaming off"})',
+        "assistant(Is data on?)",
     ]
+    assert [said(message) for message in spoken.trailing] == [
+        "user(Hm, a moment.; switch)",
+        "tool s1(on)",
+        "user(Now it works!)",
+    ]
+
+    # Without names of utterances, what goes on after others spoke is another turn, unless no tick is between.
+    pieces = [("user", "One "), ("agent", "Yes?"), ("user", "two"), ("user", " three")]
+    ticks = [{f"{name}_chunk": {"content": text}} for name, text in pieces]
+    [run], notes = read_bytes("tau2", {"task_id": "t", "termination_reason": "user_stop", "ticks": [*ticks, 7]})
+    assert [said(message) for message in (*run.steps[0].prompt_messages, *run.trailing)] == [
+        "user(One )",
+        "user(two three)",
+    ]
+    assert [note.why for note in notes if note.lost] == ["a tick must be an object, not the number 7"]
 
 
 def test_completions_and_several_answers_to_one_request():

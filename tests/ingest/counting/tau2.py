@@ -19,7 +19,9 @@ def count(path: Path) -> Counts:
         except ValueError:
             found = [json.loads(line) for line in text.splitlines()]
         for each in found:
-            if "messages" in each:
+            if each.get("ticks"):
+                spoken(each["ticks"], counts)
+            elif "messages" in each:
                 simulation(each, counts)
     return counts
 
@@ -47,3 +49,21 @@ def simulation(record, counts):
                 counts.logprobs += len((choice.get("logprobs") or {}).get("content") or [])
     if info := record["reward_info"]:
         counts.rewards += [info["reward"], *(info.get("reward_breakdown") or {}).values()]
+
+
+def spoken(ticks, counts):
+    """What both said, by utterance; calls go with what was said last."""
+    counts.runs += 1
+    counts.labels += 1
+    for speaker in ("agent", "user"):
+        pieces = [tick[f"{speaker}_chunk"] for tick in ticks if (tick.get(f"{speaker}_chunk") or {}).get("content")]
+        utterances = {piece["utterance_ids"][0] for piece in pieces}
+        counts.messages += len(utterances)
+        counts.steps += len(utterances) * (speaker == "agent")
+        counts.characters += sum(len(piece["content"]) for piece in pieces)
+        for tick in ticks:
+            counts.tool_calls += len(tick.get(f"{speaker}_tool_calls", ()))
+            results = tick.get(f"{speaker}_tool_results", ())
+            counts.messages += len(results)
+            counts.tool_results += len(results)
+            counts.characters += sum(len(result["content"]) for result in results)

@@ -15,6 +15,7 @@ from agentworld.ingest.formats.claude_code_lines import META
 from agentworld.records import exact_json
 
 _LOOKED_AT = 32
+_COMPARED = 8  # of these, lines with a message: copies stand at the beginning
 _DEPTH = 1000
 _FOLDER = "/subagents"
 
@@ -56,7 +57,7 @@ class _File:
         )
         for line in lines:
             self.sessions += [each for each in (line.sessionId, line.session_id) if isinstance(each, str) and each]
-        self.lines = [hash((line.uuid, said)) for line, said in spoken if isinstance(line.uuid, str)]
+        self.lines = [hash((line.uuid, said)) for line, said in spoken[:_COMPARED] if isinstance(line.uuid, str)]
 
 
 def _heads(entry: Entry) -> Iterator[_Head | None]:

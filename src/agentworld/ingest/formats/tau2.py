@@ -16,6 +16,7 @@ from agentworld.ingest.formats.groups import group_of
 from agentworld.ingest.formats.lineage import Budget, untold
 from agentworld.ingest.formats.noted import Values, as_finite, as_time, kind_of
 from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
+from agentworld.ingest.formats.tau2_ticks import turns_of
 from agentworld.ingest.run import Run
 from agentworld.records import Message, Sampling, Step, Tool
 from agentworld.records.trajectory import TerminalStatus
@@ -159,9 +160,11 @@ def simulation(
     """One simulation. `before`: what the agent was shown first, where the file has that."""
     run = Run(native_id=values.text(record, "id", place) or None)
     messages = values.items(record, "messages", place) or []
-    told = _read(run, messages, list(before), {"tools": tools, **fields}, values, f"{place}.messages")
-    if record.get("ticks") and not messages:
-        values.lost(f"{place}.ticks", "what was spoken in ticks is not read")
+    where = f"{place}.messages"
+    if not messages and (ticks := values.items(record, "ticks", place)):
+        values.said(f"{place}.ticks", "what was spoken in pieces is read as turns, without its sounds and its timing")
+        messages, where = turns_of(ticks, values, f"{place}.ticks"), f"{place}.ticks: turn"
+    told = _read(run, messages, list(before), {"tools": tools, **fields}, values, where)
     info = values.object(record, "reward_info", place)
     if info is not None:
         _rewards(run, info, values, f"{place}.reward_info")
