@@ -6,7 +6,8 @@ mask made from intervals. What each token sees is its own path, whichever way is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentworld.errors import ConfigError
+from agentworld.merge.models import check_model
 from agentworld.merge.plan import AttentionPlan, interval_blocks
 from agentworld.merge.run_attention import attend_by_blocks, blocks_of
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 NAME = "agentworld_tree"
 _FLEX_BLOCK = 128  # of queries and of keys, as FlexAttention has it by default
 Way = Literal["auto", "runs", "dense", "flex"]
-# Decoders whose layers mix tokens by causal attention alone. Rotary positions are given by position ids.
-SUPPORTED = ("llama", "mistral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe")
 
 
 class TreeMask:
@@ -48,8 +48,12 @@ class TreeMask:
     ) -> torch.Tensor:
         """Outputs [1, heads, U, size] for queries of that shape; keys and values may have fewer heads."""
         if self.way == "flex":
+            import torch
             from torch.nn.attention.flex_attention import flex_attention
 
+            if torch.is_autocast_enabled(self._device.type):  # It is not cast by itself, as attention elsewhere is.
+                dtype = torch.get_autocast_dtype(self._device.type)
+                query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
             return _compiled(flex_attention, self._device)(
                 query, key, value, block_mask=self._block_mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
             )
@@ -96,50 +100,101 @@ def _compiled(function: Any, device: torch.device) -> Any:
     return _COMPILED[device.type]
 
 
-def check_model(model: Any) -> None:
-    """ConfigError where merging would not compute what the model computes, with what it is that stands against it."""
-    config = model.config
-    kind = getattr(config, "model_type", type(model).__name__)
-    if kind not in SUPPORTED:
-        raise ConfigError(
-            f"merging knows no models of type {kind!r}",
-            path="model",
-            hint=f"Train it unmerged; merging knows {', '.join(SUPPORTED)}, whose layers mix tokens by attention alone",
-        )
-    layers = set(getattr(config, "layer_types", None) or ("full_attention",))
-    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
-    if layers != {"full_attention"} or (kind == "mistral" and window):
-        raise ConfigError(
-            f"the model has layers of {', '.join(sorted(layers - {'full_attention'})) or 'sliding_attention'}",
-            path="model",
-            hint="Merging needs full attention in every layer: train it unmerged, or configure it without the window",
-        )
-    if model.training and getattr(config, "attention_dropout", 0.0):
-        raise ConfigError(
-            "attention dropout draws anew for each path, and merging computes a shared token once",
-            path="model",
-            hint="Set attention_dropout to 0",
-        )
+class _Switched:
+    """A configuration whose models attend by trees at the moment: how many forwards do, what it said before, and the
+    layers whose checkpointing is led back to trees, with what it was.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.before = config._attn_implementation
+        self.forwards = 0
+        self.layers: list[tuple[Any, Any]] = []
+
+
+_SWITCHED: dict[int, _Switched] = {}
+_LOCK = threading.Lock()
+_HERE = threading.local()  # `forwards`: how many of this thread attend by trees
 
 
 @contextmanager
 def tree_attention(model: Any) -> Iterator[None]:
-    """Within it the model's layers attend by the `tree_mask` that the forward is given."""
+    """Within it the model's layers attend by the `tree_mask` that the forward is given. Any number of threads may be
+    in it with one model; another forward of that model is refused meanwhile.
+    """
     check_model(model)
     _register()
-    config = model.get_decoder().config
-    before = config._attn_implementation
-    config._attn_implementation = NAME
+    decoder = model.get_decoder()
+    _HERE.forwards = getattr(_HERE, "forwards", 0) + 1
     try:
-        yield
+        with _switched(decoder.config) as switched:
+            with _LOCK:
+                _lead_checkpoints(decoder, switched)
+            yield
     finally:
-        config._attn_implementation = before
+        _HERE.forwards -= 1
+
+
+@contextmanager
+def _switched(config: Any) -> Iterator[_Switched]:
+    """The first one in switches, the last one out switches back."""
+    with _LOCK:
+        switched = _SWITCHED.setdefault(id(config), _Switched(config))
+        switched.forwards += 1
+        config._attn_implementation = NAME
+    try:
+        yield switched
+    finally:
+        with _LOCK:
+            switched.forwards -= 1
+            if not switched.forwards:
+                del _SWITCHED[id(config)]
+                config._attn_implementation = switched.before
+                for layer, function in switched.layers:
+                    layer._gradient_checkpointing_func = function
+
+
+class _Leading:
+    """A function of checkpointing: what it runs, and runs again for the gradient, attends by trees."""
+
+    def __init__(self, function: Callable[..., Any], config: Any) -> None:
+        self._function = function
+        self._config = config
+
+    def __call__(self, layer: Callable[..., Any], *given: Any, **settings: Any) -> Any:
+        def run(*inputs: Any, **more: Any) -> Any:
+            with _switched(self._config):
+                return layer(*inputs, **more)
+
+        return self._function(run, *given, **settings)
+
+
+def _lead_checkpoints(decoder: Any, switched: _Switched) -> None:
+    for layer in decoder.modules():
+        function = getattr(layer, "_gradient_checkpointing_func", None)
+        if function is not None and not isinstance(function, _Leading):
+            switched.layers.append((layer, function))
+            layer._gradient_checkpointing_func = _Leading(function, switched.config)
 
 
 def _register() -> None:
-    from transformers import AttentionInterface
+    from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, _attend)
+    AttentionMaskInterface.register(NAME, _no_mask)
+
+
+def _no_mask(*given: Any, **settings: Any) -> None:
+    """Trees need none; a forward of another thread, which may need one, would go without it."""
+    if not getattr(_HERE, "forwards", 0):
+        raise _not_a_tree()
+
+
+def _not_a_tree() -> ConfigError:
+    return ConfigError(
+        "the forward was given no tree_mask while the model attends by trees",
+        hint="Use agentworld.merge.tree_hidden, and let one thread at a time compute a model in another way",
+    )
 
 
 def _attend(
@@ -155,13 +210,19 @@ def _attend(
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention function: outputs [1, U, heads, size]."""
     if tree_mask is None:
-        raise ConfigError("the forward was given no tree_mask", hint="Use agentworld.merge.tree_hidden")
+        raise _not_a_tree()
     return tree_mask.attend(query, key, value, scaling).transpose(1, 2).contiguous(), None
 
 
 def tree_hidden(model: Any, plan: AttentionPlan, *, way: Way = "auto") -> torch.Tensor:
     """The last hidden states of every token of a tree, [U, width]: each as in a forward over any path through it."""
+    import torch
+
     device = next(model.parameters()).device
+    if not len(plan.ids):
+        check_model(model)
+        nothing: torch.Tensor = model.get_input_embeddings()(torch.zeros(0, dtype=torch.int64, device=device))
+        return nothing
     mask = TreeMask(plan, device, way)
     with tree_attention(model):
         found = model.get_decoder()(
@@ -171,4 +232,4 @@ def tree_hidden(model: Any, plan: AttentionPlan, *, way: Way = "auto") -> torch.
     return hidden
 
 
-__all__ = ["NAME", "SUPPORTED", "TreeMask", "Way", "check_model", "tree_attention", "tree_hidden"]
+__all__ = ["NAME", "TreeMask", "Way", "tree_attention", "tree_hidden"]

@@ -74,6 +74,7 @@ class _Sums:
 @cache
 def _function() -> Any:
     import torch
+    from torch.autograd.function import once_differentiable
 
     class ByBlocks(torch.autograd.Function):  # type: ignore[misc]  # torch's is not typed
         """The blocks' attention, each with a graph of its own that is kept for the gradient."""
@@ -102,6 +103,7 @@ def _function() -> Any:
             return output
 
         @staticmethod
+        @once_differentiable  # type: ignore[untyped-decorator]
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
             (gradient,) = gradients
             if ctx.kept is None:

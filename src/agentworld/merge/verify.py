@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agentworld.errors import AgentWorldError, InvalidRequestError
-from agentworld.merge.attention import Way, check_model
+from agentworld.merge.attention import Way
+from agentworld.merge.models import check_model
 from agentworld.merge.scores import tree_scores
 from agentworld.merge.tree import Ids, build_tree
 
