@@ -82,7 +82,7 @@ export type Bar = { name: string; count: number };
 export function Bars({ title, bars, says }: { title: string; bars: readonly Bar[]; says?: string }) {
   const most = Math.max(1, ...bars.map((bar) => bar.count));
   return (
-    <figure className="chart bars">
+    <figure className="chart counts">
       <figcaption><strong>{visible(title)}</strong>{says !== undefined && <span className="quiet">{says}</span>}</figcaption>
       {bars.length === 0 && <p className="quiet">Nothing to count yet.</p>}
       <ul>

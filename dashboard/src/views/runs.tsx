@@ -6,6 +6,7 @@ import { count, decimal, visible } from "../format";
 import { Chart } from "../parts/chart";
 import { DataTable } from "../parts/data-table";
 import { Problem } from "../parts/problem";
+import { TrainingCurves } from "../parts/training-curves";
 import { When } from "../parts/when";
 
 type Run = Schemas["RunReport"];
@@ -28,12 +29,16 @@ export function Runs() {
   const runs = report.data.runs;
   if (runs.length === 0) {
     return (
-      <div className="empty">
-        <h1>Nothing has run yet</h1>
-        <p>
-          <code>agentworld run CONFIG</code> sends agents over tasks, and names the run of each trajectory; <code>agentworld train CONFIG</code> trains on what they bring.
-        </p>
-      </div>
+      <>
+        <div className="empty">
+          <h1>Nothing has run yet</h1>
+          <p>
+            <code>agentworld run CONFIG</code> sends agents over tasks, and names the run of each trajectory; <code>agentworld train CONFIG</code> trains on what they bring.
+          </p>
+        </div>
+        <h2>Training</h2>
+        <TrainingCurves />
+      </>
     );
   }
   const nameOf = (run: Run) => run.run ?? NONE;
@@ -79,6 +84,9 @@ export function Runs() {
           ],
         }))}
       />
+      <h2>Training</h2>
+      <TrainingCurves />
+      <h2>Rollouts</h2>
       {chosen.length > 0 && <Curves runs={chosen} nameOf={nameOf} />}
       {chosen.map((run) => (
         <Progress key={nameOf(run)} name={nameOf(run)} run={run} />
