@@ -3,7 +3,9 @@
 import pytest
 
 from agentworld.errors import InvalidRequestError, NotFoundError, QueryError
-from agentworld.pool.sql import curating
+from agentworld.pool.sql import curating, decisions
+from agentworld.pool.sql.judging import made_by
+from agentworld.pool.sql.store import SqlPool
 from agentworld.records import BatchSpec, CurationPolicy, Decision, Feedback, NewTrajectory, Reward
 
 from ..samples import finished, group, step
@@ -507,3 +509,36 @@ def test_a_reason_that_a_caller_brings_is_not_taken_for_one_of_rules(pool):
     assert steps_of(pool, "a")[own.step_id][1] == "submitted rule: x; mine; rule: x"
     pool.clear_curation("train")
     assert steps_of(pool, "a")[own.step_id] == ("excluded", "submitted rule: x; mine")
+
+
+def test_of_a_long_trajectory_what_changes_alone_is_asked_about(pool, monkeypatch):
+    """Others wait meanwhile; on SQL stores, as the other one has no lock of a pool."""
+    asked = []
+
+    def counted(policy, target, row):
+        asked.append((target, row["id"]))
+        return made_by(policy, target, row)
+
+    monkeypatch.setattr(decisions, "made_by", counted)
+
+    def about_steps():
+        found, asked[:] = sorted(name for target, name in asked if target == "step"), []
+        return found
+
+    cuts, bad = "steps when finish_reason == 'length' then tag cut", "steps when label.bad then exclude 'bad'"
+    pool.set_curation(policy(cuts, bad))
+    ends = ("length" if number % 10 == 0 else "stop" for number in range(40))
+    pool.append_steps([step("t", step_id=f"s{number}", finish_reason=end) for number, end in enumerate(ends)])
+    pool.complete_trajectory("t", "finished", 1.0)
+    is_sql = isinstance(pool, SqlPool)
+    cut = [f"s{number}" for number in range(0, 40, 10)]
+    assert about_steps() == (sorted(cut) if is_sql else [])
+    assert {name: list(pool.get_step(name).labels) for name in ("s0", "s1")} == {"s0": ["tag.cut"], "s1": []}
+    pool.decide([Decision(verdict="exclude", step_id="s10", reason="no")])
+    assert about_steps() == (["s10"] if is_sql else [])
+    pool.add_feedback([Feedback(kind="label", name="bad", value=True, step_id="s1")])
+    assert about_steps() == (["s1"] if is_sql else [])
+    pool.append_steps([step("t", step_id="late", finish_reason="length")])
+    assert about_steps() == (["late"] if is_sql else [])
+    assert [one.step_id for one in pool.list_steps(where="label.tag.cut").items] == [*cut, "late"]
+    assert steps_of(pool, "t")["s1"] == ("excluded", "rule: bad")

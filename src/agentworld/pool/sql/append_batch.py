@@ -63,6 +63,7 @@ class Batch:
         self._rewards: list[tuple[str, Reward]] = []  # on steps
         self._superseded: list[Superseded] = []
         self._late: dict[int, None] = {}  # trajectories
+        self._late_steps: list[int] = []
         self._tails: list[tuple[list[Any], bytes]] = []
         self._first_step = self._next_step = txn.next_pk("steps", 0)
         self._ids = self._ids_in_tails = self._sampled = self._excluded = 0
@@ -192,6 +193,7 @@ class Batch:
         self._changed[tally.pk] = tally
         if late:
             self._late[tally.pk] = None
+            self._late_steps.append(pk)
         self._sampled += prepared.sampled
         self._excluded += excluded is not None
         self._in_channel[channel] = self._in_channel.get(channel, 0) + 1
@@ -311,7 +313,7 @@ class Batch:
         if self._superseded:
             supersede(txn, self._superseded)
         # What consumers ask of a trajectory may have changed: its numbers of steps and tokens, its oldest policy.
-        settle_touched(txn, self._late)
+        settle_touched(txn, self._late, self._late_steps)
         self._apply_awaited()
         return mark
 

@@ -61,6 +61,7 @@ _OF_TARGETS = sql(
 _OF_ALL_STEPS = sql(select(_d).where(among_integers(_d.c.trajectory, "rows"), _d.c.subject == "step").order_by(_d.c.pk))
 _INSERT = sql(insert(_d).values({column.name: parameter(column.name) for column in _d.c}))
 _CHANGING = ("verdict", "reason", "rule", "policy", "labels", "said", "source", "at")
+_COMPARED = tuple(name for name in _CHANGING if name != "at")
 _UPDATE = sql(update(_d).where(_d.c.pk == parameter("row")).values({name: parameter(name) for name in _CHANGING}))
 _SAY = sql(update(_d).where(_d.c.pk == parameter("row")).values(said=parameter("words")))
 _DELETE = sql(delete(_d).where(among_integers(_d.c.pk, "rows")))
@@ -122,29 +123,22 @@ class _Kept:
         self._targets: dict[Target, list[dict[str, Any]]] = {"step": [], "trajectory": []}
         self.changed: set[int] = set()  # trajectories
         self._recount: dict[int, None] = {}
+        self._known: dict[tuple[int, str], tuple[Made, dict[str, Any]]] = {}
 
     def by_policy(self, target: _Target, made: Made, version: str) -> None:
         """The policy makes this of a target now."""
         before, manual = self.rows.get((target.key, "policy")), self.rows.get((target.key, "manual"))
         if before is None and not made:
             return
-        words = None if manual is not None else said(None, made)
-        labels = json_or_none(dict(made.labels))
-        values = {
-            "verdict": made.verdict,
-            "reason": made.reason,
-            "rule": made.rule,
-            "policy": version,
-            "labels": labels,
-            "said": words,
-            "source": "policy",
-            "at": self._txn.now,
-        }
+        values = self._values(made, version)
+        if manual is not None:
+            values = {**values, "said": None}
+        words, labels = values["said"], values["labels"]
         if before is None:
             self._insert(target, "policy", values)
         elif not made:
             self._deletes.append(before["pk"])
-        elif any(before[name] != value for name, value in values.items() if name != "at"):
+        elif any(before[name] != values[name] for name in _COMPARED):
             self._updates.append({"row": before["pk"], **values})
         else:
             return
@@ -153,6 +147,23 @@ class _Kept:
         if manual is None:
             self._tell(target, before, made.verdict, made.reason, "policy")
             self._ask(target, made)
+
+    def _values(self, made: Made, version: str) -> dict[str, Any]:
+        """The columns of a policy's decision. Of many targets the same is made, which is put into words once."""
+        key = (id(made), version)
+        if key not in self._known:
+            values = {
+                "verdict": made.verdict,
+                "reason": made.reason,
+                "rule": made.rule,
+                "policy": version,
+                "labels": json_or_none(dict(made.labels)),
+                "said": said(None, made),
+                "source": "policy",
+                "at": self._txn.now,
+            }
+            self._known[key] = (made, values)  # With what it is the id of, which so stays that one's.
+        return self._known[key][1]
 
     def by_hand(self, target: _Target, sent: Decision) -> bool:
         """A person decides; whether that changes anything."""
@@ -316,10 +327,18 @@ def _pass(
     return kept.changed
 
 
-def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> tuple[int, set[int]]:
-    """Manual decisions; returns how many changed something, and the trajectories, which are to be settled as touched.
-    NotFoundError where a target is not there.
+class Decided(NamedTuple):
+    """How many manual decisions changed something; the trajectories, which are to be settled as touched; and the steps
+    that were decided, None where trajectories were, whose standing rules about any step may ask for.
     """
+
+    changes: int
+    trajectories: list[int]
+    steps: list[int] | None
+
+
+def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> Decided:
+    """Manual decisions. NotFoundError where a target is not there."""
     found: dict[tuple[Target, str], Row] = {}
     for target in TABLES:
         ids = [target_id for kind, target_id, _ in sent if kind == target]
@@ -331,6 +350,7 @@ def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> tu
             raise NotFoundError(f"no {target} {target_id!r}", path=f"decisions[{number}]")
     count = 0
     changed: set[int] = set()
+    steps: dict[int, None] = {}
     # One after the other: two of a call may be on one target.
     for target, target_id, decision in sent:
         row = found[target, target_id]
@@ -340,7 +360,10 @@ def decide(txn: Transaction, sent: Sequence[tuple[Target, str, Decision]]) -> tu
             count += 1
             kept.write()
             changed |= kept.changed
-    return count, changed
+            if target == "step":
+                steps[row["pk"]] = None
+    whole = any(target == "trajectory" for target, _, _ in sent)
+    return Decided(count, sorted(changed), None if whole else list(steps))
 
 
 def _target_from(target: Target, row: Row) -> _Target:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import and_, case, select
+from sqlalchemy import and_, case, exists, or_, select
 
 from agentworld.pool import schema
 from agentworld.pool.decision_rules import (
@@ -25,7 +25,7 @@ from agentworld.pool.sql.statements import Statement, compiled, json_list, sql
 from agentworld.pool.sql.where import condition
 from agentworld.records import CurationPolicy, exact_json
 
-_s, _t, _c = schema.steps, schema.trajectories, schema.curation_policies
+_s, _t, _c, _d = schema.steps, schema.trajectories, schema.curation_policies, schema.decisions
 TABLES: dict[Target, Any] = {"step": _s, "trajectory": _t}
 _IN_FORCE = sql(select(_c).where(_c.c.ended_at.is_(None)).order_by(_c.c.channel))
 _IN_FORCE_FOR = sql(select(_c).where(among_texts(_c.c.channel, "names"), _c.c.ended_at.is_(None)))
@@ -68,9 +68,15 @@ def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
 @functools.lru_cache(maxsize=64)
 def judging(policy: Compiled, target: Target, few: bool = False) -> Statement:
     """`looking` at the trajectories whose keys are the parameter `rows`; `few`: at those of their steps whose keys are
-    the parameter `steps`.
+    the parameter `steps`. Of steps, those alone that a rule holds for, or that were decided before: a trajectory may
+    have thousands of which nothing is to be said.
     """
     among = among_integers(_t.c.pk, "rows")
+    if target == "trajectory":
+        return looking(policy, target, among)
+    any_holds = (condition(one.rule.when, SUBJECT_OF[target]) for one in policy.of(target))
+    decided = exists().where(_d.c.subject == "step", _d.c.row_pk == _s.c.pk, _d.c.by == "policy").correlate(_s)
+    among = and_(among, or_(*any_holds, decided))
     return looking(policy, target, and_(among, among_integers(_s.c.pk, "steps")) if few else among)
 
 
@@ -80,8 +86,14 @@ def holding(row: Row) -> Callable[[Numbered], bool]:
 
 
 def made_by(policy: Compiled, target: Target, row: Row) -> Made:
-    """What the policy makes of a row of `looking`."""
-    return decide_by(policy, target, holding(row))
+    """What the policy makes of a row of `looking`. Targets of which the same rules hold get the same object."""
+    return _made(policy, target, tuple(bool(row[f"r{one.number}"]) for one in policy.of(target)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _made(policy: Compiled, target: Target, holds: tuple[bool, ...]) -> Made:
+    of = {one.number: held for one, held in zip(policy.of(target), holds, strict=True)}
+    return decide_by(policy, target, lambda one: of[one.number])
 
 
 def policies_in_force(reader: Reader, channels: Iterable[str] | None = None) -> dict[str, Compiled]:

@@ -103,9 +103,9 @@ class CurationMethods(SqlStore):
         sent = check_decisions(decisions)
 
         def operation(txn: Transaction) -> int:
-            count, changed = decide(txn, sent)
-            settle_touched(txn, sorted(changed))
-            return count
+            made = decide(txn, sent)
+            settle_touched(txn, made.trajectories, made.steps)
+            return made.changes
 
         return self._writer.submit(operation).result()
 

@@ -116,5 +116,5 @@ def _target(one: Review | Decision) -> tuple[Target, str]:
 
 def _decide(txn: Transaction, decision: Decision) -> None:
     target, target_id = _target(decision)
-    _, changed = decide(txn, [(target, target_id, decision)])
-    settle_touched(txn, sorted(changed))
+    made = decide(txn, [(target, target_id, decision)])
+    settle_touched(txn, made.trajectories, made.steps)
