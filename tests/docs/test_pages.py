@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import agentworld
+from agentworld.config import convert
 from tests.docs.pages import DOCS, PAGES, ROOT, SOURCE, Block, anchors, blocks, codes, name, section, without_fences
 from tests.test_architecture import LAYERS
 
@@ -63,8 +65,13 @@ def load(file: Path) -> Any:
     from agentworld.rewards.registry import read_evaluators
     from agentworld.tasks.definition import read_task_set
     from agentworld.trainers.job import read_job
+    from agentworld.verl_loop.settings import read_settings as read_loop
 
     fields = tomllib.loads(file.read_text())
+    if "consumer" in fields:
+        return read_loop(file)
+    if "verl" in fields:
+        return convert(fields, runpy.run_path(str(ROOT / "examples" / "verl_vllm" / "train.py"))["Training"], str(file))
     if fields.keys() & {"models", "channels", "mix", "traces"}:
         return settings_from(file, {}, {}, None)
     if "rules" in fields:

@@ -18,22 +18,25 @@ from agentworld.verl_loop.hydra_config import settings_of
 from agentworld.verl_loop.ledger import Ledger
 from agentworld.verl_loop.versions import go_on
 
-_ledgers: list[Ledger] = []
-"""That of the trainer which is being made: the callback puts it here, the replay buffer takes it."""
+_making: list[tuple[Ledger, Any]] = []
+"""The ledger and the configuration of the trainer that is being made: the callback puts them here, the replay buffer
+takes them.
+"""
 
 
 class Recording:
     """Of a replay buffer: what it hands to the trainer is noted in the ledger."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if not _ledgers:
+        if not _making:
             raise ConfigError(
                 "nobody acknowledges what this replay buffer hands out",
                 path="trainer.checkpoint_callback_class",
                 hint="agentworld.verl_loop.hydra_config.overrides has what is to be set",
             )
-        self.ledger = _ledgers.pop()
+        self.ledger, config = _making.pop()
+        # The trainer leaves these to samplers that are not its own.
+        super().__init__(*args, **{**own_arguments(config, isinstance(self, ReplayBufferAsync)), **kwargs})
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> Any:
         """As the buffer that it is mixed into; rows of the partition `train` are noted as used by this step."""
@@ -69,7 +72,7 @@ class SettlingCallback(CheckpointCallback):  # type: ignore[misc]
         step = resumed_step(config)
         self.resumed = self.ledger.resume(step, self.pool, self.consumer)
         self.policy = go_on(self.pool, settings.model, settings.run, step)
-        _ledgers[:] = [self.ledger]
+        _making[:] = [(self.ledger, config)]
 
     def on_save(
         self, trainer: Any, global_step: int, checkpoint_dir: str, async_save: bool = False, **kwargs: Any
@@ -84,6 +87,28 @@ class SettlingCallback(CheckpointCallback):  # type: ignore[misc]
                 hint="Set it to False",
             )
         self.ledger.settle(global_step, self.pool, self.consumer)
+
+
+def own_arguments(config: Any, asynchronous: bool) -> dict[str, Any]:
+    """What the trainer gives to a replay buffer of its own beside what it gives to all: the filter of groups whose
+    rewards are equal, and how failed groups are replaced.
+    """
+    sampler, groups = config.trainer.v1.sampler, config.algorithm.get("filter_groups") or {}
+    filters, refills = bool(groups.get("enable")), bool(sampler.get("sync_refill_failed_groups"))
+    if filters and not groups.get("metric"):
+        raise ConfigError("groups are filtered by no metric", path="algorithm.filter_groups.metric", hint="Say reward")
+    found: dict[str, Any] = {
+        "filter_groups_metric": str(groups["metric"]) if filters else None,
+        "sync_refill_failed_groups": refills,
+    }
+    if not asynchronous:
+        size = int(config.data.train_batch_size)
+        found |= {
+            "train_batch_size": size,
+            "gen_batch_size": 1 if filters or refills else int(config.data.get("gen_batch_size") or size),
+            "max_inflight_gen_batches": int(groups.get("max_inflight_gen_batches", 1)) if filters else 1,
+        }
+    return found
 
 
 def resumed_step(config: Any) -> int:

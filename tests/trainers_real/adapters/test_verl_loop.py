@@ -72,5 +72,14 @@ def test_the_v1_trainer_takes_all_rows_and_acknowledges_with_checkpoints(folder)
     # The second step's work is in no checkpoint: it is given back. Its weights are those that spoke last.
     assert (said["after"], said["resumed"]) == (["acked"] * 4 + ["released"] * 4, [0, 4])
     assert said["policy"] == ["verl", 1]
+    assert said["filter"] == ["reward", 1, 1024]
     assert sorted(said["trajectories"])[:2] == [["verl:u0", 0, 1.0], ["verl:u0", 1, 1.0]]
     assert len(said["trajectories"]) == 8
+
+
+def test_the_gpu_example_runs_dry(folder):
+    said = run("verl", "verl_gpu_script", folder)
+    assert (said["prompts in file"], said["rows"]) == (8, 4)
+    assert said["rewards"] == [0.0, 1.0]
+    assert said["sampled tokens"] > 8
+    assert said["largest advantage"] == pytest.approx(0.7071, abs=1e-3)

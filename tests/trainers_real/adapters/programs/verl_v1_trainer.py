@@ -109,6 +109,9 @@ def main():
             again = trainer_of(config)
             said["after"] = states(again)
             said["resumed"] = [len(again.checkpoint_callback.resumed[name]) for name in ("acknowledged", "released")]
+            filtered = verl_run.configuration(settings, v1=True, extra=["algorithm.filter_groups.enable=True"])
+            buffer = trainer_of(filtered).replay_buffer
+            said["filter"] = [buffer.filter_groups_metric, buffer.gen_batch_size, buffer.train_batch_size]
             policy = again.checkpoint_callback.policy
             said["policy"] = [policy.run, policy.version]
         finally:
