@@ -84,14 +84,13 @@ def test_layers_that_are_computed_again_for_the_gradient_attend_by_the_tree(way,
     assert model.config._attn_implementation == "sdpa"
 
 
-@torch.no_grad()
 def test_forwards_of_several_threads_end_in_any_order():
     model = model_of()
     flat = flat_logprobs(model, SEQUENCES)[0]
 
     def apart(_=None):
         _, nodes, found = merged(model, SEQUENCES)
-        return float((found.on_paths(nodes) - flat).abs().max())
+        return float((found.on_paths(nodes) - flat).detach().abs().max())
 
     first, second = tree_attention(model), tree_attention(model)
     first.__enter__()
