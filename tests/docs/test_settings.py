@@ -25,6 +25,7 @@ from agentworld.trainers.evaluating import EvaluationSettings
 from agentworld.trainers.job import TrainJob
 from agentworld.trainers.lora import LoraSettings
 from agentworld.trainers.publish import PublishTo
+from agentworld.trainers.scoring import TeacherSettings
 from agentworld.trainers.settings import TrainSettings
 from tests.docs.pages import REFERENCE, codes, section, table_of
 
@@ -46,7 +47,8 @@ TABLES: list[tuple[str, int, Any]] = [
     ("agentworld train", 3, LoraSettings),
     ("agentworld train", 4, PublishTo),
     ("agentworld train", 5, EvaluationSettings),
-    ("agentworld train", 6, CreditSpec),
+    ("agentworld train", 6, TeacherSettings),
+    ("agentworld train", 7, CreditSpec),
     ("agentworld curate run", 0, CurateSettings),
     ("agentworld curate run", 1, ReviewSettings),
 ]

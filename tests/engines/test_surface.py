@@ -71,7 +71,7 @@ def test_null_and_neutral_values_mean_absent():
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"guided_json": {}}, "guided_json"),
         ({"use_beam_search": True}, "use_beam_search"),
-        ({"prompt_logprobs": 1}, "prompt_logprobs"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs"),
         ({"temprature": 1.0}, "temprature"),
     ],
 )

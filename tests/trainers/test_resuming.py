@@ -10,7 +10,7 @@ from agentworld.records.methods import METHODS, required_by
 from agentworld.trainers.checkpoint import latest_checkpoint
 from agentworld.trainers.recipes import RECIPES
 from agentworld.trainers.reference import Trainer
-from agentworld.trainers.resuming import FREE
+from agentworld.trainers.resuming import FREE, changes
 from agentworld.trainers.settings import TrainSettings
 from tests.trainers.builders import batch, member, step, tiny_model
 
@@ -43,16 +43,19 @@ OTHER = {
     "method": "dapo", "credit": {"method": "leave_one_out"}, "clip_low": 0.1, "clip_high": 0.3, "seed": 2,
     "aggregation": "token_mean", "horizon": 7, "reference": "mine", "reference_weight": 0.1, "entropy_weight": 0.1,
     "token_weights": "gates", "shared": "mean", "beta": 0.2, "divergence": "forward_kl", "teacher": "other",
+    "teacher_model": "x",
 }  # fmt: skip
 
 
 def test_every_other_setting_is_held(folder):
     assert set(OTHER) | FREE >= set(TrainSettings.__struct_fields__)
     for name, value in OTHER.items():
-        now = msgspec.convert({**msgspec.to_builtins(BEFORE), name: value}, TrainSettings)
+        before = msgspec.to_builtins(BEFORE)
         with pytest.raises(ConfigError, match=r"when .*checkpoint-000001 was written") as caught:
-            Trainer(tiny_model(), now, folder, fixed=FIXED).resume()
+            changes(latest_checkpoint(folder), before, {**before, name: value})
         assert caught.value.path == name
+    with pytest.raises(ConfigError, match="seed is 2, and was 1"):
+        Trainer(tiny_model(), msgspec.structs.replace(BEFORE, seed=2), folder, fixed=FIXED).resume()
     for name in FIXED:
         with pytest.raises(ConfigError, match=f"{name} is other"):
             Trainer(tiny_model(), BEFORE, folder, fixed={**FIXED, name: "other"}).resume()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -62,6 +62,19 @@ class RawReply(Exception):
         self.status = status
         self.body = body
         self.headers = {"Content-Type": "application/json", **(headers or {})}
+
+
+PlaceScores = list[tuple[int, float, int]]
+"""In one place of a prompt: (id, log-probability, rank from 1), first of what stands there."""
+
+
+@runtime_checkable
+class ScoringBackend(Protocol):
+    """One that tells how likely prompts are."""
+
+    async def prompt_scores(self, prompt: list[int], top: int) -> list[PlaceScores]:
+        """Raw log-probabilities of each id of the prompt but the first, and of the `top` likeliest in its place."""
+        ...
 
 
 class Backend(Protocol):

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 import msgspec
 from aiohttp import web
 
-from agentworld.engines.backend import Backend, DropConnection, Job, RawReply, Wire
+from agentworld.engines.backend import Backend, DropConnection, Job, RawReply, ScoringBackend, Wire
 from agentworld.engines.replies import Choice, Envelope, Tokens, reply_body, usage
 from agentworld.engines.reply_stream import ChoiceStream
 from agentworld.engines.surface import GenerationRequest, openai_error, parse_request, resolve_max_tokens
@@ -164,12 +164,33 @@ class EngineApp:
                 raise InvalidRequestError(f"a token id is outside the vocabulary of {size}", path="prompt")
         return out
 
+    async def _scored(self, prompt: list[int], top: int) -> list[dict[str, Any] | None]:
+        """As vLLM has it: null, then for each further id of the prompt an object by ids."""
+        backend = self.backend
+        if not isinstance(backend, ScoringBackend):
+            raise InvalidRequestError("this engine scores no prompts", path="prompt_logprobs")
+        decode = backend.chat.tokenizer.decode
+        return [
+            None,
+            *(
+                {
+                    str(token_id): {"logprob": logprob, "rank": rank, "decoded_token": decode([token_id])}
+                    for token_id, logprob, rank in reversed(place)
+                }
+                for place in await backend.prompt_scores(prompt, top)
+            ),
+        ]
+
     async def _plain(self, job: Job, envelope: Envelope, choices: list[Choice]) -> web.Response:
         async with aclosing(self.backend.generate(job)) as batches:
             async for batch in batches:
                 for tokens in batch:
                     choices[tokens.index].feed(tokens)
         body = reply_body(envelope, choices, _usage(job, choices))
+        if job.request.prompt_logprobs is not None:
+            scored = [await self._scored(prompt, job.request.prompt_logprobs) for prompt in job.prompts]
+            for choice in body["choices"]:
+                choice["prompt_logprobs"] = scored[choice["index"] // job.request.n]
         data = self.backend.wire(job).body(body)
         return web.Response(body=data, content_type="application/json", headers={"X-Request-Id": job.id})
 

@@ -2,7 +2,7 @@
 
 The dialect is vLLM's. A sampling field is either honoured or refused with HTTP 400; none is ignored.
 Left out on purpose: guided decoding (a backend that can demand tool calls and JSON says so), images and audio, beam
-search, echo and prompt log-probabilities.
+search and echo.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: int | None = None
     """How many alternatives to report beside each token; None for no log-probabilities at all."""
     logprobs_mode: LogprobsMode | None = None
+    prompt_logprobs: int | None = None
+    """How many of the likeliest to report in each place of the prompt, beside what stands there."""
     return_token_ids: bool = False
     tokens_as_ids: bool = False
     skip_special_tokens: bool = True
@@ -157,6 +159,9 @@ def parse_request(body: Any, kind: Literal["chat", "completions"], guided: bool 
     else:
         common["prompts"] = _prompts(fields.raw("prompt"))
         common["logprobs"] = fields.integer("logprobs", None, low=0, high=MAX_LOGPROBS)
+        common["prompt_logprobs"] = fields.integer("prompt_logprobs", None, low=0, high=MAX_LOGPROBS)
+        if common["prompt_logprobs"] is not None and common["stream"]:
+            raise InvalidRequestError("prompt_logprobs are not streamed", path="prompt_logprobs")
     if guided:
         _format(fields.take("response_format", dict, None))
     common["sampling"] = _sampling(fields, limit)

@@ -13,8 +13,9 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Agents on held-out tasks, through the gateway, every so many batches and after the last one.
 
     `task_sets`, `agents`: tables as in the configuration of `agentworld run`; without agents it is our loop, and tasks
-    are of the split heldout unless a table says otherwise. `url`: the server with the gateway; by default the job's. `model`: its name there; by default
-    that of publish. `first`: also before the first batch. `temperature`, `max_tokens`: of sampling.
+    are of the split heldout unless a table says otherwise. `url`: the server with the gateway; by default the job's.
+    `model`: its name there; by default that of publish. `first`: also before the first batch. `temperature`,
+    `max_tokens`: of sampling.
     """
 
     task_sets: list[dict[str, Any]]

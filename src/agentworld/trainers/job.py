@@ -20,6 +20,7 @@ from agentworld.trainers.lora import LoraSettings, add_lora, has_lora, save_adap
 from agentworld.trainers.metrics import MetricsLog
 from agentworld.trainers.publish import Publisher, PublishTo, check_publish
 from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
+from agentworld.trainers.scoring import ScoredConsumer, ScoredSource, Scoring, TeacherSettings, open_scorer
 from agentworld.trainers.settings import TrainSettings
 
 
@@ -28,8 +29,8 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `out`: folder of the checkpoints; a job that finds some there goes on from the newest. `batches`: how many in all.
     `timeout`: seconds without a batch after which the job ends. `batch`: the BatchSpec, with the method of `settings`
-    and what that needs of each step. `lora`: train adapters in place of the whole model.
-    `tensorboard`: write metrics for it too, into a folder of `out`.
+    and what that needs of each step. `lora`: train adapters in place of the whole model. `teacher`: the engine that
+    scores, for distill, what comes. `tensorboard`: write metrics for it too, into a folder of `out`.
     """
 
     model: str
@@ -47,6 +48,7 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lora: LoraSettings | None = None
     publish: PublishTo | None = None
     evaluation: EvaluationSettings | None = None
+    teacher: TeacherSettings | None = None
     tensorboard: bool = False
 
     @property
@@ -72,7 +74,7 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return msgspec.structs.replace(given, require=require).resolved()
 
 
-class Source(Protocol):
+class Source(ScoredSource, Protocol):
     """The part of a pool, embedded or over HTTP, that a job needs."""
 
     def list_trajectories(
@@ -112,6 +114,14 @@ def read_job(path: Path) -> TrainJob:
     if job.publish is not None:
         with blamed(str(path)):
             check_publish(job.publish, job.lora is not None)
+    if job.teacher is not None and job.settings.method != "distill":
+        raise ConfigError(f"{path}: teacher does not go with {job.settings.method}", path="teacher")
+    if job.teacher is not None and job.settings.uses_top and not job.teacher.top_k:
+        raise ConfigError(
+            f"{path}: {job.settings.divergence} compares the teacher's likeliest ids, and top_k is 0",
+            path="teacher.top_k",
+            hint="Set it to how many, such as 16",
+        )
     job.spec  # noqa: B018 - a spec that makes no sense is told before a model is loaded
     return job
 
@@ -160,6 +170,11 @@ def run_job(
     What an earlier process did not come to after its newest checkpoint is done first.
     """
     publisher = None if job.publish is None else Publisher(job.publish, lora=job.lora is not None)
+    consumer: Consumer = source.consumer(job.consumer)
+    if job.teacher is not None:
+        scorer = open_scorer(job.teacher)
+        scoring = Scoring(source, scorer, job.teacher, job.spec.channel, job.settings.teacher)
+        consumer = ScoredConsumer(consumer, scoring)
     log = MetricsLog(trainer.folder, job.run, source, tensorboard=job.tensorboard)
 
     def published(checkpoint: Path, record: CheckpointRecord) -> None:
@@ -192,7 +207,7 @@ def run_job(
             published(first, trainer.record)
         told()
         for metrics in trainer.run(
-            source.consumer(job.consumer),
+            consumer,
             job.spec,
             batches=job.batches - trainer.record.version,
             timeout=job.timeout,

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agentworld.errors import ConfigError
+from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.merge import check_model
 from agentworld.merge.costs import ModelShape, shape_of
 from agentworld.merge.verify import verify_merging
-from agentworld.trainers.forward import part_scores
+from agentworld.trainers.forward import Scores, part_scores
 from agentworld.trainers.losses import Terms, loss_of
 from agentworld.trainers.minibatches import Unit, flat_weights, row_tree, trained
 from agentworld.trainers.parts import Part, chosen_parts
-from agentworld.trainers.rows import Row
+from agentworld.trainers.rows import TAUGHT, Row
 from agentworld.trainers.settings import TrainSettings
+from agentworld.trainers.top_scores import part_top_scores
 
 if TYPE_CHECKING:
     import torch
@@ -98,16 +99,28 @@ class Objective:
         import torch
 
         settings = self.settings
-        scores = part_scores(self.model, part, entropies=settings.entropy_weight > 0)
-        device, dtype = scores.logprobs.device, scores.logprobs.dtype
         masks = [trained(row) for row in part.rows]
+        top = teacher_top = None
+        if settings.uses_top:
+            ids, values = (wide(part.rows, masks, name) for name in settings.top_names)
+            found = part_top_scores(self.model, part, np.nan_to_num(ids, nan=0.0).astype(np.int64))
+            scores, top = Scores(found.logprobs, None), found.top
+            known = np.where(np.isnan(ids), np.float32(np.nan), values)
+            teacher_top = torch.from_numpy(known).to(device=top.device, dtype=top.dtype)
+        else:
+            scores = part_scores(self.model, part, entropies=settings.entropy_weight > 0)
+        device, dtype = scores.logprobs.device, scores.logprobs.dtype
 
         def flat(values: Sequence[npt.NDArray[Any]]) -> torch.Tensor:
             chosen = np.concatenate([own[mask] for own, mask in zip(values, masks, strict=True)])
             return torch.from_numpy(chosen).to(device=device, dtype=dtype)
 
         def annotated(name: str | None) -> torch.Tensor | None:
-            return None if name is None else flat([row.arrays[name] for row in part.rows])
+            if name is None:
+                return None
+            if any(row.arrays[name].ndim != 1 for row in part.rows):
+                raise InvalidRequestError(f"annotation {name!r} has several numbers a token, not one", path=name)
+            return flat([row.arrays[name] for row in part.rows])
 
         reference = annotated(settings.reference if settings.uses_reference else None)
         if self._reference is not None:
@@ -127,6 +140,9 @@ class Objective:
             unit_weight=1.0 / units,
             reference=reference,
             teacher=annotated(settings.teacher if settings.method == "distill" else None),
+            top=top,
+            teacher_top=teacher_top,
+            taught=annotated(TAUGHT if settings.teacher_model is not None else None),
             entropies=scores.entropies,
         )
 
@@ -142,6 +158,20 @@ class Objective:
                     raise
                 _LOG.warning("training unmerged: %s", error.message)
         return self._shape
+
+
+def wide(rows: Sequence[Row], masks: Sequence[npt.NDArray[np.bool_]], name: str) -> npt.NDArray[np.float32]:
+    """An annotation of several numbers a token at the trained tokens of rows, [N, k]; NaN behind those of rows that
+    have fewer. InvalidRequestError where it has one a token.
+    """
+    parts = [row.arrays[name][mask] for row, mask in zip(rows, masks, strict=True)]
+    if any(part.ndim != 2 for part in parts):
+        raise InvalidRequestError(
+            f"annotation {name!r} has one number a token, not several", path=name, hint="Score the steps with top_k"
+        )
+    width = max(part.shape[1] for part in parts)
+    filled = [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=np.nan) for part in parts]
+    return np.concatenate(filled)
 
 
 def verified_part(rows: Sequence[Row]) -> list[npt.NDArray[np.int64]]:

@@ -144,7 +144,7 @@ class Trainer:
         if settings.method == "sft":
             rows = imitation_rows(batch, names)
         elif settings.method == "distill":
-            rows = distillation_rows(batch, names)
+            rows = distillation_rows(batch, names, settings.teacher_model)
         else:
             behaviour: Behaviour = settings.needs_logprobs or "where_recorded"
             rows, rewards = policy_gradient_rows(batch, settings.credit_spec, names, behaviour=behaviour)

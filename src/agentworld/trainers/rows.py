@@ -21,6 +21,8 @@ from agentworld.records import Batch, BatchItem, BatchTrajectory, Sampling, Step
 
 # A step's credit: one number, or an array over its reply tokens.
 Credit = float | npt.NDArray[np.float64]
+# The array of a row that says what the teacher sampled itself; no annotation is called so.
+TAUGHT = "/taught"
 # Whether the log-probabilities at sampling are needed, or count where they were recorded.
 Behaviour = bool | Literal["where_recorded"]
 
@@ -62,9 +64,15 @@ def imitation_rows(batch: Batch, names: Sequence[str] = ()) -> list[Row]:
     return [row for member in _members(batch) for row in plain_rows(member, behaviour=False, names=names)]
 
 
-def distillation_rows(batch: Batch, names: Sequence[str]) -> list[Row]:
-    """Rows with the log-probabilities at sampling, where there are some, and the annotations `names`."""
-    return [row for member in _members(batch) for row in plain_rows(member, behaviour="where_recorded", names=names)]
+def distillation_rows(batch: Batch, names: Sequence[str], teacher: str | None = None) -> list[Row]:
+    """Rows with the log-probabilities at sampling, where there are some, and the annotations `names`. With the name of
+    a `teacher`, the array TAUGHT is 1 where that model sampled and 0 elsewhere.
+    """
+    rows = []
+    for member in _members(batch):
+        ones = [1.0] * len(member.steps)
+        rows += chain_rows(member, ones, behaviour="where_recorded", names=names, teacher=teacher)
+    return rows
 
 
 def preference_rows(batch: Batch, names: Sequence[str] = ()) -> list[list[Row]]:
@@ -123,10 +131,16 @@ def real_items(batch: Batch) -> list[BatchItem]:
 
 
 def chain_rows(
-    member: BatchTrajectory, credits: Sequence[Credit], *, behaviour: Behaviour, names: Sequence[str] = ()
+    member: BatchTrajectory,
+    credits: Sequence[Credit],
+    *,
+    behaviour: Behaviour,
+    names: Sequence[str] = (),
+    teacher: str | None = None,
 ) -> list[Row]:
     """The rows of one trajectory; `credits` of each step. `behaviour`: whether log-probabilities are needed, or taken
-    where they were recorded. `names`: of annotations that rows carry, one number a reply token or one a step.
+    where they were recorded. `names`: of annotations that rows carry, one number a reply token or one a step, or
+    several a token. `teacher`: see distillation_rows.
 
     None where the trajectory is not to be trained on. All rows carry its loss denominator, so that a trajectory with
     forks does not weigh more than one without.
@@ -136,7 +150,10 @@ def chain_rows(
     rows: list[Row] = []
     for step, credit in zip(member.steps, credits, strict=True):
         given = member.annotations.get(step.step_id, {})
-        rows_step(rows, step, credit, behaviour, {name: _annotated(step, given, name) for name in names})
+        arrays = {name: _annotated(step, given, name) for name in names}
+        if teacher is not None:
+            arrays[TAUGHT] = np.full(len(step.response_ids or ()), step.model == teacher, dtype=np.float32)
+        rows_step(rows, step, credit, behaviour, arrays)
     total = sum(row.trained for row in rows)
     for row in rows:
         row.trajectory_tokens = member.loss_denominator or total
@@ -247,9 +264,9 @@ def _annotated(step: Step, given: Mapping[str, Any], name: str) -> npt.NDArray[n
             path=name,
             hint=f'Annotate the steps first, and lease with require = ["tokens", "annotation.{name}"]',
         )
-    values = np.asarray(
-        [np.nan if value is None else value for value in np.atleast_1d(given[name]).tolist()], np.float32
-    )
+    values = np.atleast_1d(np.asarray(given[name], dtype=np.float32))  # None is NaN there.
+    if values.ndim == 2 and len(values) == count:
+        return values  # Several a token, of which some may be missing.
     if values.shape not in ((1,), (count,)):
         raise InvalidRequestError(
             f"annotation {name!r} of step {step.step_id} has {values.size} numbers for {count} reply tokens", path=name

@@ -11,7 +11,7 @@ from agentworld.credit import CreditSpec
 from agentworld.errors import ConfigError
 from agentworld.merge import Convention
 from agentworld.records.methods import METHODS, required_by
-from agentworld.trainers.losses import Divergence
+from agentworld.trainers.losses import TOP, Divergence
 from agentworld.trainers.recipes import RECIPES, LossAggregation, Method
 
 Schedule = Literal["constant", "cosine"]
@@ -31,9 +31,10 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     trainer's life over which the learning rate rises from 0. `horizon`: what the sum over a trajectory's tokens is
     divided by, with the aggregation constant. `clip_low`, `clip_high`: bounds of the ratio around 1. `credit`: how
     rewards become advantages. `beta`: of dpo. `divergence`: of distill. `teacher`: name of the annotation with the
-    teacher's log-probabilities. `reference`: likewise of the reference's; without it those of the weights that the
-    trainer began with. `reference_weight`, `entropy_weight`: of what is added to a policy's loss. `token_weights`: name
-    of an annotation with factors of the loss, one a reply token or one a step. `threads`: of torch on the CPU.
+    teacher's log-probabilities; `teacher_model`: the model whose own turns are imitated. `reference`: as `teacher`, of
+    the reference's; without it those of the weights that the trainer began with. `reference_weight`, `entropy_weight`:
+    of what is added to a policy's loss. `token_weights`: name of an annotation with factors of the loss, one a reply
+    token or one a step. `threads`: of torch on the CPU.
     """
 
     method: Method = "sft"
@@ -59,6 +60,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     beta: float = 0.1
     divergence: Divergence = "reverse_kl"
     teacher: str = "teacher_logprobs"
+    teacher_model: str | None = None
     reference: str | None = None
     reference_weight: float = 0.0
     entropy_weight: float = 0.0
@@ -104,6 +106,12 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 raise ConfigError(
                     "aggregation does not go with dpo", path="aggregation", hint="A side is the sum of its tokens"
                 )
+        if self.teacher_model is not None and self.method != "distill":
+            raise ConfigError(f"teacher_model does not go with {self.method}", path="teacher_model")
+        if self.uses_top and self.entropy_weight:
+            raise ConfigError(
+                f"entropy_weight does not go with {self.divergence}", path="entropy_weight", hint="Use reverse_kl"
+            )
         credit = self.credit_spec
         if self.credit is not None and credit is None:
             raise ConfigError(f"credit does not go with {self.method}", path="credit", hint="It uses no rewards")
@@ -134,10 +142,22 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Names of the annotations that the loss reads from each step."""
         named = (
             self.teacher if self.method == "distill" else None,
+            *(self.top_names if self.uses_top else ()),
             self.reference if self.uses_reference else None,
             self.token_weights,
         )
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def uses_top(self) -> bool:
+        """Whether the loss compares more than the sampled token with the teacher."""
+        return self.method == "distill" and self.divergence in TOP
+
+    @property
+    def top_names(self) -> tuple[str, str]:
+        """Names of the annotations with the teacher's likeliest ids in each place, and their log-probabilities."""
+        stem = self.teacher.removesuffix("_logprobs")
+        return f"{stem}_top_ids", f"{stem}_top_logprobs"
 
     @property
     def uses_reference(self) -> bool:

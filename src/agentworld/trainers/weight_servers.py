@@ -93,7 +93,7 @@ class VllmServer:
 
     def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
         self.url = url
-        self._line = _Line(url, api_key, timeout)
+        self._line = Line(url, api_key, timeout)
 
     def models(self) -> list[str]:
         """See WeightServer."""
@@ -135,7 +135,7 @@ class SglangServer:
 
     def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
         self.url = url
-        self._line = _Line(url, api_key, timeout)
+        self._line = Line(url, api_key, timeout)
 
     def models(self) -> list[str]:
         """See WeightServer."""
@@ -188,7 +188,7 @@ _LORA_UPDATES = "Start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDAT
 _OLD_RELOAD = "It may be a release whose reload_weights takes no weights_path, or has no access to that path"
 
 
-class _Line:
+class Line:
     """Requests to one engine, each on a connection of its own. Redirects are errors."""
 
     def __init__(self, url: str, api_key: str | None, timeout: float) -> None:

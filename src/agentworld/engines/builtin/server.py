@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import torch
 
-from agentworld.engines.backend import Job, Policy, Wire
+from agentworld.engines.backend import Job, PlaceScores, Policy, Wire
 from agentworld.engines.builtin.models import LoadedModel, install_weights, open_model, read_weights
 from agentworld.engines.builtin.runner import Runner, Sequence
 from agentworld.engines.builtin.sampler import RowSampler
@@ -160,6 +160,21 @@ class BuiltinEngine:
             )
         return out
 
+    async def prompt_scores(self, prompt: list[int], top: int) -> list[PlaceScores]:
+        """See ScoringBackend: one forward between two tokens of the running batch."""
+        done: asyncio.Future[list[PlaceScores]] = self._loop.create_future()
+
+        def score() -> None:
+            try:
+                found = score_prompt(self._model, prompt, top)
+            except Exception as fault:
+                self._loop.call_soon_threadsafe(_fail, done, fault)
+                return
+            self._loop.call_soon_threadsafe(_tell, done, found)
+
+        self._runner.call(score)
+        return await done
+
     async def reload(self, path: str, version: int, run: str | None) -> Policy:
         """Read and check weights beside the running batch, then put them in place between two tokens. Replies under way
         go on with them, but end as `abort` where they are of another run.
@@ -193,9 +208,35 @@ def _hand_out(batch: list[tuple[asyncio.Queue[Any], Any]]) -> None:
         queue.put_nowait(item)
 
 
-def _fail(done: asyncio.Future[None], fault: Exception) -> None:
+def _fail(done: asyncio.Future[Any], fault: Exception) -> None:
     if not done.done():
-        done.set_exception(fault if isinstance(fault, AgentWorldError) else EngineError(f"the reload failed: {fault}"))
+        done.set_exception(fault if isinstance(fault, AgentWorldError) else EngineError(f"the engine failed: {fault}"))
+
+
+def _tell(done: asyncio.Future[Any], found: Any) -> None:
+    if not done.done():
+        done.set_result(found)
+
+
+def score_prompt(model: Any, prompt: list[int], top: int) -> list[PlaceScores]:
+    """Of every id but the first: its log-probability and rank, then those of the `top` likeliest in its place."""
+    if len(prompt) < 2:
+        return []
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([prompt], device=device), use_cache=False).logits[0, :-1].float()
+    table = torch.log_softmax(logits, dim=-1)
+    own = table.gather(1, torch.tensor(prompt[1:], device=device)[:, None])
+    ranks = (table > own).sum(dim=-1) + 1
+    best = table.topk(min(top, table.shape[1]), dim=-1) if top else None
+    found: list[PlaceScores] = []
+    for place, token_id in enumerate(prompt[1:]):
+        scores: PlaceScores = [(token_id, float(own[place, 0]), int(ranks[place]))]
+        if best is not None:
+            likeliest = zip(best.indices[place].tolist(), best.values[place].tolist(), strict=True)
+            scores += [(each, value, rank) for rank, (each, value) in enumerate(likeliest, start=1)]
+        found.append(scores)
+    return found
 
 
 def set_threads(threads: int | None, model: Any) -> None:

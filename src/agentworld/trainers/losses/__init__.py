@@ -1,6 +1,13 @@
 """The losses, each a formula with its source, over flat tensors of the trained tokens of a micro-batch."""
 
-from agentworld.trainers.losses.distillation import Divergence, forward_kl_loss, reverse_kl_loss
+from agentworld.trainers.losses.distillation import (
+    TOP,
+    Divergence,
+    forward_kl_loss,
+    reverse_kl_loss,
+    top_forward_kl_loss,
+    top_reverse_kl_loss,
+)
 from agentworld.trainers.losses.imitation import imitation_loss
 from agentworld.trainers.losses.methods import loss_of
 from agentworld.trainers.losses.policy import (
@@ -15,6 +22,7 @@ from agentworld.trainers.losses.regularisers import entropy_bonus, reference_pen
 from agentworld.trainers.losses.terms import Loss, Terms
 
 __all__ = [
+    "TOP",
     "Divergence",
     "Loss",
     "PolicyLoss",
@@ -31,4 +39,6 @@ __all__ = [
     "reinforce_loss",
     "reverse_kl_loss",
     "sequence_policy_loss",
+    "top_forward_kl_loss",
+    "top_reverse_kl_loss",
 ]

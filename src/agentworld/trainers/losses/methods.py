@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentworld.errors import ConfigError
-from agentworld.trainers.losses.distillation import forward_kl_loss, reverse_kl_loss
+from agentworld.trainers.losses.distillation import (
+    TOP,
+    forward_kl_loss,
+    reverse_kl_loss,
+    top_forward_kl_loss,
+    top_reverse_kl_loss,
+)
 from agentworld.trainers.losses.imitation import imitation_loss
 from agentworld.trainers.losses.policy import (
     PolicyLoss,
@@ -59,15 +65,32 @@ def _policy(terms: Terms, settings: TrainSettings) -> tuple[torch.Tensor, dict[s
         value = reinforce_loss(terms.logprobs, terms.advantages, terms.weights)
         return value, {"kl": float(policy_kl(terms.logprobs, terms.old).sum())}
     if settings.method == "distill":
-        loss = reverse_kl_loss if settings.divergence == "reverse_kl" else forward_kl_loss
-        teacher = _given(terms.teacher, "teacher")
-        figures = {
-            "kl": float(policy_kl(terms.logprobs, terms.old).sum()),
-            "teacher_gap": float((terms.logprobs.detach() - teacher).sum()),
-        }
-        return loss(terms.logprobs, terms.old, teacher, terms.weights), figures
+        return _distilled(terms, settings)
     found = _clipped(terms, settings)
     return found.loss, {"clipped": float(found.clipped.sum()), "kl": float(found.kl.sum())}
+
+
+def _distilled(terms: Terms, settings: TrainSettings) -> tuple[torch.Tensor, dict[str, float]]:
+    """The divergence from the teacher on what the student sampled, and imitation of what the teacher said itself."""
+    teacher = _given(terms.teacher, "teacher")
+    weights = terms.weights
+    figures = {
+        "kl": float(policy_kl(terms.logprobs, terms.old).sum()),
+        "teacher_gap": float((terms.logprobs.detach() - teacher).sum()),
+    }
+    value = weights.new_zeros(())
+    if terms.taught is not None:
+        taught = terms.taught.to(weights.dtype)
+        value = imitation_loss(terms.logprobs, weights * taught)
+        weights = weights * (1.0 - taught)
+        figures["taught"] = float(taught.sum())
+    if settings.divergence in TOP:
+        compared = top_reverse_kl_loss if settings.divergence == "top_reverse_kl" else top_forward_kl_loss
+        own = compared(_given(terms.top, "top"), _given(terms.teacher_top, "teacher_top"), weights)
+    else:
+        loss = reverse_kl_loss if settings.divergence == "reverse_kl" else forward_kl_loss
+        own = loss(terms.logprobs, terms.old, teacher, weights)
+    return value + own, figures
 
 
 def _clipped(terms: Terms, settings: TrainSettings) -> PolicyLoss:

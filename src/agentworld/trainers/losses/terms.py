@@ -15,9 +15,11 @@ class Terms:
 
     `logprobs` [N], with gradient. `weights` [N] carry the aggregation, so that a loss is a weighted sum and
     micro-batches of an update add up. `old` [N]: under the policy that sampled. `advantages` [N]. `reference`,
-    `teacher` [N]: under those models. `entropies` [N], with gradient, where asked for. `row` int64 [N]: the row of each
-    token. `unit` int64 [R] and `preferred` bool [R]: which pair a row is of, and whether of its preferred side.
-    `unit_weight`: of each unit in a loss over units.
+    `teacher` [N]: under those models. `top` [N, k], with gradient, and `teacher_top` [N, k]: of the ids that the
+    teacher found likeliest, NaN where it named fewer. `taught` [N]: 1 where the teacher sampled itself, else 0.
+    `entropies` [N], with gradient, where asked for. `row` int64 [N]: the row of each token. `unit` int64 [R] and
+    `preferred` bool [R]: which pair a row is of, and whether of its preferred side. `unit_weight`: of each unit in a
+    loss over units.
     """
 
     logprobs: torch.Tensor
@@ -30,6 +32,9 @@ class Terms:
     unit_weight: float
     reference: torch.Tensor | None = None
     teacher: torch.Tensor | None = None
+    top: torch.Tensor | None = None
+    teacher_top: torch.Tensor | None = None
+    taught: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
 
 

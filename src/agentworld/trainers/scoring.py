@@ -1,0 +1,279 @@
+"""Log-probabilities of sampled tokens under another model, from any engine that scores prompts, kept as annotations.
+
+A step's prompt and reply go to the engine as one prompt of ids, so nothing is tokenised again: its vocabulary must be
+that of the steps. The numbers are raw: of the teacher's own distribution, without a temperature.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from agentworld.errors import ConfigError, EngineError
+from agentworld.pool.protocol import Consumer, Page
+from agentworld.records import Annotation, BatchSpec, Event, Step
+from agentworld.trainers.weight_servers import Line
+
+PAGE = 50
+LOOK_SECONDS = 1.0
+"""How long one who waits for a batch waits before the teacher scores what came meanwhile."""
+
+
+class TokenScores(NamedTuple):
+    """Of the n tokens of a reply: `logprobs` [n]; `top_ids` and `top_logprobs` [n][k] of the likeliest in each place,
+    the likeliest first.
+    """
+
+    logprobs: list[float]
+    top_ids: list[list[int]]
+    top_logprobs: list[list[float]]
+
+
+class TeacherSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The engine that scores what a job is about to lease: steps that lack the annotation, as they come.
+
+    `model`: its name there. `driver`: what it is. `top_k`: how many of the likeliest ids to keep in each place, for the
+    divergences that compare them. `where`: which steps, beside. `api_key_env`: the variable with its key. `timeout`:
+    seconds for one step.
+    """
+
+    engine: str
+    model: str
+    driver: Literal["builtin", "vllm", "sglang"] = "builtin"
+    top_k: int = 0
+    where: str | None = None
+    api_key_env: str | None = None
+    timeout: float = 120.0
+
+    def __post_init__(self) -> None:
+        if not self.engine.startswith(("http://", "https://")):
+            raise ConfigError(f"{self.engine!r} is not an engine's address", path="teacher.engine")
+        if not 0 <= self.top_k <= 1000:
+            raise ConfigError(f"top_k must be from 0 to 1000, not {self.top_k}", path="teacher.top_k")
+        if not self.timeout > 0:
+            raise ConfigError(f"timeout must be over 0, not {self.timeout}", path="teacher.timeout")
+
+
+class Scorer(Protocol):
+    """One engine that scores."""
+
+    def score(self, prompt: Sequence[int], reply: Sequence[int], top: int) -> TokenScores:
+        """How likely it finds each token of the reply after what is before it. EngineError where it cannot say."""
+
+
+class VllmScorer:
+    """vLLM's `prompt_logprobs`, which the builtin engine has too. vLLM takes up to `--max-logprobs` (20) of them."""
+
+    def __init__(self, settings: TeacherSettings) -> None:
+        self._line = Line(settings.engine, _key(settings), settings.timeout)
+        self._model = settings.model
+
+    def score(self, prompt: Sequence[int], reply: Sequence[int], top: int) -> TokenScores:
+        """See Scorer."""
+        ids = [*prompt, *reply]
+        body = {"model": self._model, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": top}
+        found = self._line.send("POST", "/v1/completions", body)
+        places = _at(found, "choices", 0, "prompt_logprobs")
+        if not isinstance(places, list) or len(places) != len(ids):
+            raise _unfit(self._line.url, f"prompt_logprobs of {len(ids)} places")
+        logprobs, top_ids, top_logprobs = [], [], []
+        for token, place in zip(reply, places[len(prompt) :], strict=True):
+            if not isinstance(place, dict) or str(token) not in place:
+                raise _unfit(self._line.url, f"the log-probability of id {token}")
+            logprobs.append(_number(_at(place, str(token), "logprob")))
+            best = sorted((_at(entry, "rank"), int(name), _at(entry, "logprob")) for name, entry in place.items())[:top]
+            top_ids.append([token_id for _, token_id, _ in best])
+            top_logprobs.append([_number(value) for _, _, value in best])
+        return TokenScores(logprobs, top_ids, top_logprobs)
+
+
+class SglangScorer:
+    """SGLang's own route, with `logprob_start_len` at the last id before the reply."""
+
+    def __init__(self, settings: TeacherSettings) -> None:
+        self._line = Line(settings.engine, _key(settings), settings.timeout)
+
+    def score(self, prompt: Sequence[int], reply: Sequence[int], top: int) -> TokenScores:
+        """See Scorer. The entry where it starts has no number, so what is read are the last ones, by their ids."""
+        body = {
+            "input_ids": [*prompt, *reply],
+            "sampling_params": {"max_new_tokens": 0, "temperature": 0.0},
+            "return_logprob": True,
+            "logprob_start_len": len(prompt) - 1,
+            "top_logprobs_num": top,
+        }
+        meta = _at(self._line.send("POST", "/generate", body), "meta_info")
+        own = _last(_at(meta, "input_token_logprobs"), len(reply))
+        if own is None or [_at(entry, 1) for entry in own] != list(reply):
+            raise _unfit(self._line.url, f"input_token_logprobs of the reply's {len(reply)} ids")
+        best = _last(_at(meta, "input_top_logprobs"), len(reply)) if top else [[]] * len(reply)
+        if best is None or any(not isinstance(place, list) or len(place) < top for place in best):
+            raise _unfit(self._line.url, f"{top} input_top_logprobs in each place")
+        return TokenScores(
+            [_number(_at(entry, 0)) for entry in own],
+            [[_at(entry, 1) for entry in place[:top]] for place in best],
+            [[_number(_at(entry, 0)) for entry in place[:top]] for place in best],
+        )
+
+
+def open_scorer(settings: TeacherSettings) -> Scorer:
+    """The scorer of an engine."""
+    return SglangScorer(settings) if settings.driver == "sglang" else VllmScorer(settings)
+
+
+class ScoredSource(Protocol):
+    """The part of a pool that scoring needs."""
+
+    def list_steps(
+        self,
+        *,
+        where: str | None = None,
+        channel: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+        include: Sequence[str] = (),
+    ) -> Page[Step]:
+        """See Pool.list_steps."""
+
+    def events(self, after: int = 0, limit: int = 1000, *, channel: str | None = None) -> list[Event]:
+        """See Pool.events."""
+
+    def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
+        """See Pool.get_step."""
+
+    def add_annotations(self, annotations: Sequence[Annotation]) -> int:
+        """See Pool.add_annotations."""
+
+
+class Scoring:
+    """Scores the steps of a channel that lack the annotation `name`: those that are there, then as they come."""
+
+    def __init__(
+        self, source: ScoredSource, scorer: Scorer, settings: TeacherSettings, channel: str, name: str
+    ) -> None:
+        self._source, self._scorer, self._settings = source, scorer, settings
+        self._channel, self._name = channel, name
+        lacking = f"has tokens and not has annotation.{name} and not excluded"
+        self._where = lacking if settings.where is None else f"{lacking} and ({settings.where})"
+        self._after = 0
+        self._looked = False
+
+    def score_new(self) -> int:
+        """Score what lacks it now; returns how many steps that were."""
+        if self._looked and not self._something_came():
+            return 0
+        if not self._looked:
+            self._something_came()  # What comes from here on is an event that was not seen yet.
+        self._looked = True
+        scored = 0
+        for steps in self._pages():
+            for step in steps:
+                self._source.add_annotations(self._annotations(step))
+                scored += 1
+        return scored
+
+    def _something_came(self) -> bool:
+        """Whether a step came since the last look."""
+        came = False
+        while events := self._source.events(self._after, 1000, channel=self._channel):
+            self._after = events[-1].sequence
+            came = came or any(event.kind == "step.appended" for event in events)
+        return came
+
+    def _pages(self) -> Iterator[list[Step]]:
+        cursor = None
+        while True:
+            page = self._source.list_steps(
+                where=self._where, channel=self._channel, cursor=cursor, limit=PAGE, include=("tokens",)
+            )
+            yield page.items
+            if (cursor := page.next_cursor) is None:
+                return
+
+    def _annotations(self, step: Step) -> list[Annotation]:
+        reply = step.response_ids or []
+        found = self._scorer.score(step.prompt_ids or [], reply, self._settings.top_k)
+        stem = self._name.removesuffix("_logprobs")
+        arrays: list[tuple[str, Any, str]] = []
+        if self._settings.top_k:  # The one that is looked for comes last: where it is, all are.
+            arrays.append((f"{stem}_top_ids", found.top_ids, "int32"))
+            arrays.append((f"{stem}_top_logprobs", found.top_logprobs, "float32"))
+        arrays.append((self._name, found.logprobs, "float32"))
+        source = f"teacher:{self._settings.model}"
+        return [
+            Annotation(name=name, values=values, dtype=dtype, step_id=step.step_id, source=source)
+            for name, values, dtype in arrays
+        ]
+
+
+class ScoredConsumer:
+    """A consumer for whom a teacher scores what comes, before each look for a batch."""
+
+    def __init__(self, consumer: Consumer, scoring: Scoring, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = consumer.name
+        self._consumer, self._scoring, self._clock = consumer, scoring, clock
+
+    def resume(self, applied: Sequence[str]) -> dict[str, list[str]]:
+        """See Pool.resume."""
+        return self._consumer.resume(applied)
+
+    def lease(self, spec: BatchSpec) -> Any:
+        """One LeasedBatch or None."""
+        self._scoring.score_new()
+        return self._consumer.lease(spec)
+
+    def stream(self, spec: BatchSpec, *, timeout: float | None = None) -> Iterator[Any]:
+        """Leased batches as they become available; what is scored meanwhile counts as something that came."""
+        patience = math.inf if timeout is None else timeout
+        deadline = self._clock() + patience
+        while True:
+            if self._scoring.score_new():
+                deadline = self._clock() + patience
+            wait = min(LOOK_SECONDS, max(0.0, deadline - self._clock()))
+            for leased in self._consumer.stream(spec, timeout=wait):
+                yield leased
+                deadline = self._clock() + patience
+                break
+            else:
+                if self._clock() >= deadline:
+                    return
+
+
+def _at(value: Any, *places: str | int) -> Any:
+    """What is at a path of a decoded JSON, None where there is nothing."""
+    for place in places:
+        try:
+            value = value[place]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _last(entries: Any, count: int) -> list[Any] | None:
+    return entries[len(entries) - count :] if isinstance(entries, list) and len(entries) >= count else None
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise EngineError(f"the engine gave {value!r} as a log-probability", hint="Look at the engine")
+    return float(value)
+
+
+def _unfit(url: str, what: str) -> EngineError:
+    return EngineError(
+        f"the engine at {url} did not give {what}", hint="Score with an engine that gives log-probabilities of prompts"
+    )
+
+
+def _key(settings: TeacherSettings) -> str | None:
+    if settings.api_key_env is None:
+        return None
+    key = os.environ.get(settings.api_key_env)
+    if not key:
+        raise ConfigError(f"the variable {settings.api_key_env} is not set", path="teacher.api_key_env")
+    return key
