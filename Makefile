@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Hundreds of processes of the tests load the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers test-browser clients openapi install clean
+.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers test-browser clients openapi experiments install clean
 
 install: $(VENV)/.installed
 
@@ -81,6 +81,11 @@ check: install
 
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Cells that have no result yet, then the page on all results; hours. ARGS may name cells, axes and --minutes.
+experiments: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments run $(ARGS)
+	$(BIN)/python -m experiments page
 
 openapi: install
 	$(BIN)/python -m agentworld.api.openapi > docs/openapi.json

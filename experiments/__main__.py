@@ -45,9 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Seeds outermost, so that an interruption leaves each cell with as many; exit code 1 where one failed."""
+    """Cell by cell in the order given, so that an interruption leaves whole cells; exit code 1 where one failed."""
     cells, plan, failed = chosen(options.cells), plan_for(options.minutes), 0
-    todo = [(cell, seed) for seed in range(options.seeds) for cell in cells]
+    todo = [(cell, seed) for cell in cells for seed in range(options.seeds)]
     todo = [(cell, seed) for cell, seed in todo if not result_path(options.results, cell.name, seed).exists()]
     if not todo:
         return 0

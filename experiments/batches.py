@@ -90,7 +90,9 @@ class Retokenised:
         prompt = self._rendered(said, step, opened=True)
         whole = self._rendered([*said, step.response_message], step, opened=False)
         # A template may write the opening of a turn otherwise once it is history: then the reply is what differs.
-        shared = next((place for place, pair in enumerate(zip(prompt, whole)) if pair[0] != pair[1]), len(prompt))
+        shared = next(
+            (place for place, pair in enumerate(zip(prompt, whole, strict=False)) if pair[0] != pair[1]), len(prompt)
+        )
         reply = whole[shared:]
         if self._end in reply:
             reply = reply[: reply.index(self._end) + 1]

@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     teacher_tasks: int = 800
     epochs: int = 6
     evaluation_tasks: int = 200
-    groups: int = 8
+    groups: int = 16
     rollouts: int = 8
 
 
@@ -111,8 +111,9 @@ CELLS: dict[str, Cell] = {
         Cell(name="long-sums", axis="task set", what="sums of six numbers: six turns", lesson="long-sums"),
         Cell(name="conversion", axis="task set", what="numbers in another base, another tool", lesson="conversion"),
         Cell(name="text-game", axis="task set", what="text games of textworld", lesson="text-game"),
-        Cell(name="merging-on", axis="merging", what="rows of a batch as token trees", merging="on"),
-        Cell(name="merging-off", axis="merging", what="rows as they are", merging="off"),
+        Cell(
+            name="merging-off", axis="merging", what="each row computed by itself, none as token trees", merging="off"
+        ),
         Cell(name="retokenised", axis="tokens", what="the ids that the texts come to", tokens="retokenised"),
     )
 }

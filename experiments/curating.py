@@ -33,16 +33,14 @@ def curation_policy() -> CurationPolicy:
 def ask_what_they_did(tree: Tree, rollouts: Sequence[RolloutResult]) -> int:
     """Give each rollout the reward `grounded`; how many the policy keeps back."""
     found = []
-    for each in rollouts:
-        steps = list(tree.pool.all_steps(trajectory_id=each.trajectory_id, include=("messages",)))
+    ids = [each.trajectory_id for each in rollouts if each.trajectory_id is not None]
+    for trajectory_id in ids:
+        steps = list(tree.pool.all_steps(trajectory_id=trajectory_id, include=("messages",)))
         last = steps[-1]
         said = [*(last.prompt_messages or ()), *([last.response_message] if last.response_message else ())]
-        found.append(
-            Reward(value=grounded(said), trajectory_id=each.trajectory_id, name=GROUNDED, source="experiments")
-        )
+        found.append(Reward(value=grounded(said), trajectory_id=trajectory_id, name=GROUNDED, source="experiments"))
     tree.pool.add_rewards(found)
-    kept = tree.pool.all_trajectories(where="excluded and created_at > now - 1d")
-    return sum(1 for _ in kept)
+    return sum(tree.pool.get_trajectory(each).readiness == "excluded" for each in ids)
 
 
 def grounded(messages: Sequence[Message]) -> float:

@@ -40,7 +40,7 @@ from experiments.task_sets import LESSONS, Lesson
 from experiments.tree import POLICY, Tree, exploring, greedy
 
 TRAIN_SEED, HELD_OUT_SEED = 2, 3
-LEARNING_RATE = 5e-4
+LEARNING_RATE = 2e-4
 Say = Callable[[str], None]
 
 
@@ -78,15 +78,17 @@ class _Run:
         self.agent: Agent = agent_for(cell.runtime, self.lesson.turns)
         self.held_out = self.task_set.tasks(plan.evaluation_tasks, split="heldout", seed=HELD_OUT_SEED)
         self.figures: dict[str, float] = {}
+        self._size = f"{plan.teacher_tasks}x{plan.epochs}"
         self._state_path = folder / "state.json"
         self.state = self._read_state()
 
     def result(self) -> Result:
         """The whole run."""
-        start = start_weights(self.lesson, self.plan, self.work / f"start-{self.cell.lesson}")
+        start = start_weights(self.lesson, self.plan, self.work / f"start-{self.cell.lesson}-{self._size}")
         began, used = time.monotonic(), _cpu_seconds()
         weights = self.folder / "versions"
-        self._keep_version(weights, 0, start)
+        if not (self.folder / "weights").exists():
+            self._keep_version(weights, 0, start)
         model, _ = load_pocket(start, seed=self.seed)
         trainer = ChangingTrainer(model, self._settings(), self.folder / "weights", run=self.name)
         trainer.resume()
@@ -96,6 +98,8 @@ class _Run:
         elif self.cell.method == "ppo":
             trainer.change = Critic(model)
         done = trainer.record.version
+        if done:  # What was trained last may have been cut before it was kept.
+            self._keep_version(weights, done, _newest(trainer))
         with Services(self.folder / "logs") as services:
             tree = Tree(self.folder, services, self.engine_url, POLICY)
             before = self._evaluated_start(tree, start, done)
@@ -145,6 +149,9 @@ class _Run:
             entry["kept_back"] = ask_what_they_did(tree, report.rollouts)
         if self.cell.method == "distill":
             self._annotate(tree, report.rollouts)
+        # Before training: who is cut after it goes on with the next batch, and this one would be without its reward.
+        self.state.curve = [*self.state.curve[:iteration], entry]
+        self._save()
         metrics = list(trainer.run(consumer, self._spec(), batches=1, timeout=1.0))
         if metrics:
             one = metrics[0]
@@ -156,7 +163,7 @@ class _Run:
             trainer.record.version += 1
             trainer.save()
             entry["nothing"] = True
-        self.state.curve = [*self.state.curve[:iteration], entry]
+        self._save()
         where = f"batch {iteration + 1}/{self.plan.iterations}"
         self.say(f"{self.cell.name} seed {self.seed}: {where}, reward {entry['reward']:.3f}")
 
@@ -209,7 +216,7 @@ class _Run:
 
     def _annotate(self, tree: Tree, rollouts: Sequence[RolloutResult]) -> None:
         """What a teacher thinks of the student's tokens: the start of an expert that always works with the tool."""
-        folder = self.work / f"teacher-{self.cell.lesson}"
+        folder = self.work / f"teacher-{self.cell.lesson}-{self._size}"
         weights = start_weights(type(self.lesson)(direct_share=0.0), self.plan, folder)
         teacher, _ = load_pocket(weights)
         found = []
@@ -270,6 +277,9 @@ class _Run:
         """Note what was used since, and save the state."""
         self.state.seconds += time.monotonic() - began
         self.state.cpu_seconds += _cpu_seconds() - used
+        self._save()
+
+    def _save(self) -> None:
         write_atomically(self._state_path, msgspec.json.encode(self.state))
 
 

@@ -1,0 +1,76 @@
+"""What the results of a cell say together: success before and after, and gains with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agentworld.errors import ConfigError
+from experiments.cells import BASE, CELLS, Cell
+from experiments.results import Evaluation, Result
+from experiments.statistics import Interval, paired_interval
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell over its seeds. `beside_base`: how much more it gained than the base, on the same tasks and seeds; None
+    for the base, and where tasks differ. `gains`: of each seed. `cpu_seconds`: mean of a run.
+    """
+
+    cell: Cell
+    seeds: tuple[int, ...]
+    tasks: int
+    before: float
+    after: float
+    gain: Interval
+    gains: tuple[float, ...]
+    beside_base: Interval | None
+    cpu_seconds: float
+    results: tuple[Result, ...]
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """Of each cell that has results, in the order of CELLS. ConfigError where plans differ: they cannot be compared."""
+    plans = {msgspec.json.encode(result.plan) for result in results}
+    if len(plans) > 1:
+        raise ConfigError(f"the results are of {len(plans)} plans", hint="Keep those of one plan in a folder")
+    by_cell = {name: [result for result in results if result.cell.name == name] for name in CELLS}
+    base = {result.seed: result for result in by_cell[BASE.name]}
+    return [_finding(own, base) for own in by_cell.values() if own]
+
+
+def _finding(own: Sequence[Result], base: dict[int, Result]) -> Finding:
+    changes = np.stack([_change(result) for result in own])
+    beside = None
+    pairs = [(result, base[result.seed]) for result in own if result.seed in base]
+    if own[0].cell.name != BASE.name and pairs and all(_same_tasks(one, other) for one, other in pairs):
+        beside = paired_interval(np.stack([_change(one) - _change(other) for one, other in pairs]))
+    return Finding(
+        cell=own[0].cell,
+        seeds=tuple(result.seed for result in own),
+        tasks=changes.shape[1],
+        before=float(np.mean([result.before.success for result in own])),
+        after=float(np.mean([result.after.success for result in own])),
+        gain=paired_interval(changes),
+        gains=tuple(float(change.mean()) for change in changes),
+        beside_base=beside,
+        cpu_seconds=float(np.mean([result.cpu_seconds for result in own])),
+        results=tuple(own),
+    )
+
+
+def _change(result: Result) -> npt.NDArray[np.float64]:
+    """After less before of each held-out task: -1, 0 or 1, [tasks]."""
+    if result.before.tasks != result.after.tasks:
+        raise ConfigError(f"{result.cell.name} seed {result.seed} was evaluated on other tasks before and after")
+    return _passed(result.after) - _passed(result.before)
+
+
+def _passed(evaluation: Evaluation) -> npt.NDArray[np.float64]:
+    return np.array([float(each) for each in evaluation.passed])
+
+
+def _same_tasks(one: Result, other: Result) -> bool:
+    return one.before.tasks == other.before.tasks
