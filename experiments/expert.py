@@ -28,7 +28,8 @@ def reply(request: Asked) -> str:
     """The expert's next turn; KeyError for a question that is not its."""
     question = next(_text(each.get("content")) for each in request.messages if each.get("role") == "user")
     turn = sum(each.get("role") == "assistant" for each in request.messages)
-    return _book(os.environ[VARIABLE])[question][turn]
+    said: str = _book(os.environ[VARIABLE])[question][turn]
+    return said
 
 
 @functools.cache
