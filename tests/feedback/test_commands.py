@@ -122,7 +122,7 @@ def test_agreement_and_disagreements(cli, refused, url):
     found = json.loads(cli("feedback", "agreement", "--name", "good", "--kind", "rating", "--json", "--pool", url)[1])
     assert (found["annotators"], found["level"], found["compared"]) == ({"anna": 2, "ben": 1}, "interval", 1)
     assert "no number" in refused("feedback", "agreement", "--name", "ok", "--level", "ordinal", "--pool", url)
-    assert "nobody" in cli("feedback", "agreement", "--name", "x", "--pool", url)[1]
+    assert "nobody" in cli("feedback", "agreement", "--name", "x", "--pool", url)[2]
     row = json.loads(cli("feedback", "disagreements", "--name", "ok", "--json", "--pool", url)[1])
     assert row == {"step_id": "t-0", "worth": 1.0, "reason": 'ok: "no" by 1, "yes" by 1'}
     code, out, err = cli("feedback", "disagreements", "--name", "ok", "--review", "--pool", url)
@@ -175,6 +175,12 @@ def test_unknown_names_and_sources_are_told_which_there_are(cli, url):
         code, _, err = cli("feedback", "corrections", "--source", "nobody", "--pool", url, *store)
         assert (code, err.splitlines()[1:]) == (
             0, ["agentworld: nobody has corrected anything as 'nobody'. There are anna"])  # fmt: skip
+    assert cli("feedback", "add", "t", "rating", "--value", "1", "--pool", url)[0] == 0
+    agreement = ("feedback", "agreement", "--pool", url, "--kind", "rating", "--name")
+    told = "agentworld: nobody has given a rating of the name 'nope'. There are good and 1 without a name\n"
+    assert cli(*agreement, "nope") == (0, "", told)
+    none = cli(*agreement, "good", "--where", "reward > 9")
+    assert none == (0, "", "agentworld: no rating good is among what was asked for\n")
     assert "nobody" not in cli("feedback", "corrections", "--source", "anna", "--pool", url)[2]
     assert "nobody" not in cli("feedback", "pairs", "--name", "good", "--margin", "9", "--pool", url)[2]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,20 +95,32 @@ def store_corrections(*, where: str | None, of_source: str | None, excluded: boo
         _say_unknown(of_source, there, "corrected anything as")
 
 
-def _sources(found: Reading) -> dict[str, int]:
+def _sources(found: Reading) -> dict[str | None, int]:
     """Who corrected anything, and how often."""
     from agentworld.feedback.content import all_feedback
 
     return Counter(one.source for one in all_feedback(found, "correction"))
 
 
-def _say_unknown(given: str, there: dict[str, int], what: str) -> None:
+def _judged(found: Reading, kind: Kind) -> dict[str | None, int]:
+    """The names of labels or ratings that annotators gave, None for those without one, and how often."""
+    from agentworld.feedback.annotators import is_annotator
+    from agentworld.feedback.content import all_feedback
+
+    return Counter(one.name for one in all_feedback(found, kind) if is_annotator(one.source, ()))
+
+
+def _say_unknown(given: str, there: Mapping[str | None, int], what: str) -> None:
     """Where nothing has the name that was asked for: the names that there are, the most frequent first."""
     if given in there:
         return
-    names = sorted(there, key=lambda name: -there[name])
+    counts = dict(there)
+    nameless = counts.pop(None, 0)
+    names = sorted((name for name in counts if name is not None), key=lambda name: -counts[name])
     more = ", ..." if len(names) > MOST_NAMES else ""
     known = f"There are {', '.join(names[:MOST_NAMES])}{more}" if names else "Nobody has at all"
+    if nameless:
+        known = f"{known if names else 'There are'}{' and ' if names else ' '}{nameless} without a name"
     typer.echo(f"agentworld: nobody has {what} {output.plain(f'{given!r}. {known}')}", err=True)
 
 
@@ -122,13 +134,11 @@ def _say_corrections(count: int, place: str, left_out: Counter[str]) -> None:
 def make_pairs(name: str, margin: float, most: int, sources: list[str], pool: str | None, *, dry_run: bool) -> None:
     """Comparisons that ratings imply."""
     from agentworld.feedback.comparisons import rating_pairs, store_pairs
-    from agentworld.feedback.content import all_feedback
 
     with opened(pool) as found:
         pairs = list(rating_pairs(found, name, margin=margin, sources=sources, most=most))
         if not pairs:
-            there = Counter(one.name for one in all_feedback(found, "rating") if one.name is not None)
-            _say_unknown(name, there, "rated under the name")
+            _say_unknown(name, _judged(found, "rating"), "rated under the name")
         if not dry_run:
             new, decided = store_pairs(found, iter(pairs))
             typer.echo(f"{output.count(new, 'comparison')} from ratings {output.plain(name)}, {decided} decided before")
@@ -172,10 +182,15 @@ def show_agreement(
 
     with source(pool, url) as opened_source:
         found = measure(name, said(opened_source, name, kind=kind, sources=sources, where=where), kind, level)
+        there = _judged(opened_source, kind) if not found.targets else None
     if as_json:
         output.emit_json(msgspec.to_builtins(found))
-        return
-    _draw_agreement(found)
+    elif there is None:
+        _draw_agreement(found)
+    elif name in there:
+        typer.echo(f"agentworld: no {kind} {output.plain(name)} is among what was asked for", err=True)
+    else:
+        _say_unknown(name, there, f"given a {kind} of the name")
 
 
 def _draw_agreement(found: Agreement) -> None:
@@ -197,7 +212,7 @@ def _draw_agreement(found: Agreement) -> None:
         rows.append((f"Cohen's kappa, {pair}", output.number(kappa), output.count(common, "target")))
     output.table(("measure", "value", "of"), rows, right=("value",), whole=("measure",))
     judged = ", ".join(f"{output.plain(source)} {count}" for source, count in found.annotators.items())
-    typer.echo(f"targets judged: {judged}" if judged else "nobody has judged anything under that name")
+    typer.echo(f"targets judged: {judged}")
 
 
 def show_disagreements(

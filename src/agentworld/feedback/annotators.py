@@ -71,7 +71,7 @@ def said(
         parse(where, "steps")
     found: dict[tuple[Literal["step", "trajectory"], str], dict[str, Any]] = {}
     for one in all_feedback(pool, kind):
-        if one.name != name or not _is_annotator(one.source, sources):
+        if one.name != name or not is_annotator(one.source, sources):
             continue
         values = found.setdefault(_target(one), {})
         values.pop(one.source, None)
@@ -147,7 +147,8 @@ def ask_for_reviews(pool: Pool, reviews: Sequence[NewReview]) -> tuple[int, int]
     return changed, len(reviews) - len(there)
 
 
-def _is_annotator(source: str, sources: Sequence[str]) -> bool:
+def is_annotator(source: str, sources: Sequence[str]) -> bool:
+    """Whether a source is one of somebody who judges; `sources`: those that were named, none for all."""
     return source in sources if sources else not source.startswith(MACHINES)
 
 
