@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Hundreds of processes of the tests load the same modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers test-browser clients openapi experiments install clean
+.PHONY: demo demo-quick dashboard test check bench test-faults test-scale test-clients test-trainers test-browser screenshots clients openapi experiments install clean
 
 install: $(VENV)/.installed
 
@@ -69,10 +69,15 @@ test-trainers: install
 	TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m tests.trainers_real.installed
 	$(BIN)/python -m pytest -m trainers tests/trainers_real $(ARGS)
 
-# The page in headless Chromium. `make test` runs these too where playwright and Chromium are there.
+# The page in headless Chromium. `make test` runs some of these where playwright and Chromium are there.
 test-browser: install dashboard
 	VENV="$(CURDIR)/$(VENV)" bash scripts/browser.sh
-	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
+	TEST_BROWSER=all $(BIN)/python -m pytest -m browser tests/browser $(ARGS)
+
+# A picture of each view, in the folder screenshots, on a pool that agents fill at once.
+screenshots: install dashboard
+	VENV="$(CURDIR)/$(VENV)" bash scripts/browser.sh
+	$(BIN)/python -m tests.browser.screenshots screenshots $(ARGS)
 
 check: install
 	$(BIN)/ruff check .

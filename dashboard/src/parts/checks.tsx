@@ -36,6 +36,7 @@ export function Checks() {
           </p>
           <h2>Checks</h2>
           <Labels
+            name="Labels of checks"
             labels={of(true)}
             empty={
               <>
@@ -44,17 +45,17 @@ export function Checks() {
             }
           />
           <h2>Other labels</h2>
-          <Labels labels={of(false)} empty="Nobody has set a label yet. In a review there are buttons for those that the server offers." />
+          <Labels name="Other labels" labels={of(false)} empty="Nobody has set a label yet. In a review there are buttons for those that the server offers." />
         </>
       )}
     </>
   );
 }
 
-function Labels({ labels, empty }: { labels: readonly LabelCount[]; empty: React.ReactNode }) {
+function Labels({ name, labels, empty }: { name: string; labels: readonly LabelCount[]; empty: React.ReactNode }) {
   return (
     <DataTable
-      label="Labels"
+      label={name}
       columns={["Label", { name: "Trajectories", number: true }, "Values", "Such as"]}
       lines={labels.map((each) => ({
         key: each.name,

@@ -86,7 +86,7 @@ function Groups({ go }: { go: (id: string) => void }) {
 
 async function sideOf(each: Trajectory, signal: AbortSignal): Promise<Side> {
   const page = await get<Page<Step>>("steps", { trajectory_id: each.trajectory_id, limit: MOST_STEPS, include: "messages" }, signal);
-  return { id: each.trajectory_id, name: `rollout ${each.rollout_index ?? ""}`.trim(), trajectory: each.trajectory_id, steps: page.items, reward: each.reward ?? null };
+  return { id: each.trajectory_id, name: each.rollout_index == null ? each.trajectory_id : `rollout ${each.rollout_index}`, trajectory: each.trajectory_id, steps: page.items, reward: each.reward ?? null };
 }
 
 function OfGroup({ group }: { group: string }) {
@@ -211,12 +211,12 @@ function SideView({ side, other, preferred, children }: { side: Side; other: Sid
   while (same < Math.min(messages.length, theirs.length) - 1 && JSON.stringify(messages[same]) === JSON.stringify(theirs[same])) same += 1;
   return (
     <section className={preferred ? "preferred" : ""} aria-label={visible(side.name)}>
-      <h3>
+      <h2>
         <Link href={`/trajectories/${encodeURIComponent(side.trajectory)}`}>{visible(side.name)}</Link>{" "}
         <span className="quiet">
           {side.reward === null ? "no reward" : `reward ${decimal(side.reward)}`}, {count(side.steps.length)} step{side.steps.length === 1 ? "" : "s"}
         </span>
-      </h3>
+      </h2>
       <div className="bar">{children}</div>
       {same > 0 && (
         <details>

@@ -38,7 +38,7 @@ export function Keys() {
       {keys.isSuccess && (
         <DataTable
           label="Keys"
-          columns={["Name", "Id", "Scopes", "Bound to", "Made", "Ends", "State", ""]}
+          columns={["Name", "Id", "Scopes", "Bound to", "Made", "Ends", "State", "Action"]}
           lines={keys.data.items.map((key) => ({
             key: key.key_id,
             cells: [

@@ -27,7 +27,7 @@ export function Poisoned({ consumer }: { consumer: string }) {
       {requeue.isError && <Problem error={requeue.error} />}
       <DataTable
         label="Poisoned units"
-        columns={["Unit", { name: "Deliveries", number: true }, "Why", ""]}
+        columns={["Unit", { name: "Deliveries", number: true }, "Why", "Action"]}
         lines={found.data.items.map((each) => ({
           key: each.key,
           cells: [
