@@ -71,7 +71,7 @@ def _method(name: str, what: str, **settings: Any) -> Cell:
 
 _METHODS = (
     _method("dr_grpo", "advantages without the division, sums divided by a constant"),
-    _method("rloo", "leave-one-out baseline, no ratio", rows_per_update=1024),
+    _method("rloo", "leave-one-out baseline, no ratio, one update a batch", rows_per_update=1024),
     _method("reinforce_pp", "advantages normalised over the batch, clipped ratio"),
     _method("gspo", "one ratio for a whole rollout"),
     _method("dapo", "every token counts alike, clip higher, groups of equal reward skipped"),

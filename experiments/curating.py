@@ -1,7 +1,8 @@
 """The curation of the cells with `curated`: what a rollout did is held against its reward, without the reference.
 
-An answer is grounded where it is the last thing that the tool said. Who guesses right, or works it out and is wrong,
-is rare; so a reward of 1 on an answer that is not grounded, or of 0 on one that is, is more likely a wrong reward.
+An answer is grounded where it is the last thing that the tool said. Who guesses is seldom right, and who works it out
+is seldom wrong once it copies well; so a reward of 1 on an answer that is not grounded, or of 0 on one that is, is
+suspect. The price is that rollouts that asked the tool for something else, and believed it, are kept back too.
 """
 
 from __future__ import annotations

@@ -42,13 +42,19 @@ def findings(results: Sequence[Result]) -> list[Finding]:
 
 
 def _finding(own: Sequence[Result], base: dict[int, Result]) -> Finding:
+    cell = CELLS[own[0].cell.name]
+    for result in own:
+        if msgspec.structs.replace(result.cell, what=cell.what) != cell:
+            raise ConfigError(
+                f"{cell.name} seed {result.seed} was run when the cell was another", hint="Remove it and run it again"
+            )
     changes = np.stack([_change(result) for result in own])
     beside = None
     pairs = [(result, base[result.seed]) for result in own if result.seed in base]
-    if own[0].cell.name != BASE.name and pairs and all(_same_tasks(one, other) for one, other in pairs):
+    if cell.name != BASE.name and pairs and all(_same_tasks(one, other) for one, other in pairs):
         beside = paired_interval(np.stack([_change(one) - _change(other) for one, other in pairs]))
     return Finding(
-        cell=own[0].cell,
+        cell=cell,
         seeds=tuple(result.seed for result in own),
         tasks=changes.shape[1],
         before=float(np.mean([result.before.success for result in own])),

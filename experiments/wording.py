@@ -20,7 +20,8 @@ ABOUT = {
     "curation": (
         "Rewards are turned round once the rollouts have been judged, by seed, group and index. The policy of curation "
         "knows no reference: it keeps back rollouts that are rewarded although their answer is not what the tool said "
-        "last, and the reverse. Evaluations are never corrupted."
+        "last, and the reverse. So it also keeps back rollouts that asked the tool the wrong thing and believed it, "
+        "whose reward of 0 is right. Evaluations are never corrupted."
     ),
     "staleness": (
         "The weights that sample are so many versions behind those that are trained. With a correction, the clipped "
@@ -53,6 +54,7 @@ OPENING = (
     "rest, the variance of the mean is (A + B - E) / (S n) (two-way random model, Searle, Casella and McCulloch 1992, "
     "chapter 4), and the interval is mean ± t times its root, with Satterthwaite's degrees of freedom "
     "(doi:10.2307/3002019). With one seed it is the t interval over tasks, which says nothing of other seeds. "
+    "As all begin with the same weights, no interval says anything of other starts. "
     "`experiments/statistics.py` has the details. *Beside base* is the same of the difference to what the base came to "
     "on the same seed and task. There are many intervals here: of twenty whose true value is 0, one is expected to "
     "leave it out.",

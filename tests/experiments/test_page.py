@@ -62,6 +62,10 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.Captu
     write_result(tmp_path, other)
     with pytest.raises(AgentWorldError, match="2 plans"):
         findings(read_results(tmp_path))
+    lagging = msgspec.structs.replace(CELLS["base"], lag=3)
+    write_result(tmp_path, msgspec.structs.replace(result("base", 1, "1111111111"), cell=lagging))
+    with pytest.raises(AgentWorldError, match="base seed 1 was run when the cell was another"):
+        findings(read_results(tmp_path))
     (tmp_path / "base-seed1.json").write_text("{")
     with pytest.raises(AgentWorldError, match="no result"):
         read_results(tmp_path)
