@@ -72,7 +72,7 @@ def load(file: Path) -> Any:
         return read_loop(file)
     if "verl" in fields:
         return convert(fields, runpy.run_path(str(ROOT / "examples" / "verl_vllm" / "train.py"))["Training"], str(file))
-    if fields.keys() & {"models", "channels", "mix", "traces"}:
+    if fields.keys() & {"models", "channels", "mix", "traces", "labels"}:
         return settings_from(file, {}, {}, None)
     if "rules" in fields:
         return parse_rules(read_policy(file).rules)

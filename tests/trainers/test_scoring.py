@@ -195,3 +195,30 @@ def test_a_job_distils_from_an_engine(builtin, tmp_path):
         path.write_text(JOB.format(pool=url, out=tmp_path / "out", engine=builtin).replace(*change))
         with pytest.raises(ConfigError, match=says):
             read_job(path)
+
+
+def test_a_job_with_adapters_publishes_the_model_that_it_trained(builtin, tmp_path):
+    pytest.importorskip("peft")
+    url = f"sqlite:///{tmp_path}/pool.db"
+    pool = open_pool(url)
+    fill(pool, {"g": [([step("", PROMPT, REPLY)], 1.0), ([step("", PROMPT, [3, 4])], 0.0)]})
+    path = tmp_path / "train.toml"
+    text = JOB.format(pool=url, out=tmp_path / "out", engine=builtin).replace("learning", "")
+    published = f'\n[publish]\nengine = "{builtin}"\nmodel = "pocket"\n[lora]\nrank = 2\n'
+    path.write_text(
+        text.replace('"distill"\ndivergence = "top_forward_kl"', '"grpo"').split("[teacher]")[0] + published
+    )
+    path.write_text(path.read_text().replace("size = 2", "rollouts = 2"))
+    job = read_job(path)
+    trainer = open_trainer(job)
+    assert len(list(run_job(job, trainer, pool))) == 1
+    assert pool.gateway_state().policies["pocket"].version == 1
+    found = open_scorer(TeacherSettings(engine=builtin, model="pocket")).score(PROMPT, REPLY, 0)
+    with torch.no_grad():
+        table = torch.log_softmax(trainer.model(torch.tensor([PROMPT + REPLY])).logits[0], -1)[2:4]
+    assert found.logprobs == pytest.approx([float(table[n, each]) for n, each in enumerate(REPLY)], abs=1e-4)
+    first, _ = load_pocket()
+    with torch.no_grad():
+        before = torch.log_softmax(first(torch.tensor([PROMPT + REPLY])).logits[0], -1)[2:4]
+    assert abs(float(before[0, REPLY[0]]) - found.logprobs[0]) > 1e-3
+    pool.close()
