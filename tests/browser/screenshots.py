@@ -1,5 +1,5 @@
-"""`python -m tests.browser.screenshots FOLDER [VIEW...]`: pictures of views in light and in dark, of some also on a phone,
-on a pool that agents fill at once. `make screenshots` runs it.
+"""`python -m tests.browser.screenshots FOLDER [VIEW...]`: pictures of views, in light and dark, on a pool that agents fill
+at once; of some also on a phone. `make screenshots` runs it.
 """
 
 import itertools

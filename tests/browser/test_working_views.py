@@ -350,6 +350,7 @@ def test_no_view_is_wider_than_a_phone(filled, visit):
         page.goto(f"{filled.url}/dashboard{path}")
         page.get_by_text("Live", exact=True).first.wait_for()
         page.locator("main h1").wait_for()
+        page.get_by_text("Loading", exact=True).wait_for(state="hidden")
         if not page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):
             wide.append(path)
     assert wide == []

@@ -11,11 +11,12 @@ export function useUndo(after: () => unknown) {
   const [taken, setTaken] = useState<string | null>(null);
   const undo = useMutation({
     mutationFn: () => stack.current.back(),
-    onSuccess: async (one) => {
+    onSuccess: (one) => {
       setLatest(stack.current.latest);
       setTaken(one?.says ?? null);
-      await after();
-      await client.invalidateQueries({ queryKey: ["live"] });
+      // The next one may be taken back while views are asked for anew.
+      void after();
+      void client.invalidateQueries({ queryKey: ["live"] });
     },
   });
   const push = (done: Done) => {
