@@ -1,5 +1,6 @@
 """The list of trajectories and one of them, as a person goes through them."""
 
+import base64
 import json
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -7,8 +8,25 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from agentworld.pool.keys import NewKey
-from agentworld.records import NewTrajectory
+from agentworld.records import (
+    Annotation,
+    Feedback,
+    FunctionCall,
+    MediaPart,
+    Message,
+    NewTrajectory,
+    Reward,
+    Step,
+    TextPart,
+    ToolCall,
+)
 from tests.browser.driving import play
+from tests.browser.test_views import AXE, HOSTILE, RULES_OF_AXE
+
+# One pixel.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -136,3 +154,182 @@ def test_a_key_that_reads_is_told_what_it_may_not(serving, visit):
     for name in ("Label", "Exclude", "Include", "Delete", "Freeze a dataset"):
         assert page.get_by_role("button", name=name, exact=True).is_disabled(), name
     assert page.get_by_role("button", name="Export").is_enabled()
+
+
+def agents(pool):
+    """A run with a tool, a retry, a sub-agent, a compaction and a prompt that the template renders otherwise."""
+    call = ToolCall(id="c1", function=FunctionCall(name="read", arguments='{"path": "a.py"}'))
+    asks = Message(role="user", content="Fix it.")
+    reads = Message(role="assistant", content=None, reasoning="I read **first**.", tool_calls=(call,))
+    picture = pool.put_media(PNG, "image/png")
+    result = Message(role="tool", content='{"lines": [1, {"text": "<b>x</b>"}]}', tool_call_id="c1")
+    shows = Message(role="user", content=(TextPart("Look:"), MediaPart(picture, "image/png")))
+    done = Message(role="assistant", content="Done.\n\n```python\nprint(1)\n```")
+    common = {"trajectory_id": "agents", "latency_ms": 120.0, "logprob_space": "raw", "token_source": "submitted"}
+    steps = [
+        Step(step_id="a", prompt_messages=[asks], response_message=reads, prompt_ids=[1, 2, 3], response_ids=[4, 5],
+             response_logprobs=[-0.1, -3.0], tools=[{"type": "function", "function": {"name": "read"}}], **common),
+        Step(step_id="b", parent_step_id="a", prompt_messages=[asks, reads, result, shows], response_message=done,
+             prompt_ids=[1, 2, 3, 4, 9, 7], response_ids=[8], response_logprobs=[-0.5], fork_reason="template",
+             labels={"quality": "good"}, **common),
+        Step(step_id="r", parent_step_id="a", prompt_messages=[asks, reads, result], response_message=done,
+             prompt_ids=[1, 2, 3, 4, 5, 7], response_ids=[8], response_mask=[0], fork_reason="retry", **common),
+        Step(step_id="s", agent="helper", prompt_messages=[Message(role="user", content="Help.")], prompt_ids=[6],
+             response_message=done, response_ids=[8], fork_reason="subagent", **common),
+        Step(step_id="c", parent_step_id="b", prompt_messages=[Message(role="user", content="In short:\nfix it.")],
+             response_message=done, prompt_ids=[1, 6], response_ids=[8], fork_reason="compaction", **common),
+    ]  # fmt: skip
+    results = pool.append_steps(steps)
+    assert [each.outcome for each in results] == ["stored"] * 5, results
+    pool.complete_trajectory("agents", "finished", 0.5)
+    pool.add_signals(
+        [
+            Reward(value=0.25, step_id="a", name="tests", source="pytest"),
+            Annotation(name="entropy", step_id="a", values=[0.5, 2.5], source="teacher"),
+        ]
+    )
+
+
+def test_branches_messages_and_what_is_known_of_a_step(server, visit):
+    agents(server.pool)
+    page = visit(server, "/trajectories/agents?step=b").page
+    page.locator(".message").first.wait_for()
+    steps = page.get_by_role("option")
+    assert [each.strip() for each in page.locator(".fork").all_inner_texts()] == [
+        "template", "retry", "subagent", "compaction",
+    ]  # fmt: skip
+    assert len(set(page.locator(".lanes .dot").evaluate_all("dots => dots.map(dot => dot.getAttribute('cx'))"))) > 1
+    called = page.locator(".call")
+    called.locator(".json-text", has_text="a.py").wait_for()
+    called.locator(".call-result").get_by_text("lines").wait_for()
+    assert page.locator(".message.tool").count() == 0
+    page.wait_for_function("document.querySelector('.pool-image')?.naturalWidth === 1")
+    assert page.locator(".pool-image").get_attribute("src").startswith("blob:")
+    steps.first.click()
+    page.get_by_text("Thinking").click()
+    assert page.locator(".thinking strong").inner_text() == "first"
+    page.get_by_role("tab", name="facts").click()
+    page.get_by_role("row", name=re.compile("tests.*0.25.*this step.*pytest")).wait_for()
+    page.get_by_role("row", name=re.compile("reward.*0.5.*the trajectory")).wait_for()
+    page.get_by_label("By").select_option("leave_one_out")
+    page.get_by_text("among 1 trajectory as they stand now").wait_for()
+    page.get_by_role("link", name="colour tokens by it").click()
+    page.locator(".token.s5[title*='value 2.5']").wait_for()
+    assert page.locator(".token.s0[title*='value 0.5']").count() == 1
+    page.get_by_role("listbox", name="Steps").focus()
+    page.keyboard.press("End")
+    assert asked(page)["step"] == "c"
+    page.keyboard.press("p")
+    assert asked(page)["step"] == "b"
+
+
+def test_a_broken_prefix_and_what_changed_are_shown(server, visit):
+    agents(server.pool)
+    page = visit(server, "/trajectories/agents?step=b&tab=tokens").page
+    page.get_by_text("has 4 of its 6 ids from the step before; there 9 stands where 5 stood").wait_for()
+    assert page.locator(".token-row .broken").inner_text() == "9"
+    page.get_by_text("renders history otherwise").wait_for()
+    page.get_by_role("option").nth(2).click()
+    page.get_by_text("goes on from all 5 ids").wait_for()
+    assert page.locator(".token-row .masked").inner_text() == "8"
+    page.get_by_label("Show").select_option("text")
+    page.get_by_text("no tokenizer of the vocabulary").wait_for()
+    page.get_by_role("tab", name="diff").click()
+    page.get_by_text("2 messages are the same").wait_for()
+    page.get_by_role("option").nth(4).click()
+    page.get_by_label("No longer there").wait_for()
+    page.get_by_label("New here").get_by_text("In short").wait_for()
+    page.get_by_role("tab", name="call").click()
+    page.get_by_role("button", name="curl").click()
+    page.locator(".exchange", has_text="$AGENTWORLD_API_KEY").wait_for()
+    page.get_by_role("button", name="Python").click()
+    page.locator(".exchange", has_text='os.environ.get("AGENTWORLD_API_KEY"').wait_for()
+
+
+def test_a_step_is_rated_labelled_and_corrected(server, visit):
+    agents(server.pool)
+    page = visit(server, "/trajectories/agents?step=s&tab=facts").page
+    feedback = page.get_by_label("Feedback")
+    feedback.get_by_role("button", name="Rate").click()
+    feedback.get_by_label("Value").fill("4")
+    feedback.get_by_role("button", name="Send").click()
+    feedback.get_by_role("listitem").filter(has_text="rating").wait_for()
+    feedback.get_by_role("button", name="Label").click()
+    feedback.get_by_label("Name").fill("quality")
+    feedback.get_by_label("Value").fill("bad")
+    feedback.get_by_role("button", name="Send").click()
+    page.locator(".json-text", has_text="bad").wait_for()
+    feedback.get_by_role("button", name="Correct the reply").click()
+    assert feedback.get_by_role("button", name="Send").is_disabled()
+    feedback.get_by_label("What should have been said").fill("Not done.")
+    feedback.get_by_label("Comment").fill("it was not")
+    feedback.get_by_role("button", name="Send").click()
+    feedback.get_by_role("listitem").filter(has_text="correction").wait_for()
+    said = {each.kind: each for each in server.pool.list_feedback(step_id="s").items}
+    assert said["rating"].value == 4
+    assert server.pool.get_step("s").labels == {"quality": "bad"}
+    assert said["correction"].value["content"] == "Not done."
+    assert (said["correction"].comment, said["correction"].source) == ("it was not", "dashboard")
+
+
+def test_hostile_content_of_every_kind_is_text(server, visit):
+    deep = '{"a":' * 20_000 + "1" + "}" * 20_000
+    huge = "<img src=x onerror=alert('hit')> [x](javascript:alert('hit')) " * 160_000
+    svg = server.pool.put_media(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "image/svg+xml")
+    call = ToolCall(id=HOSTILE, function=FunctionCall(name=HOSTILE, arguments=deep))
+    step = Step(
+        step_id="h",
+        trajectory_id="hostile",
+        agent=HOSTILE,
+        prompt_messages=[
+            Message(role="user", content=(TextPart(huge), MediaPart(svg, "image/svg+xml"))),
+            Message(role="assistant", content=HOSTILE, tool_calls=(call,)),
+            Message(role="tool", content='{"' + HOSTILE.replace('"', "'") + '": "<b>"}', tool_call_id=HOSTILE),
+        ],
+        response_message=Message(role="assistant", content=HOSTILE, reasoning=HOSTILE),
+        labels={"<img src=x onerror=alert(1)>": HOSTILE},
+        prompt_ids=[1],
+        response_ids=[2],
+    )
+    [result] = server.pool.append_steps([step])
+    assert result.outcome == "stored", result
+    server.pool.complete_trajectory("hostile", "finished", 1.0)
+    feedback = Feedback(kind="comment", step_id="h", comment=HOSTILE, source="<img src=x onerror=alert(1)>")
+    server.pool.add_signals([feedback, Reward(value=1.0, step_id="h", name="<b>", details={HOSTILE: HOSTILE})])
+    page = visit(server, "/trajectories/hostile").page
+    found = "main script, main img, main iframe, main svg[onload], main a[href^=javascript], main [onerror], main b"
+    for tab, shown in {
+        "messages": ".message.assistant .call", "tokens": ".token-row", "diff": "#step-panel p",
+        "facts": ".step-facts table", "call": ".exchange", "record": ".json",
+    }.items():  # fmt: skip
+        page.get_by_role("tab", name=tab).click()
+        page.locator(shown).first.wait_for()
+        assert page.locator(found).count() == 0, tab
+        assert "\u202e" not in page.locator("main").inner_text(), tab
+    page.goto(f"{server.url}/dashboard/trajectories?facets=on&columns=agent,labels")
+    page.get_by_label("Facets").get_by_role("button", name=re.compile("^<script>")).click()
+    page.get_by_text("1 shown").wait_for()
+    assert page.locator(found).count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_part_holds_to_the_rules_of_accessibility(server, visit, scheme):
+    agents(server.pool)
+    page = visit(server, color_scheme=scheme).page
+    broken = {}
+    for path, shown in {
+        "/trajectories?facets=on&actions=on": ".facets button",
+        "/trajectories/agents?step=b": ".call",
+        "/trajectories/agents?step=b&tab=tokens": ".token-row",
+        "/trajectories/agents?step=c&tab=diff": ".diff-new",
+        "/trajectories/agents?step=a&tab=facts": ".step-facts table",
+        "/trajectories/agents?step=a&tab=call": ".exchange",
+        "/trajectories/agents?step=a&tab=record": ".json",
+    }.items():
+        page.goto(f"{server.url}/dashboard{path}")
+        page.locator(shown).first.wait_for()
+        page.get_by_text("Live", exact=True).wait_for()
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("rules => axe.run(rules)", RULES_OF_AXE)["violations"]
+        broken |= {f"{path} {each['id']}": [node["target"] for node in each["nodes"]][:3] for each in found}
+    assert broken == {}

@@ -244,7 +244,7 @@ function Annotations({ step }: { step: Step }) {
         <ul>
           {items.map((each) => (
             <li key={each.name}>
-              <strong>{visible(each.name)}</strong> <span className="quiet">{`${each.dtype} [${each.shape.join(", ")}] from ${visible(each.source)}`}</span> {each.per_token && <Link href={`?step=${encodeURIComponent(step.step_id)}&tab=tokens&colour=${encodeURIComponent(each.name)}`}>colour tokens by it</Link>}
+              <strong>{visible(each.name)}</strong> <span className="quiet">{`${each.dtype} [${each.shape.join(", ")}] from ${visible(each.source)}`}</span> {each.per_token && <Link href={`/trajectories/${encodeURIComponent(step.trajectory_id)}?step=${encodeURIComponent(step.step_id)}&tab=tokens&colour=${encodeURIComponent(each.name)}`}>colour tokens by it</Link>}
             </li>
           ))}
         </ul>

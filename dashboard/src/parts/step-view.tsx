@@ -1,5 +1,5 @@
-import { useQuery } from "@tanstack/react-query";
-import { useMemo, type KeyboardEvent } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useMemo, type KeyboardEvent } from "react";
 import { useSearchParams } from "wouter";
 
 import { get, type Page, type Schemas } from "../api/client";
@@ -18,19 +18,32 @@ type Tab = (typeof TABS)[number];
 /** What of the step each part shows; long sequences are not asked for where nobody looks at them. */
 const PARTS: Record<Tab, string> = { messages: "messages", tokens: "tokens,logprobs", diff: "messages", facts: "messages", call: "messages", record: "" };
 
-const useStep = (id: string | null, include: string) =>
-  useQuery({
-    queryKey: ["step", id, include],
-    enabled: id !== null,
-    gcTime: 30_000,
-    structuralSharing: false,
-    queryFn: ({ signal }) => get<Step>(`steps/${encodeURIComponent(id!)}`, { include }, signal),
-  });
+const tabOf = (asked: URLSearchParams): Tab => TABS.find((each) => each === asked.get("tab")) ?? "messages";
+
+const stepQuery = (id: string, include: string) => ({
+  queryKey: ["step", id, include],
+  gcTime: 30_000,
+  structuralSharing: false,
+  queryFn: ({ signal }: { signal: AbortSignal }) => get<Step>(`steps/${encodeURIComponent(id)}`, { include }, signal),
+});
+
+const useStep = (id: string | null, include: string) => useQuery({ ...stepQuery(id ?? "", include), enabled: id !== null });
+
+/** Ask for the step that an address names while its trajectory's are still on their way. */
+export function useStepAhead(asked: URLSearchParams): void {
+  const client = useQueryClient();
+  const id = asked.get("step");
+  const tab = tabOf(asked);
+  useEffect(() => {
+    if (id !== null) void client.prefetchQuery(stepQuery(id, PARTS[tab]));
+    // Once: what is chosen later is asked for where it is shown.
+  }, []);
+}
 
 /** One step in the way that is chosen, which is in the address. `before`: what its prompt is compared with. */
 export function StepView({ id, before }: { id: string; before: string | null }) {
   const [asked, setAsked] = useSearchParams();
-  const tab = TABS.find((each) => each === asked.get("tab")) ?? "messages";
+  const tab = tabOf(asked);
   const step = useStep(id, PARTS[tab]);
   const choose = (name: Tab) =>
     setAsked(

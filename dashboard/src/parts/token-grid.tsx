@@ -14,7 +14,7 @@ const ROW = 26;
 type Step = Parameters<typeof cellsOf>[0] & { vocabulary?: string | null; fork_reason?: string | null };
 type Props = {
   step: Step;
-  /** How many ids of the prompt the step before had, and what stood where they end. */
+  /** How many ids of the prompt the step before had, and what stood behind these; null where it had no more. */
   shared: number | null;
   instead: number | null;
   /** Values for each token of the reply, by the name of their annotation. */
@@ -38,7 +38,7 @@ export function TokenGrid({ step, shared, instead, colours }: Props) {
   const pieces = usePieces(asText ? (step.vocabulary ?? null) : null, asText ? cells.flat().map((each) => each.id) : []);
   if (length === 0) return <p className="quiet">This step has no ids: its engine gave none.</p>;
   const prompt = step.prompt_ids?.length ?? 0;
-  const broken = shared !== null && shared < prompt ? shared : null;
+  const broken = shared !== null && instead !== null && shared < prompt ? shared : null;
   const by = asked.get("colour");
   const values = by === null ? undefined : colours[by];
   const spread = values === undefined ? null : spreadOf(values);
@@ -92,8 +92,12 @@ export function TokenGrid({ step, shared, instead, colours }: Props) {
       {asText && pieces.missing && <p className="quiet">This server has no tokenizer of the vocabulary, so ids are shown.</p>}
       {broken !== null && (
         <p className="broke">
-          The prompt has {count(broken)} of its {count(prompt)} ids from the step before; there {step.prompt_ids![broken]} stands
-          {instead === null ? ", after what that step had" : ` where ${instead} stood`}. {step.fork_reason != null && `${step.fork_reason}: ${FORKS[step.fork_reason] ?? ""}`}
+          The prompt has {count(broken)} of its {count(prompt)} ids from the step before; there {step.prompt_ids![broken]} stands where {instead} stood. {step.fork_reason != null && `${step.fork_reason}: ${FORKS[step.fork_reason] ?? ""}`}
+        </p>
+      )}
+      {broken === null && shared !== null && shared > 0 && (
+        <p className="quiet">
+          {instead === null ? `It goes on from all ${count(shared)} ids of the step before.` : `The prompt is the beginning of the step before.`}
         </p>
       )}
       <p className="legend quiet">

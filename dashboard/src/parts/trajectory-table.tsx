@@ -77,7 +77,7 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
       onKeyDown={press}
     >
       <div role="row" className="row head" style={grid} aria-rowindex={1}>
-        <span role="columnheader" title="Chosen">
+        <span role="columnheader" className="check" title="Chosen">
           <span aria-hidden>☑</span> <span className="unseen">Chosen</span>
         </span>
         {columns.map((column) => (

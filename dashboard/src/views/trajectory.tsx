@@ -8,7 +8,7 @@ import { branchesOf } from "../branches";
 import { count, decimal, exact, visible } from "../format";
 import { Problem } from "../parts/problem";
 import { StepTimeline } from "../parts/step-timeline";
-import { StepView } from "../parts/step-view";
+import { StepView, useStepAhead } from "../parts/step-view";
 import { When } from "../parts/when";
 
 type Step = Schemas["Step"];
@@ -23,6 +23,7 @@ export function TrajectoryView({ id }: { id: string }) {
   const record = useQuery({ queryKey: ["trajectory", id], queryFn: ({ signal }) => get<Schemas["Trajectory"]>(path, {}, signal) });
   const steps = useQuery({ queryKey: ["trajectory", id, "steps"], structuralSharing: false, queryFn: ({ signal }) => allSteps(id, signal) });
   useOwnEvents(id);
+  useStepAhead(asked);
   const placed = useMemo(() => branchesOf(steps.data?.steps ?? []), [steps.data]);
   if (record.isError) return <Problem error={record.error} again={() => void record.refetch()} />;
   if (steps.isError) return <Problem error={steps.error} again={() => void steps.refetch()} />;

@@ -53,7 +53,7 @@ class FacetValue(msgspec.Struct, frozen=True):
 
 
 class FacetBucket(msgspec.Struct, frozen=True):
-    """From `low` up to, in the last one with, `high`."""
+    """From `low` up to, in the last one with, `high`; where both are the same, that value."""
 
     low: float
     high: float
@@ -62,7 +62,7 @@ class FacetBucket(msgspec.Struct, frozen=True):
 
 class Facets(msgspec.Struct, frozen=True, kw_only=True):
     """Counts over the newest trajectories that match. `looked`: how many. `whole`: whether these are all; where not,
-    each count is a least one. `rewards`: primary rewards in buckets of equal width; `unrewarded` have none.
+    each count is a least one. `rewards`: primary rewards in buckets; `unrewarded` have none.
     """
 
     looked: int
@@ -116,17 +116,21 @@ def count_facets(pool: Pool, where: str | None, channel: str | None, limit: int)
 
 
 def bucketed(values: Iterable[float]) -> list[FacetBucket]:
-    """Counts of `values` in `BUCKETS` ranges of equal width that have any; one range where all are equal."""
-    known = list(values)
-    if not known:
-        return []
+    """Counts of `values` in those of `BUCKETS` ranges of equal width that have any. So few different ones, such as 0
+    and 1, are each a bucket of their own.
+    """
+    known = Counter(values)
+    if len(known) <= BUCKETS:
+        return [FacetBucket(value, value, count) for value, count in sorted(known.items())]
     low, high = min(known), max(known)
     # Halves first: the difference of two doubles can be too large for one.
     width = high / BUCKETS - low / BUCKETS
     if width <= 0:
-        return [FacetBucket(low, high, len(known))]
+        return [FacetBucket(low, high, known.total())]
     edges = [min(high, low + width * number) for number in range(BUCKETS)] + [high]
-    counts = Counter(min(BUCKETS - 1, int(value / width - low / width)) for value in known)
+    counts: Counter[int] = Counter()
+    for value, count in known.items():
+        counts[min(BUCKETS - 1, int(value / width - low / width))] += count
     return [FacetBucket(edges[number], edges[number + 1], count) for number, count in sorted(counts.items())]
 
 

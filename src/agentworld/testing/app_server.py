@@ -102,7 +102,7 @@ class _Connection:
             "scheme": "http",
             "path": request.path,
             "raw_path": request.raw_path.encode(),
-            "query_string": request.query_string.encode(),
+            "query_string": request.rel_url.raw_query_string.encode(),
             "root_path": "",
             "headers": [(key.lower(), value) for key, value in request.raw_headers],
             "client": ("127.0.0.1", 0),
