@@ -243,6 +243,26 @@ def test_a_policy_is_read_from_a_file_in_python(tmp_path, file):
         read_policy(tmp_path / "none.toml")
 
 
+def test_rules_that_can_never_hold_are_told(cli, place, tmp_path):
+    """A rule that was meant to keep something back and does not is the worst that a policy can have."""
+    path = tmp_path / "doubtful.toml"
+    sure = ["when label.check.unrewarded then exclude 'a'", "when has label.check.loop then exclude 'b'"]
+    asked = [
+        "when not (label.check.loop or label.good) then exclude 'c'",
+        "steps when has label.check.secrt then exclude 'd'",
+    ]
+    path.write_text(f"name = 'p'\nrules = {json.dumps([*sure, *asked])}\n")
+    code, _, err = cli("curate", "policy", "set", path, "--dry-run", *place)
+    assert (code, err.splitlines()) == (
+        0,
+        [
+            "agentworld: rule 3: label.check.loop alone holds where it is true, and it is how often the cycle came in a"
+            " row: write has label.check.loop",
+            "agentworld: rule 4: no check is called 'secrt' here; did you mean secret?",
+        ],
+    )
+
+
 def test_a_channel_that_nothing_is_in_is_told(cli, place, tmp_path):
     path = tmp_path / "misspelt.toml"
     path.write_text('name = "strict"\nchannel = "trian"\nrules = ["when reward < 0.2 then exclude \'low\'"]\n')

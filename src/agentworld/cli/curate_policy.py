@@ -43,9 +43,11 @@ def set_(
     """Put a policy in force for its channel: everything that has ended there is decided anew. Shows what that changes,
     and asks, before it does.
     """
-    from agentworld.curation.policies import read_policy
+    from agentworld.curation.policies import doubts, read_policy
 
     policy = read_policy(path)
+    for doubt in doubts(policy):
+        typer.echo(output.plain(output.clip(f"agentworld: {doubt}", 400)), err=True)
     _check_asking(dry_run or yes)
     who = name_of(by)
     with source(pool, url) as opened:

@@ -2,7 +2,7 @@ r"""Rules of curation: `when EXPRESSION then ACTION` over ended trajectories, `s
 
     when status == 'truncated' then exclude "ran out of turns"
     steps when finish_reason == 'length' then exclude "cut by length"
-    when label.check.loop then review "repeats itself" 0.8
+    when has label.check.loop then review "repeats itself" 0.8
     when task.difficulty >= 4 then tag hard
     when task.difficulty >= 4 then weight 2
     when reward >= 0.5 then ready

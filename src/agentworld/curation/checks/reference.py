@@ -12,8 +12,9 @@ from agentworld.curation.checks.settings import CheckSettings
 _TEXT = """# Checks
 
 A check says something of a trajectory or a step, as a label `check.NAME` with evidence: in which step and message,
-and an excerpt in which keys and personal data are masked. Rules and `where` read it as `label.check.NAME`; a label that
-is not there means that nothing was found, or that the check has not run. What a check of steps found is said of the
+and an excerpt in which keys and personal data are masked. Rules and `where` read it as `label.check.NAME`;
+`has label.check.NAME` holds whatever its value is, and the name alone where that is true. A label that is not there
+means that nothing was found, or that the check has not run. What a check of steps found is said of the
 trajectory too, with its values joined. `check.failed` names checks that raised an error on a trajectory.
 
 Checks marked *gates* are meant for rules that keep something from being served; none does so by itself. Those marked
