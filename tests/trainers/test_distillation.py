@@ -155,3 +155,14 @@ def test_what_was_not_scored_with_k_is_refused(tmp_path):
         TrainSettings(method="distill", divergence="top_forward_kl", entropy_weight=0.1)
     with pytest.raises(ConfigError, match="teacher_model does not go with grpo"):
         TrainSettings(method="grpo", teacher_model="x")
+
+
+def test_what_a_teacher_said_that_the_student_finds_impossible_is_a_number(tmp_path):
+    given = taught_batch(model="teacher")
+    for item in given.items:
+        [each] = item.trajectories[0].steps
+        each.response_logprobs = [-200.0] * 3
+        item.trajectories[0].annotations[each.step_id]["teacher_logprobs"] = [200.0] * 3
+    for divergence in ("reverse_kl", "forward_kl"):
+        settings = TrainSettings(method="distill", teacher_model="teacher", divergence=divergence)
+        assert np.isfinite(Trainer(tiny_model(), settings, tmp_path / divergence).train_batch(given).loss)

@@ -27,7 +27,7 @@ def test_each_number_is_told_once_also_after_a_kill_in_a_line(tmp_path, pool):
     log = MetricsLog(tmp_path, "r", pool)
     assert log.tell("train", 1, {"loss": 0.5, "reward": None})
     assert not log.tell("train", 1, {"loss": 0.7})
-    log.tell("evaluation", 1, {"reward": 1.0})
+    log.tell("evaluation", 1, {"reward": 1.0, "odd": float("nan")})
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"kind": "train", "st')
     again = MetricsLog(tmp_path, "r", pool)
@@ -35,7 +35,8 @@ def test_each_number_is_told_once_also_after_a_kill_in_a_line(tmp_path, pool):
     again.tell("train", 2, {"loss": 0.25})
     lines = read_lines(tmp_path / "metrics.jsonl")
     assert [(line.kind, line.step, line.values) for line in lines] == [
-        ("train", 1, {"loss": 0.5, "reward": None}), ("evaluation", 1, {"reward": 1.0}), ("train", 2, {"loss": 0.25}),
+        ("train", 1, {"loss": 0.5, "reward": None}), ("evaluation", 1, {"reward": 1.0, "odd": None}),
+        ("train", 2, {"loss": 0.25}),
     ]  # fmt: skip
     assert [(data["kind"], data["step"], data["values"]) for data in told(pool)] == [
         (line.kind, line.step, line.values) for line in lines

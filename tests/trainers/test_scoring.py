@@ -138,13 +138,15 @@ def test_steps_are_scored_once_as_they_come_and_nothing_that_is_excluded(world):
     scoring = Scoring(pool, open_scorer(given), given, "train", "teacher_logprobs")
     assert (scoring.score_new(), scoring.score_new()) == (1, 0)
     fill(pool, {"h": [([step("", PROMPT, REPLY)], 1.0)]})
-    assert scoring.score_new() == 1
+    fill(pool, {f"m{n}": [([step("", PROMPT, REPLY)], 1.0)] for n in range(25)})
+    pool.complete_trajectory("g-1", "finished")
+    assert (scoring.score_new(), scoring.score_new()) == (26, 0)
     assert Scoring(pool, open_scorer(given), given, "train", "teacher_logprobs").score_new() == 0
     found = {each.name: each for each in pool.get_annotations(step_ids=["h-0-0"])}
     assert set(found) == {"teacher_logprobs", "teacher_top_ids", "teacher_top_logprobs"}
     assert found["teacher_top_ids"].dtype == "int32"
     assert found["teacher_logprobs"].source == "teacher:teacher"
-    assert len(engine.bodies) == 2
+    assert len(engine.bodies) == 27
     pool.close()
 
 

@@ -13,7 +13,7 @@ from agentworld.pool.arguments import listed
 from agentworld.pool.bounds import MAX_INTEGER, check_integer, check_name, storable, wrong_type
 from agentworld.records import Metrics, check_id
 
-MOST_AT_ONCE, MOST_VALUES = 1000, 256
+MOST_AT_ONCE, MOST_VALUES = 1000, 1024
 
 
 def check_metrics(sent: Sequence[Metrics]) -> list[Metrics]:

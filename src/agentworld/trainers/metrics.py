@@ -6,6 +6,7 @@ a kill tells each of them.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -52,17 +53,20 @@ class MetricsLog:
         self._writer = open_tensorboard(folder / BOARD) if tensorboard else None
 
     def tell(self, kind: Kind, step: int, values: Mapping[str, float | None]) -> bool:
-        """Tell everybody, once; False where that was done before. The file last: what it says, the others know."""
+        """Tell everybody, once; False where that was done before. The file last: what it says, the others know. What is
+        no number is told as null.
+        """
         if (kind, step) in self.told:
             return False
+        values = {name: each if each is not None and math.isfinite(each) else None for name, each in values.items()}
         if self._board is not None:
-            self._board.add_metrics([Metrics(run=self._run, step=step, values=dict(values), kind=kind)])
+            self._board.add_metrics([Metrics(run=self._run, step=step, values=values, kind=kind)])
         if self._writer is not None:
             for name, value in values.items():
                 if value is not None:
                     self._writer.add_scalar(f"{kind}/{name}", value, step)
             self._writer.flush()
-        line = Line(kind=kind, step=step, values=dict(values), at=time.time())
+        line = Line(kind=kind, step=step, values=values, at=time.time())
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
             file.flush()

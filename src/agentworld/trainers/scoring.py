@@ -19,7 +19,7 @@ from agentworld.pool.protocol import Consumer, Page
 from agentworld.records import Annotation, BatchSpec, Event, Step
 from agentworld.trainers.weight_servers import Line
 
-PAGE = 50
+PAGE, IDS_AT_ONCE = 100, 20
 LOOK_SECONDS = 1.0
 """How long one who waits for a batch waits before the teacher scores what came meanwhile."""
 
@@ -143,9 +143,6 @@ class ScoredSource(Protocol):
     def events(self, after: int = 0, limit: int = 1000, *, channel: str | None = None) -> list[Event]:
         """See Pool.events."""
 
-    def get_step(self, step_id: str, *, include: Sequence[str] = ("tokens", "messages", "logprobs")) -> Step:
-        """See Pool.get_step."""
-
     def add_annotations(self, annotations: Sequence[Annotation]) -> int:
         """See Pool.add_annotations."""
 
@@ -160,40 +157,48 @@ class Scoring:
         self._channel, self._name = channel, name
         lacking = f"has tokens and not has annotation.{name} and not excluded"
         self._where = lacking if settings.where is None else f"{lacking} and ({settings.where})"
-        self._after = 0
-        self._looked = False
+        self._after: int | None = None
 
     def score_new(self) -> int:
-        """Score what lacks it now; returns how many steps that were."""
-        if self._looked and not self._something_came():
-            return 0
-        if not self._looked:
-            self._something_came()  # What comes from here on is an event that was not seen yet.
-        self._looked = True
+        """Score what lacks it now; returns how many steps that were. After the first look, which walks over the steps
+        of the channel, only those that events name are looked at.
+        """
+        if self._after is None:
+            self._after = self._last_event()  # What comes while it walks is named by an event after it.
+            return self._score(self._where)
         scored = 0
-        for steps in self._pages():
-            for step in steps:
-                self._source.add_annotations(self._annotations(step))
-                scored += 1
+        while events := self._source.events(self._after, PAGE, channel=self._channel):
+            named = [event.step_id for event in events if event.kind == "step.appended"]
+            for some in (named[first : first + IDS_AT_ONCE] for first in range(0, len(named), IDS_AT_ONCE)):
+                ids = ", ".join(f"'{step_id}'" for step_id in some)  # Ids hold no quotes.
+                scored += self._score(f"step_id in ({ids}) and {self._where}")
+            self._after = events[-1].sequence
         return scored
 
-    def _something_came(self) -> bool:
-        """Whether a step came since the last look."""
-        came = False
-        while events := self._source.events(self._after, 1000, channel=self._channel):
-            self._after = events[-1].sequence
-            came = came or any(event.kind == "step.appended" for event in events)
-        return came
+    def _last_event(self) -> int:
+        """The sequence of the channel's last event, or one after it, in few looks."""
+        low, high = 0, 1
+        while self._source.events(high, 1, channel=self._channel):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._source.events(middle, 1, channel=self._channel):
+                low = middle
+            else:
+                high = middle
+        return high if self._source.events(low, 1, channel=self._channel) else low
 
-    def _pages(self) -> Iterator[list[Step]]:
-        cursor = None
+    def _score(self, where: str) -> int:
+        scored, cursor = 0, None
         while True:
             page = self._source.list_steps(
-                where=self._where, channel=self._channel, cursor=cursor, limit=PAGE, include=("tokens",)
+                where=where, channel=self._channel, cursor=cursor, limit=PAGE, include=("tokens",)
             )
-            yield page.items
+            for step in page.items:
+                self._source.add_annotations(self._annotations(step))
+                scored += 1
             if (cursor := page.next_cursor) is None:
-                return
+                return scored
 
     def _annotations(self, step: Step) -> list[Annotation]:
         reply = step.response_ids or []

@@ -72,24 +72,23 @@ def _policy(terms: Terms, settings: TrainSettings) -> tuple[torch.Tensor, dict[s
 
 def _distilled(terms: Terms, settings: TrainSettings) -> tuple[torch.Tensor, dict[str, float]]:
     """The divergence from the teacher on what the student sampled, and imitation of what the teacher said itself."""
-    teacher = _given(terms.teacher, "teacher")
-    weights = terms.weights
-    figures = {
-        "kl": float(policy_kl(terms.logprobs, terms.old).sum()),
-        "teacher_gap": float((terms.logprobs.detach() - teacher).sum()),
-    }
+    teacher, old, weights = _given(terms.teacher, "teacher"), terms.old, terms.weights
+    figures = {"teacher_gap": float((terms.logprobs.detach() - teacher).sum())}
     value = weights.new_zeros(())
     if terms.taught is not None:
         taught = terms.taught.to(weights.dtype)
         value = imitation_loss(terms.logprobs, weights * taught)
         weights = weights * (1.0 - taught)
+        # Ratios there would not be of two students, and may overflow, which times a weight of 0 is no number.
+        old, teacher = (each.where(taught == 0, terms.logprobs.detach()) for each in (old, teacher))
         figures["taught"] = float(taught.sum())
+    figures["kl"] = float(policy_kl(terms.logprobs, old).sum())
     if settings.divergence in TOP:
         compared = top_reverse_kl_loss if settings.divergence == "top_reverse_kl" else top_forward_kl_loss
         own = compared(_given(terms.top, "top"), _given(terms.teacher_top, "teacher_top"), weights)
     else:
         loss = reverse_kl_loss if settings.divergence == "reverse_kl" else forward_kl_loss
-        own = loss(terms.logprobs, terms.old, teacher, weights)
+        own = loss(terms.logprobs, old, teacher, weights)
     return value + own, figures
 
 
