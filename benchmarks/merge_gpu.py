@@ -23,7 +23,7 @@ import torch
 from agentworld.bench.merge_shapes import UNSHARED, shapes
 from agentworld.merge.verify import verify_merging
 from agentworld.trainers.measuring import Comparison, compare, random_model
-from agentworld.trainers.objective import verified_part
+from agentworld.trainers.objective import VERIFIED_TOKENS
 
 FRACTION = 0.8  # of the bound that is required
 
@@ -59,7 +59,7 @@ def main(given: Sequence[str] | None = None) -> int:
             left_out.append(name)
             continue
         if verified is None:
-            verified = verify_merging(model, verified_part(rows))
+            verified = verify_merging(model, [row.ids for row in rows], window=VERIFIED_TOKENS)
             print(verified.line(), flush=True)
         result = compare(model, rows, tokens=chosen.tokens, repeats=chosen.repeats)
         found[name] = described(result, shared=name != UNSHARED)

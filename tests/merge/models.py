@@ -32,7 +32,8 @@ def _with_exact_norms(model):
     """transformers' norms compute in float32 whatever the model's type is; torch's compute in it."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child).__name__.endswith("RMSNorm") and not isinstance(child, torch.nn.RMSNorm):
+            # Gemma's are others, and have no such epsilon.
+            if type(child).__name__.endswith("RMSNorm") and hasattr(child, "variance_epsilon"):
                 norm = torch.nn.RMSNorm(child.weight.shape, eps=child.variance_epsilon, dtype=child.weight.dtype)
                 norm.weight = child.weight
                 setattr(module, name, norm)

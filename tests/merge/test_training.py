@@ -8,13 +8,16 @@ import torch
 
 from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
-from agentworld.merge.verify import MergeDiffersError
+from agentworld.merge.heads import check_head
+from agentworld.merge.verify import MergeDiffersError, windows
 from agentworld.records import Annotation, BatchSpec
-from agentworld.trainers.objective import Objective, verified_part
+from agentworld.trainers.forward import padded_scores
+from agentworld.trainers.objective import Objective
 from agentworld.trainers.recipes import RECIPES
 from agentworld.trainers.reference import Trainer
+from agentworld.trainers.rows import Row
 from agentworld.trainers.settings import TrainSettings
-from tests.merge.models import VOCABULARY, farthest, model_of
+from tests.merge.models import VOCABULARY, farthest, flat_logprobs, model_of
 from tests.trainers.builders import fill, step
 
 CONVENTIONS = ("per_path", "first_path", "mean")
@@ -195,11 +198,40 @@ def test_a_model_that_looks_beyond_a_path_ends_the_run_before_it_is_trained(pool
 def test_what_is_verified_is_small_and_forks(pool, tmp_path):
     trainer = Trainer(model_of(), settings_of("sft"), tmp_path)
     rows = [row for unit in trainer.units(batch_of(pool, trainer.settings, "part"))[0] for row in unit]
-    part = verified_part(rows)
-    assert 2 <= len(part) <= 8
-    assert max(map(len, part)) <= 256
-    assert len({int(each[0]) for each in part}) == 1
-    assert len({each.tobytes() for each in part}) > 1
+    cuts = windows([row.ids for row in rows], 256)
+    assert 2 <= len(cuts) <= 8
+    parts = [rows[place].ids[begin : begin + 256] for place, begin in cuts]
+    assert len({int(each[0]) for each in parts}) == 1
+    assert len({each.tobytes() for each in parts}) > 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"), [("cohere", {"logit_scale": 0.25}), ("granite", {"logits_scaling": 3.0}), ("gemma2", {})]
+)
+def test_what_models_do_to_their_logits_is_done_flat_too(kind, more):
+    if kind == "gemma2":
+        more = {"final_logit_softcapping": 2.0, "head_dim": 4, "attn_implementation": "eager"}
+    ends = {"eos_token_id": 1, "bos_token_id": 1, "pad_token_id": 0}
+    model = model_of(kind, torch.float32, **more, **ends).eval()
+    ids, zeros = np.array([1, 2, 3, 4, 5]), np.zeros(5, np.float32)
+    found = padded_scores(model, [Row("", ids, np.arange(5) > 0, zeros, zeros)]).logprobs
+    torch.testing.assert_close(found, flat_logprobs(model, [ids])[0], rtol=1e-5, atol=1e-5)
+    check_head(model)
+
+
+def test_a_model_that_makes_its_logits_in_another_way_is_refused(pool, tmp_path):
+    model = model_of("qwen3")
+    plain = model.forward
+
+    def forward(*given, **settings):
+        found = plain(*given, **settings)
+        found.logits = found.logits * 0.5
+        return found
+
+    model.forward = forward
+    trainer = Trainer(model, settings_of("sft", merging="off"), tmp_path)
+    with pytest.raises(ConfigError, match="makes its logits by more than an output layer"):
+        trainer.train_batch(batch_of(pool, trainer.settings, "logits"))
 
 
 def test_models_that_merging_does_not_know_run_flat_with_a_line_or_are_refused(pool, tmp_path, caplog):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from agentworld.errors import InvalidRequestError
 from agentworld.merge.attention import Way, tree_hidden
+from agentworld.merge.heads import Head, head_of
 from agentworld.merge.plan import plan_attention
 from agentworld.merge.tree import TokenTree
 
@@ -70,7 +71,6 @@ def tree_scores(
     if len(wanted) and np.any(tree.parent[wanted] < 0):
         raise InvalidRequestError("a sequence's first token has no log-probability", path="needed")
     hidden = tree_hidden(model, plan_attention(tree), way=way)
-    head = model.get_output_embeddings()
     rows, at = np.unique(tree.parent[wanted], return_inverse=True)
     heat = np.ones(len(rows)) if temperatures is None else _of_rows(temperatures[wanted], at, len(rows))
     place = np.full(len(tree.tokens), -1, dtype=np.int64)
@@ -80,12 +80,12 @@ def tree_scores(
         return TreeScores(nothing, nothing if entropies else None, place)
     states = hidden[torch.from_numpy(rows.astype(np.int64)).to(hidden.device)]
     labels = tree.tokens[wanted].astype(np.int64)
-    logprobs, found = label_scores(head, states, heat, at, labels, entropies=entropies)
+    logprobs, found = label_scores(head_of(model), states, heat, at, labels, entropies=entropies)
     return TreeScores(logprobs, found, place)
 
 
 def label_scores(
-    head: Any,
+    head: Head,
     states: torch.Tensor,
     temperatures: npt.NDArray[np.floating],
     rows: npt.NDArray[np.integer],
@@ -103,7 +103,7 @@ def label_scores(
     ids = torch.from_numpy(labels[order]).to(device)
     at_sorted = rows[order]
     heats = torch.from_numpy(temperatures).to(device=device, dtype=torch.promote_types(states.dtype, torch.float32))
-    block = max(1, LOGITS_AT_ONCE // head.weight.shape[0])
+    block = max(1, LOGITS_AT_ONCE // head.vocabulary)
     logprobs, found = [], []
     for first in range(0, len(states), block):
         begin, end = np.searchsorted(at_sorted, [first, first + block])
@@ -123,7 +123,7 @@ def label_scores(
 
 
 def _block(
-    head: Any, states: torch.Tensor, heats: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor, entropies: bool
+    head: Head, states: torch.Tensor, heats: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor, entropies: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of one block of rows: log p of the labels, and the entropy - sum p log p of the row of each."""
     import torch

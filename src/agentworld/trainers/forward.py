@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from agentworld.merge import tree_scores
+from agentworld.merge.heads import head_of
 from agentworld.merge.scores import label_scores
 from agentworld.trainers.minibatches import trained
 from agentworld.trainers.parts import Part
@@ -54,7 +55,5 @@ def padded_scores(model: Any, rows: Sequence[Row], *, entropies: bool = False) -
     states = hidden[:, :-1][torch.from_numpy(chosen[:, 1:]).to(device)]
     heats = np.repeat([row.temperature for row in rows], chosen.sum(axis=1))
     places = np.arange(len(states))
-    logprobs, found = label_scores(
-        model.get_output_embeddings(), states, heats, places, ids[chosen], entropies=entropies
-    )
+    logprobs, found = label_scores(head_of(model), states, heats, places, ids[chosen], entropies=entropies)
     return Scores(logprobs, found)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.merge import check_model
 from agentworld.merge.costs import ModelShape, shape_of
+from agentworld.merge.heads import check_head
 from agentworld.merge.verify import verify_merging
 from agentworld.trainers.forward import Scores, part_scores
 from agentworld.trainers.losses import Terms, loss_of
-from agentworld.trainers.minibatches import Unit, flat_weights, row_tree, trained
+from agentworld.trainers.minibatches import Unit, flat_weights, trained
 from agentworld.trainers.parts import Part, chosen_parts
 from agentworld.trainers.rows import TAUGHT, Row
 from agentworld.trainers.settings import TrainSettings
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     import torch
 
 _LOG = logging.getLogger(__name__)
-# What is compared before the first merged update: so many rows, of each this many tokens around their first fork.
-VERIFIED_ROWS, VERIFIED_TOKENS = 8, 256
+# What is compared before the first merged update: of a few rows this many tokens around a fork.
+VERIFIED_TOKENS = 256
 _OF_PAIRS = ("accuracy", "margin")
 
 
@@ -54,6 +55,7 @@ class Objective:
         self.settings = settings
         self.comparison: str | None = None
         self._verified = not settings.verify_merging
+        self._head_checked = False
         self._shape: ModelShape | None = None
         self._looked = settings.merging == "off"
         self._reference: Any = None
@@ -64,9 +66,12 @@ class Objective:
         """Add the update's gradient to the model's.
 
         MergeDiffersError where merging is verified and does not compute what the model does; ConfigError where merging
-        is "on" for a model that it does not know.
+        is "on" for a model that it does not know, or where a model's logits are not made as the trainer makes them.
         """
         settings = self.settings
+        if not self._head_checked:
+            check_head(self.model)
+            self._head_checked = True
         rows = [row for unit in units for row in unit]
         weights = flat_weights(
             rows,
@@ -80,7 +85,8 @@ class Objective:
         loss, sums, merged = 0.0, dict[str, float](), 0
         for part in parts:
             if part.tree is not None and not self._verified:
-                self.comparison = verify_merging(self.model, verified_part(rows)).line()
+                ids = [row.ids for row in rows]
+                self.comparison = verify_merging(self.model, ids, window=VERIFIED_TOKENS).line()
                 _LOG.info("%s", self.comparison)
                 self._verified = True
             own = [weights[place] for unit in part.units for place in range(begins[unit], begins[unit + 1])]
@@ -174,23 +180,4 @@ def wide(rows: Sequence[Row], masks: Sequence[npt.NDArray[np.bool_]], name: str)
     return np.concatenate(filled)
 
 
-def verified_part(rows: Sequence[Row]) -> list[npt.NDArray[np.int64]]:
-    """A small part of rows to compare: windows of a few that are next to each other in their tree, from the same place,
-    so that they share tokens and fork within.
-    """
-    tree = row_tree(rows)
-    shared = tree.shared
-    best = int(np.argmax(shared)) if len(shared) else 0
-    first = max(0, best - 1)
-    while first > 0 and best - first < VERIFIED_ROWS - 1 and shared[first]:
-        first -= 1
-    last = best + 1
-    while last < len(shared) and last - first < VERIFIED_ROWS and shared[last]:
-        last += 1
-    places = tree.order[first:last].tolist()
-    common = int(shared[first + 1 : last].min()) if last - first > 1 else 0
-    begin = max(0, min(common - VERIFIED_TOKENS // 2, min(len(rows[place]) for place in places) - 2))
-    return [rows[place].ids[begin : begin + VERIFIED_TOKENS] for place in places]
-
-
-__all__ = ["Objective", "UpdateFigures", "verified_part"]
+__all__ = ["Objective", "UpdateFigures"]

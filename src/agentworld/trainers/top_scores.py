@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from agentworld.merge import plan_attention
 from agentworld.merge.attention import tree_hidden
+from agentworld.merge.heads import head_of
 from agentworld.merge.scores import label_scores
 from agentworld.trainers.minibatches import trained
 from agentworld.trainers.parts import Part
@@ -43,7 +44,7 @@ def part_top_scores(model: Any, part: Part, ids: npt.NDArray[np.int64]) -> TopSc
         heat[rows] = heats  # Rows of other temperatures share no token of the tree.
     count, width = ids.shape
     found, _ = label_scores(
-        model.get_output_embeddings(),
+        head_of(model),
         states,
         heat,
         np.concatenate([rows, np.repeat(rows, width)]),
