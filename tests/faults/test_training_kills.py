@@ -31,7 +31,7 @@ def kill_in_turn(crew, chance, rounds):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [11])
+@pytest.mark.parametrize("seed", [int(os.environ.get("AGENTWORLD_TRAINING_SEED", "11"))])
 def test_a_policy_learns_on_while_everybody_is_killed(tmp_path, seed):
     with TrainingCrew(tmp_path, 6 * ROUNDS, seed) as crew:
         kill_in_turn(crew, random.Random(seed), ROUNDS)

@@ -109,9 +109,11 @@ class Objective:
         top = teacher_top = None
         if settings.uses_top:
             ids, values = (wide(part.rows, masks, name) for name in settings.top_names)
-            found = part_top_scores(self.model, part, np.nan_to_num(ids, nan=0.0).astype(np.int64))
+            # Tables of larger models have rows that smaller ones lack: what the student cannot say is of the rest.
+            there = ids < self.model.get_input_embeddings().num_embeddings
+            found = part_top_scores(self.model, part, np.where(there, ids, 0.0).astype(np.int64))
             scores, top = Scores(found.logprobs, None), found.top
-            known = np.where(np.isnan(ids), np.float32(np.nan), values)
+            known = np.where(there, values, np.float32(np.nan))
             teacher_top = torch.from_numpy(known).to(device=top.device, dtype=top.dtype)
         else:
             scores = part_scores(self.model, part, entropies=settings.entropy_weight > 0)
