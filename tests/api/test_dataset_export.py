@@ -1,11 +1,13 @@
 """A version of a server is exported on the client's side, as on a pool in the same process."""
 
+import asyncio
 import filecmp
 import json
 
 import pytest
 
 from agentworld.api import datasets
+from agentworld.client.aio import AsyncFactory
 from agentworld.client.calls import Call
 from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError, NotFoundError
 from agentworld.factory import connect, open_pool
@@ -50,6 +52,37 @@ def same(one, other):
     return names[0]
 
 
+async def aside(url, tmp_path, read):
+    """The same of a client for event loops, which goes on meanwhile; cancelled, it leaves nothing."""
+    async with AsyncFactory(url) as factory:
+        skipped = []
+        assert [one async for one in factory.read_dataset("d", skipped=skipped.append)] == read
+        assert [row.trajectory_id for row in skipped] == ["gone"]
+        with pytest.raises(NotFoundError):
+            await anext(factory.read_dataset("d", split="none"))
+        with pytest.raises(InvalidRequestError):
+            await factory.export_dataset("d", "prm", tmp_path / "x")
+        layout, options = LAYOUTS[4]
+        assert (await factory.export_dataset("d", layout, tmp_path / "aside", **options)).rows
+        assert len(same(tmp_path / "local4", tmp_path / "aside")) > 1
+        begun, left = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def progress(*said):
+            loop.call_soon_threadsafe(begun.set)
+            asyncio.run_coroutine_threadsafe(left.wait(), loop).result()
+
+        export = asyncio.create_task(factory.export_dataset("d", "steps", tmp_path / "x", progress=progress))
+        await begun.wait()
+        export.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await export
+        left.set()
+        while list(tmp_path.glob(".agentworld-export-*")):
+            await asyncio.sleep(0.01)
+        assert not (tmp_path / "x").exists()
+
+
 def test_its_files_are_those_of_an_export_beside_the_pool(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "_PAGE_BYTES", 4000)  # Pages of one row and of several.
     with open_pool(f"sqlite:///{tmp_path}/pool.db") as pool:
@@ -88,6 +121,7 @@ def test_its_files_are_those_of_an_export_beside_the_pool(tmp_path, monkeypatch)
                 with pytest.raises(error):
                     wrong()
             assert not (tmp_path / "x").exists()
+            asyncio.run(aside(server.url, tmp_path, read))
             assert server.get(f"/api/v1/datasets/{version}/frozen?include=ids")[0] == 400
 
 

@@ -3,13 +3,16 @@
 import builtins
 import itertools
 import json
+import re
 
 import msgspec
-import pyarrow.parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentworld import create_dataset
 from agentworld.errors import ConfigError, NotFoundError
 from agentworld.pool import open_store
 from agentworld.records import (
@@ -179,10 +182,10 @@ def test_a_bad_row_becomes_a_dead_letter(sqlite_pool, other, tmp_path):
     finished(sqlite_pool, "a", steps=3, reward=1.0)
     sqlite_pool.export_parquet(tmp_path / "out")
     path = tmp_path / "out" / "steps.parquet"
-    table = pyarrow.parquet.read_table(path)
+    table = pq.read_table(path)
     rows = table.to_pylist()
     rows[1]["metadata"] = "{broken"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
     done = other.import_parquet(tmp_path / "out")
     assert (done.steps, done.rejected) == (2, 1)
     (letter,) = other.dead_letters()
@@ -226,7 +229,7 @@ def test_only_what_matches_is_exported(sqlite_pool, tmp_path):
     finished(sqlite_pool, "c", reward=1.0, channel="val")
     manifest = sqlite_pool.export_parquet(tmp_path / "out", where="reward >= 0.5", channel="train")
     assert manifest.rows["trajectories"] == 1
-    table = pyarrow.parquet.read_table(tmp_path / "out" / "steps.parquet")
+    table = pq.read_table(tmp_path / "out" / "steps.parquet")
     assert table["trajectory_id"].to_pylist() == ["a"]
     assert str(table.schema.field("prompt_ids").type) == "list<element: uint32>"
     assert str(table.schema.field("response_logprobs").type) == "list<element: float>"
@@ -255,6 +258,52 @@ def test_what_cannot_be_is_refused_with_what_to_do(sqlite_pool, tmp_path, monkey
     with pytest.raises(ConfigError, match="needs pyarrow") as error:
         sqlite_pool.export_parquet(tmp_path / "again")
     assert "agentworld[parquet]" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "why"),
+    [
+        ("feedback", "kind", "shout", "kind is 'shout', which means nothing"),
+        ("feedback", "value", "{", "feedback.parquet cannot be read"),
+        ("rewards", "target_id", "another", "it goes with 'a' and is on 'another'"),
+        ("rewards", "source", None, "source is null"),
+        ("rewards", "value", "much", "rewards.parquet cannot be read"),
+        ("steps", "prompt_ids", [["x"]], "steps.parquet cannot be read"),
+        ("trajectories", "metadata", "[", "a row of trajectories.parquet cannot be read"),
+        ("dataset_rows", "record", None, "a dataset of the export cannot be read"),
+        ("manifest", "../../secret", 1, "'../../secret', which is no file of an export"),
+    ],
+)
+def test_an_export_that_somebody_changed_says_what_cannot_be(sqlite_pool, other, tmp_path, name, column, value, why):
+    finished(sqlite_pool, "a", reward=1.0)
+    sqlite_pool.add_feedback([Feedback(kind="label", trajectory_id="a", name="n", value=1)])
+    create_dataset(sqlite_pool, "d")
+    sqlite_pool.export_parquet(tmp_path / "out")
+    if name == "manifest":
+        path = tmp_path / "out" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["rows"][column] = value
+        path.write_text(json.dumps(manifest))
+    else:
+        path = tmp_path / "out" / f"{name}.parquet"
+        table = pq.read_table(path)
+        field = table.schema.names.index(column)
+        pq.write_table(table.set_column(field, column, pa.array([value] * table.num_rows)), path)
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        other.import_parquet(tmp_path / "out")
+
+
+def test_types_that_another_writer_gave_columns_are_read(sqlite_pool, other, tmp_path):
+    finished(sqlite_pool, "a", reward=1.0)
+    sqlite_pool.export_parquet(tmp_path / "out")
+    for path in (tmp_path / "out").glob("*.parquet"):
+        table = pq.read_table(path)
+        wider = {pa.string(): pa.large_string(), pa.float32(): pa.float64(), pa.int64(): pa.int32()}
+        lists = {pa.list_(pa.uint32()): pa.large_list(pa.int64()), pa.list_(pa.float32()): pa.list_(pa.float64())}
+        kinds = [{**wider, **lists}.get(field.type, field.type) for field in table.schema]
+        pq.write_table(table.cast(pa.schema(list(zip(table.schema.names, kinds, strict=True)))), path)
+    other.import_parquet(tmp_path / "out")
+    assert contents(other) == contents(sqlite_pool)
 
 
 json_values = st.recursive(
@@ -353,7 +402,7 @@ def test_an_export_that_does_not_tell_what_feedback_saw_is_read(source, other, t
     source.add_feedback([Feedback(kind="rating", value=1, trajectory_id="a")])
     source.export_parquet(tmp_path / "export")
     file = tmp_path / "export" / "feedback.parquet"
-    parquet = pyarrow.parquet
+    parquet = pq
     parquet.write_table(parquet.read_table(file).drop_columns(["content"]), file)
     other.import_parquet(tmp_path / "export")
     assert contents(other) == contents(source)
@@ -373,9 +422,9 @@ def test_media_go_with_what_shows_them(source, other, tmp_path):
     assert other.get_media(shown).media_type == "image/png"
     assert other.import_parquet(folder).known == 1
     path = folder / "media.parquet"
-    rows = pyarrow.parquet.read_table(path).to_pylist()
+    rows = pq.read_table(path).to_pylist()
     rows[0]["data"] = b"other"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    pq.write_table(pa.Table.from_pylist(rows), path)
     with pytest.raises(ConfigError, match=f"the medium {rows[0]['digest']} is damaged"):
         other.import_parquet(folder)
     path.unlink()

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pyarrow.parquet
 import pytest
@@ -105,6 +107,9 @@ def test_an_export_that_lacks_a_trajectory_restores_no_version(source, made, oth
     with pytest.raises(ConfigError, match="Z of a dataset is not in the export"):
         other.import_parquet(tmp_path / "out")
     assert other.list_datasets().items == []
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database:  # Nothing of it waits for a collection.
+        left = [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("datasets", "dataset_rows")]
+    assert left == [0, 0]
     assert other.stats().trajectories == source.stats().trajectories
 
 

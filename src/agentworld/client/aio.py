@@ -214,6 +214,9 @@ class AsyncFactory(
         body = await self._body(call)
         return call.read(body, self.url) if body else None
 
+    async def _fetch(self, path: str) -> bytes:
+        return await self._body(calls.Call("GET", path, object))
+
     async def _body(self, call: calls.Call[Any]) -> bytes:
         url = f"{self.url}{call.path}"
         limit = call.timeout or self._timeout

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentworld.client import dataset_calls as calls
 from agentworld.client.calls import Call
-from agentworld.client.frozen import ServerRecords, read_frozen
+from agentworld.client.frozen import ServerRecords, read_frozen, read_frozen_aside, with_split
 from agentworld.curation.datasets.frozen import FrozenTrajectory, Skipped
 from agentworld.curation.datasets.provenance import exported_provenance
 from agentworld.curation.datasets.results import (
@@ -24,6 +27,9 @@ from agentworld.errors import InvalidRequestError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.results import Page
 from agentworld.records import DatasetRow, DatasetVersion, Selection
+
+if TYPE_CHECKING:
+    from agentworld.curation.exports import ExportReport
 
 T = TypeVar("T")
 
@@ -125,6 +131,48 @@ class AsyncDatasetMethods(ABC):
     async def _send(self, call: Call[T]) -> T:
         """Send a call and read its reply."""
 
+    @abstractmethod
+    async def _fetch(self, path: str) -> bytes:
+        """The body of what is at a path."""
+
+    async def read_dataset(
+        self, version: str, *, split: str | None = None, skipped: Skipped | None = None
+    ) -> AsyncIterator[FrozenTrajectory]:
+        """See agentworld.read_dataset."""
+        whole = with_split(await self._send(calls.get_dataset(version)), split)
+        async for found in read_frozen_aside(self._send, whole.version, split, skipped or (lambda row: None)):
+            yield found
+
+    async def export_dataset(self, version: str, layout: str, folder: str | Path, **asked: Any) -> ExportReport:
+        """Write a version as files that trainers load; `asked` as in `agentworld.export_dataset`. The files are written
+        on this side by a thread, which `progress` and `stopped` are called in. Cancelled, it stops, and nothing stays.
+        """
+        from agentworld.curation.exports import export_dataset
+
+        loop, ended = asyncio.get_running_loop(), threading.Event()
+        stopped: Callable[[], bool] = asked.pop("stopped", lambda: False)
+
+        def send(call: Call[T]) -> T:
+            return asyncio.run_coroutine_threadsafe(self._send(call), loop).result()
+
+        def fetch(path: str) -> bytes:
+            return asyncio.run_coroutine_threadsafe(self._fetch(path), loop).result()
+
+        def write() -> ExportReport | None:
+            try:
+                asked["stopped"] = lambda: ended.is_set() or stopped()
+                return export_dataset(_Elsewhere(ServerRecords(send, fetch)), version, layout, folder, **asked)
+            except KeyboardInterrupt:  # It was stopped.
+                return None
+
+        try:
+            report = await asyncio.to_thread(write)
+        finally:
+            ended.set()
+        if report is None:
+            raise KeyboardInterrupt
+        return report
+
     async def create_dataset(
         self,
         name: str,
@@ -175,6 +223,17 @@ class AsyncDatasetMethods(ABC):
     async def delete_dataset(self, version: str) -> DatasetVersion:
         """See Pool."""
         return await self._send(calls.delete_dataset(version))
+
+
+class _Elsewhere:
+    """What an export reads a version by."""
+
+    def __init__(self, records: ServerRecords) -> None:
+        self._records = records
+
+    def dataset_records(self) -> ServerRecords:
+        """See agentworld.curation.exports.export.Elsewhere."""
+        return self._records
 
 
 def traced(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ from agentworld.client.calls import Call
 from agentworld.client.wire import API
 from agentworld.curation.datasets.frozen import FrozenTrajectory, Skipped, SkippedRow
 from agentworld.curation.datasets.reading import ARRAYS, EVERYTHING
-from agentworld.curation.datasets.travelling import unpack, with_ids
+from agentworld.curation.datasets.travelling import PackedPage, unpack, with_ids
 from agentworld.errors import NotFoundError
 from agentworld.records import DatasetRow, DatasetVersion
 
@@ -45,12 +45,29 @@ def read_frozen(
     """See agentworld.read_dataset. Page by page, so that nothing is held open between two rows, and a page that fails
     is asked for again alone.
     """
-    whole = send(calls.get_dataset(version))
-    if split is not None and split not in whole.splits:
-        raise NotFoundError(
-            f"{whole.version} has no split {split!r}", path="split", hint=f"It has: {', '.join(whole.splits)}"
-        )
+    whole = with_split(send(calls.get_dataset(version)), split)
     return _pages(send, whole.version, split, skipped or (lambda row: None), include)
+
+
+async def read_frozen_aside(
+    send: Callable[[Call[PackedPage]], Awaitable[PackedPage]], version: str, split: str | None, skipped: Skipped
+) -> AsyncIterator[FrozenTrajectory]:
+    """As `read_frozen`, for event loops; of a version that is known to be there."""
+    after: int | None = -1
+    while after is not None:
+        page = await send(calls.frozen(version, after, _ROWS, split, _asked(EVERYTHING)))
+        for found in _unpacked(page, skipped, EVERYTHING):
+            yield found
+        after = page.next_after
+
+
+def with_split(version: DatasetVersion, split: str | None) -> DatasetVersion:
+    """The version; NotFoundError where it has no such split."""
+    if split is not None and split not in version.splits:
+        raise NotFoundError(
+            f"{version.version} has no split {split!r}", path="split", hint=f"It has: {', '.join(version.splits)}"
+        )
+    return version
 
 
 class ServerRecords:
@@ -98,15 +115,23 @@ def _pages(
     only: int | None = None,
 ) -> Iterator[FrozenTrajectory]:
     """`only`: the one at this position."""
-    asked = ["messages"] if "messages" in include else []
-    asked += [ARRAYS] if {ARRAYS, "tokens", "logprobs"} & set(include) else []
     after: int | None = -1 if only is None else only - 1
     while after is not None:
-        page = send(calls.frozen(version, after, _ROWS if only is None else 1, split, asked))
-        for packed in page.items:
-            found = unpack(packed)
-            if isinstance(found, SkippedRow):
-                skipped(found)
-            else:
-                yield found if ARRAYS in include else with_ids(found, include)
+        page = send(calls.frozen(version, after, _ROWS if only is None else 1, split, _asked(include)))
+        yield from _unpacked(page, skipped, include)
         after = page.next_after if only is None else None
+
+
+def _asked(include: Sequence[str]) -> list[str]:
+    """What is asked of the server for it."""
+    asked = ["messages"] if "messages" in include else []
+    return asked + ([ARRAYS] if {ARRAYS, "tokens", "logprobs"} & set(include) else [])
+
+
+def _unpacked(page: PackedPage, skipped: Skipped, include: Sequence[str]) -> Iterator[FrozenTrajectory]:
+    for packed in page.items:
+        found = unpack(packed)
+        if isinstance(found, SkippedRow):
+            skipped(found)
+        else:
+            yield found if ARRAYS in include else with_ids(found, include)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from agentworld.errors import ConfigError
+from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.pool.bounds import MAX_INTEGER
 from agentworld.pool.dataset_rules import check_rows, scrubbed_row, wanted_version
 from agentworld.pool.keeping.records import Progress
@@ -125,19 +127,38 @@ def read_versions(writer: Writer, database: Database, versions: _Read, rows: _Re
                 pass
             continue
         number = run(partial(datasets.begin, name=version.name))
-        position, last = 0, ""
-        for part in _parts(rows.of(version.version)):
-            records = [_decoded(row["record"], DatasetRow) for row in part]
-            records = check_rows(records, position, last)
-            position, last = position + len(records), records[-1].trajectory_id
-            gone = {
-                one.trajectory_id: datasets.Buried(row["reason"], float(row["deleted_at"]))
-                for one, row in zip(records, part, strict=True)
-                if row["deleted"]
-            }
-            run(partial(_put, number=number, rows=records, gone=gone))
-        run(partial(datasets.freeze, number=number, version=version))
+        try:
+            for records, gone in _records(rows.of(version.version)):
+                run(partial(_put, number=number, rows=records, gone=gone))
+            run(partial(datasets.freeze, number=number, version=version))
+        except BaseException:
+            # Otherwise its rows would stay, and hold what they are of, until a collection finds them a day later.
+            with suppress(AgentWorldError):
+                if run(partial(datasets.drop, number=number)):
+                    while not run(partial(datasets.drop_part, number=number)):
+                        pass
+            raise
         done.datasets += 1
+
+
+def _records(rows: Iterator[dict[str, Any]]) -> Iterator[tuple[list[DatasetRow], dict[str, datasets.Buried]]]:
+    """The rows of one version in portions, each with what was deleted of it where they come from."""
+    position, last = 0, ""
+    for part in _parts(rows):
+        records = check_rows([_decoded(row["record"], DatasetRow) for row in part], position, last)
+        position, last = position + len(records), records[-1].trajectory_id
+        yield (
+            records,
+            {one.trajectory_id: _buried(row) for one, row in zip(records, part, strict=True) if row["deleted"]},
+        )
+
+
+def _buried(row: dict[str, Any]) -> datasets.Buried:
+    """What the row says of the deletion of its trajectory."""
+    at = row["deleted_at"]
+    if not isinstance(at, float) or not math.isfinite(at):
+        raise ConfigError("a row of dataset_rows.parquet does not say when it was deleted", path="path")
+    return datasets.Buried(row["reason"], at)
 
 
 def _put(txn: Transaction, number: int, rows: list[DatasetRow], gone: dict[str, datasets.Buried]) -> None:
@@ -210,8 +231,8 @@ def _parts(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield part
 
 
-def _decoded(text: str, kind: type[T]) -> T:
+def _decoded(text: str | None, kind: type[T]) -> T:
     try:
-        return exact_json.decode(text.encode(), kind)
-    except msgspec.MsgspecError as error:
+        return exact_json.decode((text or "").encode(), kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise ConfigError(f"a dataset of the export cannot be read: {error}", path="path") from None

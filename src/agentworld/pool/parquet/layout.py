@@ -7,7 +7,7 @@ files have the order of trajectories.parquet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from sqlalchemy import Float, LargeBinary, Table, Text
 from agentworld.errors import ConfigError
 from agentworld.pool import schema
 from agentworld.pool.exact_text import read_json, stored_json
-from agentworld.records import Step, Trajectory, exact_json
+from agentworld.records import FeedbackKind, Step, Trajectory, exact_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +68,14 @@ DATASETS: dict[str, dict[str, Kind]] = {
 NAMED: dict[str, tuple[str, ...]] = {"decisions": ("step_id",)}
 # Columns that exports of earlier versions have not; null there.
 LATER_COLUMNS: dict[str, tuple[str, ...]] = {"feedback": ("content",)}
+# Columns that hold one of a few words.
+_TARGETS = ("step", "trajectory")
+WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "exchanges": {"status": ("ok", "aborted", "error")},
+    "rewards": {"target": _TARGETS},
+    "feedback": {"target": _TARGETS, "kind": get_args(FeedbackKind)},
+    "annotations": {"target": _TARGETS},
+}
 _LEFT_OUT = ("pk", "row_pk", "trajectory", "ready_seq")  # numbers of one pool, which mean nothing in another
 OWNER = "owner"
 
@@ -146,16 +154,34 @@ def plain_row(name: str, owner: str, row: Any) -> dict[str, Any]:
 
 
 def table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a table from a row of its file."""
-    _, texts = ROWS[name]
+    """The columns of a table from a row of its file; ValueError where one holds what its table cannot."""
+    table, texts = ROWS[name]
+    if row.get("target") == "trajectory" and row["target_id"] != row[OWNER]:
+        raise ValueError(f"it goes with {row[OWNER]!r} and is on {row['target_id']!r}")
     found = {column: row[column] for column in NAMED.get(name, ())}
     later = LATER_COLUMNS.get(name, ())
     for column in columns_of(name):
         value = row.get(column) if column in later else row[column]
+        if value is None and not table.c[column].nullable:
+            raise ValueError(f"{column} is null")
+        if value not in WORDS.get(name, {}).get(column, (value,)):
+            raise ValueError(f"{column} is {str(value)[:40]!r}, which means nothing")
         if value is not None and column in texts:
             value = stored_json(exact_json.decode(value.encode())).decode()
         found[column] = value
     return found
+
+
+def as_written(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """The columns of a file as an export writes them, also where others wrote the file anew in types of their own;
+    raises pyarrow's errors where that cannot be.
+    """
+    pa = arrow()
+    wanted = arrow_schema(name)
+    fields = [wanted.field(each) for each in batch.schema.names if each in wanted.names]
+    columns = [batch.column(field.name) for field in fields]
+    cast = [one if one.type == field.type else one.cast(field.type) for one, field in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=pa.schema(fields))
 
 
 def list_column(arrays: list[npt.NDArray[Any] | None], kind: Any) -> Any:

@@ -24,6 +24,7 @@ from agentworld.pool.parquet.layout import (
     arrays_of,
     arrow,
     arrow_schema,
+    as_written,
     record_values,
     table_row,
 )
@@ -57,8 +58,13 @@ def read_export(
     """See Pool.import_parquet; `media`: put_media of the pool."""
     folder = Path(folder)
     manifest = read_manifest(folder)
+    unknown = sorted(manifest.rows.keys() - {*_NAMES, MEDIA})
+    if unknown:
+        raise ConfigError(
+            f"the manifest names {unknown[0][:60]!r}, which is no file of an export", path="path", hint="Export again"
+        )
     files = {name: _Stream(folder, name) for name in _NAMES if name in manifest.rows or name not in LATER}
-    groups = {row[OWNER]: table_row("groups", row) for row in files["groups"].all()}
+    groups = {row[OWNER]: _table_row("groups", row) for row in files["groups"].all()}
     done = Imported()
     if MEDIA in manifest.rows:  # exports of earlier formats have none
         done.media = read_media(folder, media)
@@ -82,6 +88,7 @@ class _Stream:
     """The rows of one file in order, a row group in memory at a time."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
         self._owner = "version" if name in DATASETS else "trajectory_id" if name in ("trajectories", "steps") else OWNER
         path = folder / f"{name}.parquet"
         if not path.is_file():
@@ -113,7 +120,16 @@ class _Stream:
             yield row
 
     def _read(self) -> Iterator[dict[str, Any]]:
-        for batch in self._file.iter_batches(batch_size=STEPS_AT_ONCE):
+        try:
+            yield from self._batches()
+        except (arrow().ArrowException, OSError) as error:
+            raise ConfigError(
+                f"{self._name}.parquet cannot be read: {str(error)[:200]}", path="path", hint="Export again"
+            ) from None
+
+    def _batches(self) -> Iterator[dict[str, Any]]:
+        for read in self._file.iter_batches(batch_size=STEPS_AT_ONCE):
+            batch = as_written(read, self._name)
             names = batch.schema.names
             lists = [name for name in ARRAYS if name in names]
             columns = [arrays_of(batch.column(name)) for name in lists]
@@ -161,11 +177,11 @@ def _import_one(
             flush()
     flush()
     for name in ("exchanges", "rewards", "feedback", "annotations"):
-        rows = [table_row(name, each) for each in files[name].of(trajectory_id)]
+        rows = [_table_row(name, each) for each in files[name].of(trajectory_id)]
         added = run(lambda txn, name=name, rows=rows: importing.add_rows(txn, name, trajectory_id, rows))  # type: ignore[misc]
         setattr(done, name, getattr(done, name) + added)
     decided = (
-        [table_row("decisions", each) for each in files["decisions"].of(trajectory_id)] if "decisions" in files else []
+        [_table_row("decisions", each) for each in files["decisions"].of(trajectory_id)] if "decisions" in files else []
     )
 
     def finish(txn: Transaction) -> None:
@@ -199,7 +215,7 @@ def _append(txn: Transaction, appender: Appender, rows: list[dict[str, Any]]) ->
             step = msgspec.convert(record_values(row, "steps"), Step)
             for name in ARRAYS:
                 setattr(step, name, row[name])
-        except (msgspec.MsgspecError, AgentWorldError) as error:
+        except (msgspec.MsgspecError, AgentWorldError, ValueError, RecursionError) as error:
             unread = Step(step_id=step_id, trajectory_id=trajectory_id)
             taken.append(rejection(unread, f"the row cannot be read: {error}"))
             continue
@@ -217,10 +233,19 @@ def _append(txn: Transaction, appender: Appender, rows: list[dict[str, Any]]) ->
     return before + len(stored), sum(result.outcome == "rejected" for result in results)
 
 
+def _table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return table_row(name, row)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"a row of {name}.parquet cannot be read: {str(error)[:200]}", path="path", hint="Export again"
+        ) from None
+
+
 def _converted(row: dict[str, Any], kind: Literal["trajectories", "steps"], record: type[T]) -> T:
     try:
         return msgspec.convert(record_values(row, kind), record)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ConfigError(f"a row of {kind}.parquet cannot be read: {error}", path="path") from None
 
 
