@@ -1,5 +1,5 @@
-"""`python -m tests.browser.screenshots FOLDER [VIEW...]`: pictures of views, in light and dark, on a pool that agents fill
-at once; of some also on a phone. `make screenshots` runs it.
+"""Pictures of views, in light and dark and of some also on a phone, on a pool that agents fill at once:
+`python -m tests.browser.screenshots FOLDER [VIEW...]`, or `make screenshots`.
 """
 
 import itertools

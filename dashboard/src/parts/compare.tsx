@@ -220,7 +220,7 @@ function SideView({ side, other, preferred, children }: { side: Side; other: Sid
       <div className="bar">{children}</div>
       {same > 0 && (
         <details>
-          <summary>{count(same)} messages that both begin with</summary>
+          <summary>{count(same)} message{same === 1 ? "" : "s"} that both begin with</summary>
           {messages.slice(0, same).map((message, place) => (
             <MessageView key={place} message={message} />
           ))}

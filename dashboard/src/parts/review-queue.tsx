@@ -162,7 +162,7 @@ function Asked({ review, by, undo }: { review: Review; by: string; undo: ReturnT
     <>
       {before.length > 0 && (
         <details>
-          <summary>{count(before.length)} earlier messages</summary>
+          <summary>{count(before.length)} earlier message{before.length === 1 ? "" : "s"}</summary>
           {before.map((message, place) => (
             <MessageView key={place} message={message} />
           ))}
