@@ -47,7 +47,8 @@ def curves_plot(found: Sequence[Finding]) -> str:
     """The mean reward of the rollouts of each batch, mean over seeds; a small frame a cell."""
     columns, width, height = 4, 180, 104
     rows = -(-len(found) // columns)
-    parts = [_opening(TOP + rows * (height + 12), "Mean reward of rollouts at temperature 1, batch by batch")]
+    title = "Mean reward of rollouts at temperature 1, batch by batch, from 0 to 1; orange: the base"
+    parts = [_opening(TOP + rows * (height + 12), title)]
     base = next((_curve(each) for each in found if each.cell.name == "base"), [])
     for number, each in enumerate(found):
         left, top = 14 + (number % columns) * (width + 6), TOP + (number // columns) * (height + 12)
