@@ -70,6 +70,7 @@ def test_runs_are_told_by_agent_task_set_and_version(server):
     assert sum(each["trajectories"] for each in first["times"]) == 7
     narrow = server.get(f"/api/v1/runs?run=r1&success=2&limit=3&channel={quote('train')}")[1]
     assert (narrow["looked"], narrow["whole"], narrow["runs"][0]["successes"]) == (3, False, 0)
+    assert server.get("/api/v1/runs?success=nan")[0] == 400
     assert server.get(f"/api/v1/runs?run={quote(chr(39) + ' or true')}")[1]["runs"] == []
 
 
@@ -110,6 +111,7 @@ def test_agreement_tells_who_disagrees_on_what(server, monkeypatch):
     ]
     assert server.get("/api/v1/agreement?name=none")[1]["agreement"]["targets"] == 0
     assert server.get("/api/v1/agreement?name=q&level=interval")[0] == 400
+    assert server.get("/api/v1/agreement?name=")[0] == 400
     monkeypatch.setattr(judgements, "MOST_SECONDS", -1.0)
     assert server.get("/api/v1/agreement?name=q")[1]["whole"] is True  # One page was all there was.
 

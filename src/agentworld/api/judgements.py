@@ -28,7 +28,7 @@ MOST_DISAGREEMENTS = 50
 _LONGEST = 120
 """Characters of a value that are shown."""
 
-Name = Annotated[str, QueryParameter(description="The label's or the rating's name")]
+Name = Annotated[str, QueryParameter(min_length=1, description="The label's or the rating's name")]
 OfLevel = Annotated[Level | None, QueryParameter(description="nominal, ordinal or interval; by the kind without it")]
 
 

@@ -15,6 +15,7 @@ from litestar.params import FromQuery, QueryParameter
 from agentworld.api.access import reach
 from agentworld.api.scanning import MOST_ROWS, Rows, Scan
 from agentworld.client.wire import API
+from agentworld.errors import InvalidRequestError
 from agentworld.pool.protocol import Pool
 from agentworld.records import Trajectory
 
@@ -104,6 +105,8 @@ def runs(
     limit: Rows = MOST_ROWS,
 ) -> RunsReport:
     """How runs go, over the newest trajectories."""
+    if not math.isfinite(success):
+        raise InvalidRequestError("success must be a finite number", path="?success", hint="Leave it out for 0.5")
     return count_runs(reach(state), run, channel, success, limit)
 
 
