@@ -79,7 +79,8 @@ async def aside(url, tmp_path, read):
             await export
         left.set()
         await loop.shutdown_default_executor()  # Once its thread has ended.
-        assert not (tmp_path / "x").exists() and not list(tmp_path.glob(".agentworld-export-*"))
+        assert not (tmp_path / "x").exists()
+        assert not list(tmp_path.glob(".agentworld-export-*"))
 
 
 def test_its_files_are_those_of_an_export_beside_the_pool(tmp_path, monkeypatch):
