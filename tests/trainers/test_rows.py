@@ -144,3 +144,9 @@ def test_padding_is_neither_trained_on_nor_counted():
     for rows_from in (imitation_rows, lambda one: policy_gradient_rows(one)[0]):
         assert [row.step_ids for row in rows_from(padded)] == [row.step_ids for row in rows_from(whole)]
     assert policy_gradient_rows(padded)[1].tolist() == [1.0, 0.0]
+
+
+def test_images_are_refused_as_ids_do_not_show_them():
+    seen = step("a", [1, 2], [3], metadata={"prompt": "media"})
+    with pytest.raises(InvalidRequestError, match="step a has images"):
+        rows_of(seen)

@@ -68,6 +68,10 @@ def test_both_give_the_same_numbers(world, driver, path, answer):  # noqa: F811
     ("driver", "path", "answer", "says"),
     [
         ("vllm", "/v1/completions", {"choices": [{"text": "x"}]}, "prompt_logprobs of 5 places"),
+        (
+            "vllm", "/v1/completions",
+            {"choices": [{"prompt_logprobs": [None, {}, {}, {"8": {"logprob": -1.0}}, {}]}]}, "ids and ranks",
+        ),
         ("vllm", "/v1/completions", {"choices": [{"prompt_logprobs": [None, {}, {}, {}, {}]}]}, "of id 8"),
         ("sglang", "/generate", {"meta_info": {}}, "input_token_logprobs of the reply's 2 ids"),
         ("sglang", "/generate", {"meta_info": {"input_token_logprobs": [[-1.0, 8, None], [-1.0, 3, None]]}}, "2 ids"),
@@ -139,7 +143,7 @@ def test_steps_are_scored_once_as_they_come_and_nothing_that_is_excluded(world):
     assert (scoring.score_new(), scoring.score_new()) == (1, 0)
     fill(pool, {"h": [([step("", PROMPT, REPLY)], 1.0)]})
     fill(pool, {f"m{n}": [([step("", PROMPT, REPLY)], 1.0)] for n in range(25)})
-    pool.complete_trajectory("g-1", "finished")
+    pool.append_steps([step("seen", PROMPT, REPLY, "images", metadata={"prompt": "media"})])
     assert (scoring.score_new(), scoring.score_new()) == (26, 0)
     assert Scoring(pool, open_scorer(given), given, "train", "teacher_logprobs").score_new() == 0
     found = {each.name: each for each in pool.get_annotations(step_ids=["h-0-0"])}

@@ -170,6 +170,12 @@ def rows_step(
     """Add one step, with `arrays` over its reply: to the row that its prompt extends, else as a new row."""
     if not step.prompt_ids or not step.response_ids:
         raise InvalidRequestError(f"step {step.step_id} has no token ids", hint="Train on steps with ids only")
+    if has_images(step):
+        raise InvalidRequestError(
+            f"step {step.step_id} has images, which ids alone do not show to a model",
+            path="messages",
+            hint="Leave such trajectories out with where",
+        )
     prompt = np.asarray(step.prompt_ids, dtype=np.int64)
     reply = np.asarray(step.response_ids, dtype=np.int64)
     mask = np.ones(len(reply), dtype=np.bool_) if step.response_mask is None else np.asarray(step.response_mask) > 0
@@ -188,6 +194,11 @@ def rows_step(
     for name, values in (arrays or {}).items():
         row.arrays[name] = _lengthened(row.arrays.get(name), before, between, mask, values, name)
     row.step_ids.append(step.step_id)
+
+
+def has_images(step: Step) -> bool:
+    """Whether the prompt has something that its ids only hold the place of, as far as the step says."""
+    return step.metadata.get("prompt") == "media" or any(message.media for message in step.prompt_messages or ())
 
 
 def _lengthened(

@@ -17,6 +17,7 @@ import msgspec
 from agentworld.errors import ConfigError, EngineError
 from agentworld.pool.protocol import Consumer, Page
 from agentworld.records import Annotation, BatchSpec, Event, Step
+from agentworld.trainers.rows import has_images
 from agentworld.trainers.weight_servers import Line
 
 PAGE, IDS_AT_ONCE = 100, 20
@@ -86,9 +87,12 @@ class VllmScorer:
             if not isinstance(place, dict) or str(token) not in place:
                 raise _unfit(self._line.url, f"the log-probability of id {token}")
             logprobs.append(_number(_at(place, str(token), "logprob")))
-            best = sorted((_at(entry, "rank"), int(name), _at(entry, "logprob")) for name, entry in place.items())[:top]
-            top_ids.append([token_id for _, token_id, _ in best])
-            top_logprobs.append([_number(value) for _, _, value in best])
+            ranked = {name: _at(entry, "rank") for name, entry in place.items()}
+            if not all(isinstance(rank, int) and name.isdecimal() for name, rank in ranked.items()):
+                raise _unfit(self._line.url, "ids and ranks in prompt_logprobs")
+            best = sorted(ranked, key=ranked.__getitem__)[:top]
+            top_ids.append([int(name) for name in best])
+            top_logprobs.append([_number(_at(place, name, "logprob")) for name in best])
         return TokenScores(logprobs, top_ids, top_logprobs)
 
 
@@ -155,7 +159,7 @@ class Scoring:
     ) -> None:
         self._source, self._scorer, self._settings = source, scorer, settings
         self._channel, self._name = channel, name
-        lacking = f"has tokens and not has annotation.{name} and not excluded"
+        lacking = f"has tokens and response_length > 0 and not has annotation.{name} and not excluded"
         self._where = lacking if settings.where is None else f"{lacking} and ({settings.where})"
         self._after: int | None = None
 
@@ -192,9 +196,11 @@ class Scoring:
         scored, cursor = 0, None
         while True:
             page = self._source.list_steps(
-                where=where, channel=self._channel, cursor=cursor, limit=PAGE, include=("tokens",)
+                where=where, channel=self._channel, cursor=cursor, limit=PAGE, include=("tokens", "messages")
             )
             for step in page.items:
+                if has_images(step):
+                    continue  # Another model would not see them either.
                 self._source.add_annotations(self._annotations(step))
                 scored += 1
             if (cursor := page.next_cursor) is None:
