@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SHORT = ("pool", "gateway", "engine")
-LONG = ("demo_seeds", "merge_gpu")
+LONG = ("demo_seeds", "merge_gpu", "dashboard", "data_path")
 
 
 def main() -> int:

@@ -8,7 +8,8 @@ import pytest
 from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
 from tests.trainers_real.adapters.running import needs, run
 
-pytestmark = needs("verl")
+# Importing verl and starting Ray take long on a busy machine.
+pytestmark = [*needs("verl"), pytest.mark.timeout(600)]
 MODEL = {
     "model_type": "qwen3",
     "architectures": ["Qwen3ForCausalLM"],

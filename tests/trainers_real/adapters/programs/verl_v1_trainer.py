@@ -24,7 +24,7 @@ Trainer = SimpleNamespace
 
 def trainer_of(config):
     """What the trainer's constructor makes: first the callback, then the replay buffer, as it makes them."""
-    trainer = Trainer(config=config, trainer_mode="sync", _add_prompts_to_generate=None)
+    trainer = Trainer(config=config, trainer_mode="sync", _add_prompts_to_generate=len)
     trainer.checkpoint_callback = build_checkpoint_callback(config)
     trainer.replay_buffer = PPOTrainer._build_replay_buffer(trainer)
     return trainer
