@@ -542,3 +542,11 @@ def test_of_a_long_trajectory_what_changes_alone_is_asked_about(pool, monkeypatc
     assert about_steps() == (["late"] if is_sql else [])
     assert [one.step_id for one in pool.list_steps(where="label.tag.cut").items] == [*cut, "late"]
     assert steps_of(pool, "t")["s1"] == ("excluded", "rule: bad")
+
+
+def test_a_policy_of_as_many_conditions_as_there_may_be(pool):
+    pool.append_steps([step("t", step_id="s")])
+    pool.complete_trajectory("t", "finished", 1.0)
+    many = [f"steps when {' or '.join(['late'] * 20)} then exclude 'r{number}'" for number in range(99)]
+    pool.set_curation(policy(*many, "steps when not late or late then tag seen"))
+    assert pool.get_step("s").labels == {"tag.seen": True}

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import and_, case, exists, or_, select
+from sqlalchemy import ColumnElement, and_, case, exists, or_, select
 
 from agentworld.pool import schema
 from agentworld.pool.decision_rules import (
@@ -55,14 +55,15 @@ def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
     """For the targets of trajectories that `trajectories` is a condition on: `target_columns`, and for each rule rN,
     whether it holds.
     """
-    holds = [
-        case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0).label(f"r{one.number}")
-        for one in policy.of(target)
-    ]
+    holds = [_holds(one, target).label(f"r{one.number}") for one in policy.of(target)]
     found = select(*target_columns(target), *holds).select_from(targets_from(target)).where(trajectories)
     if target == "step":
         found = found.where(_s.c.channel == _t.c.channel)
     return compiled(found.order_by(TABLES[target].c.pk))
+
+
+def _holds(one: Numbered, target: Target) -> ColumnElement[int]:
+    return case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0)
 
 
 @functools.lru_cache(maxsize=64)
@@ -74,7 +75,8 @@ def judging(policy: Compiled, target: Target, few: bool = False) -> Statement:
     among = among_integers(_t.c.pk, "rows")
     if target == "trajectory":
         return looking(policy, target, among)
-    any_holds = (condition(one.rule.when, SUBJECT_OF[target]) for one in policy.of(target))
+    # Each within its CASE: alternatives of one another would be one chain, deeper than SQLite takes.
+    any_holds = (_holds(one, target) == 1 for one in policy.of(target))
     decided = exists().where(_d.c.subject == "step", _d.c.row_pk == _s.c.pk, _d.c.by == "policy").correlate(_s)
     among = and_(among, or_(*any_holds, decided))
     return looking(policy, target, and_(among, among_integers(_s.c.pk, "steps")) if few else among)
