@@ -179,3 +179,50 @@ def test_files_that_are_read_together_are_known_one_by_one_and_the_other_way_rou
         assert stand(pool) == standing_first
     if name == "otlp":
         assert sum("yes" in str(said) for said, _, _ in standing_first.values()) == 2
+
+
+@pytest.mark.parametrize("format", ["otlp", "langfuse"])
+def test_parts_of_a_trace_stand_beside_one_another_until_all_of_it_comes(pool, tmp_path, format):
+    def call(number):
+        prompt, said = {"role": "user", "content": f"ask {number}"}, {"role": "assistant", "content": f"say {number}"}
+        if format == "langfuse":
+            at = {"startTime": f"2026-01-01T00:00:0{number}Z", "input": [prompt], "output": said}
+            return {"id": f"o{number}", "traceId": "t-1", "type": "GENERATION", **at}
+        parts = {name: json.dumps([{"role": one["role"], "parts": [{"type": "text", "content": one["content"]}]}])
+                 for name, one in (("gen_ai.input.messages", prompt), ("gen_ai.output.messages", said))}  # fmt: skip
+        attributes = [{"key": key, "value": {"stringValue": value}} for key, value in parts.items()]
+        attributes.append({"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}})
+        span = {"traceId": "ab" * 16, "spanId": f"0{number}" * 8, "name": "chat", "attributes": attributes}
+        span |= {"startTimeUnixNano": f"17672256{number}0000000000", "endTimeUnixNano": f"17672256{number}1000000000"}
+        return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+    def put(name, *numbers):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(call(number)) + "\n" for number in numbers))
+        counts = import_paths(pool, [path], format).formats[format]
+        return counts.added, counts.replaced, counts.known
+
+    def served():
+        return sorted(one.step_count for one in pool.list_trajectories().items if one.readiness != "excluded")
+
+    assert put("first.jsonl", 1, 2) == (1, 0, 0)
+    assert put("second.jsonl", 3) == (1, 0, 0)
+    assert served() == [1, 2]
+    assert [put("first.jsonl", 1, 2), put("second.jsonl", 3)] == [(0, 0, 1)] * 2
+    assert served() == [1, 2]
+    assert put("all.jsonl", 1, 2, 3) == (0, 1, 0)
+    assert served() == [3]
+
+
+def test_a_file_of_a_sub_agent_is_known_as_what_its_folder_had_of_it(pool):
+    folder = FIXTURES / "claude-code" / "agents"
+    sub_agents = sorted(folder.rglob("agent-*.jsonl"))
+    first = import_paths(pool, [sub_agents[0]], "claude-code").formats["claude-code"]
+    whole = import_paths(pool, [folder], "claude-code").formats["claude-code"]
+    assert (first.added, whole.added) == (1, 1)  # Who began it was not there before.
+    for path in sub_agents:
+        report = import_paths(pool, [path], "claude-code")
+        counts = report.formats["claude-code"]
+        assert (counts.added, counts.replaced, counts.known, report.lost) == (0, 0, 1, 0)
+    assert "the run of who began it" in report.notes[0].why
+    assert pool.stats().trajectories == {"finished": 2}

@@ -18,6 +18,7 @@ from agentworld.records import MediaPart, Message, Step, TextPart, Trajectory, W
 Relation = Literal["earlier", "later", "other"]
 Said = dict[Any, Any]
 _PAGE = 100
+SPAN = "span_id"  # in the metadata of steps that are calls of a trace
 
 
 def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
@@ -48,6 +49,25 @@ def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
         ends_before = whole.created_at == found.created_at and whole.completed_at < (found.completed_at or 0.0)
         return "earlier" if ends_before or _says_less(whole, found, said) else "later"
     return "earlier" if is_earlier else "later" if is_later else "other"
+
+
+def is_other_part(pool: Pool, whole: WholeTrajectory, trajectory_id: str) -> bool:
+    """Whether both have calls of one trace, and not one that is the same: traces may come in several files."""
+    mine = _spans(whole.steps)
+    if not mine:
+        return False
+    its: set[str] = set()
+    cursor = None
+    while True:
+        page = pool.list_steps(trajectory_id=trajectory_id, cursor=cursor, limit=_PAGE, include=())
+        its |= _spans(page.items)
+        cursor = page.next_cursor
+        if cursor is None or its & mine:
+            return bool(its) and not its & mine
+
+
+def _spans(steps: Sequence[Step]) -> set[str]:
+    return {span for step in steps if isinstance(span := step.metadata.get(SPAN), str)}
 
 
 def _says_less(whole: WholeTrajectory, found: Trajectory, its_steps: list[Said]) -> bool:

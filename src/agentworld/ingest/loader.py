@@ -21,7 +21,7 @@ from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
 from agentworld.ingest.format import Format
 from agentworld.ingest.formats import get_format
-from agentworld.ingest.growth import relation
+from agentworld.ingest.growth import is_other_part, relation
 from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.reading import Read, read_entries
@@ -29,7 +29,7 @@ from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
 from agentworld.ingest.thinking import split_thinking
 from agentworld.ingest.versions import exclude_older, is_same, take_back, there, version, versions
-from agentworld.ingest.wholes import EMPTY, PRIMARY, Placing, is_empty, is_session, make_whole, renamed
+from agentworld.ingest.wholes import EMPTY, PARENT, PRIMARY, Placing, is_empty, is_session, make_whole, renamed
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import AddedTrajectory, Trajectory, WholeTrajectory
@@ -242,6 +242,7 @@ class Importer:
         if not waiting:
             return
         assert self._pool is not None
+        waiting = [one for one in waiting if not self._is_within(one)]
         outcomes = self._pool.add_whole([one.whole for one in waiting])
         known: list[tuple[_Waiting, str]] = []
         for one, outcome in zip(waiting, outcomes, strict=True):
@@ -252,6 +253,22 @@ class Importer:
         for one, name in known:
             if (found := present.get(name)) is not None:
                 self._tell_known(one, found)
+
+    def _is_within(self, one: _Waiting) -> bool:
+        """Whether it is a sub-agent, and all of it is in the run of who began it, which was imported with it before."""
+        parent = one.whole.new.metadata.get(PARENT)
+        if parent is None:
+            return False
+        assert self._pool is not None
+        if there(self._pool, [one.name]):
+            return False  # It is there by itself too.
+        for found in reversed(versions(self._pool, parent)):
+            if relation(self._pool, one.whole, found) == "earlier":
+                self.report.of(one.format).known += 1
+                why = f"it is in {found.trajectory_id}, the run of who began it, which is there: nothing is stored"
+                self._note(one, why, lost=False)
+                return True
+        return False
 
     def _tell_known(self, one: _Waiting, found: Trajectory) -> None:
         if found.channel != one.whole.new.channel:
@@ -298,7 +315,7 @@ class Importer:
         """Store what has changed under the next free name, and exclude what it takes the place of; whether it does.
 
         Nothing is stored of an earlier part of what is there. What a session takes the place of is only what it has
-        grown out of, as others may be called the same and begin alike.
+        grown out of, as others may be called the same and begin alike; and no part of a trace that of another.
         """
         assert self._pool is not None
         there_before = versions(self._pool, one.name)
@@ -321,6 +338,7 @@ class Importer:
                 break
         if outcome.outcome in ("added", "known"):
             replaces = grown if "session" in one.whole.origin else older
+            replaces = [each for each in replaces if each in grown or not is_other_part(self._pool, one.whole, each)]
             replaced = exclude_older(self._pool, replaces, outcome.trajectory_id, one.whole.new.channel)
         elif outcome.outcome == "deleted":
             own = [each for each in there(self._pool, older).values() if each.channel == one.whole.new.channel]

@@ -34,6 +34,8 @@ _names = operator.attrgetter(*_NAMES)
 _good_names: set[tuple[str | None, ...]] = set()  # of steps lately, which share them
 SOURCE = "import"
 PRIMARY = "reward"
+PARENT = "parent_trajectory"
+"""The key of a sub-agent's metadata that names the trajectory that it belongs to."""
 EMPTY = "there is no reply of a model in it, so it is skipped"
 _LATEST = 253402300800.0  # the year 10000
 
@@ -245,7 +247,7 @@ def _metadata(format: str, run: Run, user: str | None, say: Say) -> dict[str, An
         metadata["trailing"] = msgspec.to_builtins(_trailing(run, say))
     if run.parent_run is not None:
         metadata["parent_run"] = run.parent_run
-        metadata["parent_trajectory"] = name_of(format, run.parent_run, "", 1, user)
+        metadata[PARENT] = name_of(format, run.parent_run, "", 1, user)
     return metadata
 
 
