@@ -1,14 +1,17 @@
 """What each layout makes of trajectories."""
 
+import gc
 import json
 
 import msgspec
 import pytest
 
 from agentworld.curation.datasets.digests import StepDigests
+from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.datasets.reading import rows_of
 from agentworld.curation.exports import export_dataset
 from agentworld.curation.exports.layouts.steps import AS_IT_IS, STEP, TRAJECTORY
+from agentworld.curation.exports.source import VersionSource
 from agentworld.errors import ConfigError, InvalidRequestError
 from agentworld.records import (
     Decision,
@@ -208,6 +211,24 @@ def test_pairs_of_comparisons_corrections_and_rewards(memory, export):
         export("preference", sources=("rewards",))
     with pytest.raises(InvalidRequestError, match=r"group_without_contrast"):
         export("preference", sources=("rewards",), margin=5.0)
+
+
+def test_pairs_of_a_large_group_are_made_with_a_few_trajectories_in_memory(memory, export, monkeypatch):
+    for number in range(16):
+        put(memory, f"t{number}", [step(f"t{number}", 0, [user("Where?")], says(f"{number}"))], reward=1.0 * number,
+            group_id="g")  # fmt: skip
+    held, read = [], VersionSource.at
+
+    def at(self, position):
+        held.append(sum(isinstance(one, FrozenTrajectory) for one in gc.get_objects()))
+        return read(self, position)
+
+    monkeypatch.setattr(VersionSource, "at", at)
+    rows, _ = export("preference", sources=("rewards",), margin=1.0, most=60)
+
+    assert len(rows) == 60
+    assert [row["margin"] for row in rows] == sorted((row["margin"] for row in rows), reverse=True)
+    assert max(held) <= 6 < len(held)
 
 
 def test_pairs_are_of_the_steps_of_the_version_and_of_one_split(memory, tmp_path):

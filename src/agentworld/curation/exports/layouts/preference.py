@@ -10,10 +10,12 @@ from agentworld.curation.datasets.provenance import PROVENANCE
 from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.options import ExportOptions
 from agentworld.curation.exports.pairs import Pair, Pairing, widest
-from agentworld.curation.exports.registry import Origin, Row, Work, layout
+from agentworld.curation.exports.registry import Origin, Row, Source, Work, layout
 from agentworld.curation.exports.rendering import Renderer, check_prompt
 from agentworld.curation.exports.signals import Value
 from agentworld.errors import ConfigError
+
+_KEPT = 4  # trajectories in memory, however many pairs a group has
 
 
 def columns(options: ExportOptions) -> Mapping[str, Kind]:
@@ -63,14 +65,14 @@ class Preference:
                 self._groups.setdefault(frozen.trajectory.group_id, []).append((value, frozen.row.position))
 
     def rest(self) -> Iterator[Row]:
-        """The pairs within groups; their trajectories are read again, one group at a time."""
+        """The pairs within groups; their trajectories are read again, a few of them at a time."""
         for members in self._groups.values():
             wanted = widest(members, self._work.options.margin or 0.0, self._work.options.most)
             if not wanted:
                 self._work.left_out["group_without_contrast"] += 1
-            again = {place: self._work.source.at(place) for pair in wanted for place in pair[:2]}
+            again = _Again(self._work.source)
             for better, worse, by in wanted:
-                one, other = again[better], again[worse]
+                one, other = again.at(better), again.at(worse)
                 if one is None or other is None:
                     self._work.left_out["deleted"] += 1
                 else:
@@ -102,3 +104,19 @@ class Preference:
         if images is not None:
             row["images"] = images
         return row
+
+
+class _Again:
+    """Rows that are read again; those that were asked for last are kept, as the widest pairs have some in common."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kept: dict[int, FrozenTrajectory | None] = {}
+
+    def at(self, position: int) -> FrozenTrajectory | None:
+        """See Source.at."""
+        found = self._kept.pop(position) if position in self._kept else self._source.at(position)
+        while len(self._kept) >= _KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[position] = found
+        return found
