@@ -137,6 +137,45 @@ def test_a_version_is_frozen_compared_verified_and_saved(filled, visit):
 
 
 @whole
+def test_from_an_empty_pool_to_a_version_of_what_people_labelled(serving, visit):
+    server = serving(labels=(LabelScheme(name="quality", values=("good", "bad")),))
+    page = visit(server).page
+    page.get_by_text("Nothing is collected yet").wait_for()
+    play(server, groups=2, rollouts=2)
+    page.locator(".stages li", has_text="ready").get_by_text("4", exact=True).wait_for()
+    page.get_by_role("link", name="Curation").click()
+    page.get_by_text("Say who you are").wait_for()
+    page.get_by_label("You are").fill("newcomer")
+    page.get_by_text("the tab Rules has an example").wait_for()
+    page.get_by_role("tab", name="Rules").click()
+    page.get_by_label("Rules, one a line").fill('when reward >= 1 then review "is it really right?"')
+    page.get_by_role("button", name="Try").click()
+    page.get_by_text("4 trajectories were looked at").wait_for()
+    page.get_by_role("button", name="Put in force").click()
+    page.get_by_text("In force: policy").wait_for()
+    page.get_by_role("tab", name="Reviews").click()
+    page.get_by_text("2 wait for a person").wait_for()
+    for _ in range(2):
+        of = page.locator(".facts a").inner_text()
+        page.get_by_role("button", name="good 1").click()
+        page.get_by_text("Labelled quality: good").wait_for()
+        page.get_by_role("button", name="accept a").click()
+        page.get_by_text(f"Accepted {of}").wait_for()
+        page.locator(".facts a", has_text=of).wait_for(state="detached")
+    page.get_by_role("link", name="Datasets").click()
+    page.get_by_text("Freeze a version").click()
+    page.get_by_label("Name").fill("right")
+    page.get_by_label("Where, of trajectories").fill("label.quality == 'good'")
+    page.get_by_label("Held out, percent").fill("0")
+    page.get_by_role("button", name="Freeze", exact=True).click()
+    page.get_by_role("tab", name="Export").click()
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Save as JSONL").click()
+    rows = [json.loads(line) for line in Path(saving.value.path()).read_text().splitlines()]
+    assert sorted(row["agentworld"]["trajectory_id"] for row in rows) == ["run-0-1", "run-1-1"]
+
+
+@whole
 def test_runs_have_their_curves_as_they_are_told(filled, visit):
     page = visit(filled, "/runs").page
     page.locator(".chart").get_by_text("train/loss").wait_for()
