@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, or_, select
+from sqlalchemy import Select, and_, case, exists, or_, select
 
 from agentworld.pool import schema
 from agentworld.pool.decision_rules import (
@@ -55,15 +55,16 @@ def looking(policy: Compiled, target: Target, trajectories: Any) -> Statement:
     """For the targets of trajectories that `trajectories` is a condition on: `target_columns`, and for each rule rN,
     whether it holds.
     """
-    holds = [_holds(one, target).label(f"r{one.number}") for one in policy.of(target)]
-    found = select(*target_columns(target), *holds).select_from(targets_from(target)).where(trajectories)
-    if target == "step":
-        found = found.where(_s.c.channel == _t.c.channel)
-    return compiled(found.order_by(TABLES[target].c.pk))
+    return compiled(_looked_at(policy, target, trajectories).order_by(TABLES[target].c.pk))
 
 
-def _holds(one: Numbered, target: Target) -> ColumnElement[int]:
-    return case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0)
+def _looked_at(policy: Compiled, target: Target, trajectories: Any, *more: Any) -> Select[Any]:
+    holds = [
+        case((condition(one.rule.when, SUBJECT_OF[target]), 1), else_=0).label(f"r{one.number}")
+        for one in policy.of(target)
+    ]
+    found = select(*target_columns(target), *holds, *more).select_from(targets_from(target)).where(trajectories)
+    return found.where(_s.c.channel == _t.c.channel) if target == "step" else found
 
 
 @functools.lru_cache(maxsize=64)
@@ -75,11 +76,12 @@ def judging(policy: Compiled, target: Target, few: bool = False) -> Statement:
     among = among_integers(_t.c.pk, "rows")
     if target == "trajectory":
         return looking(policy, target, among)
-    # Each within its CASE: alternatives of one another would be one chain, deeper than SQLite takes.
-    any_holds = (_holds(one, target) == 1 for one in policy.of(target))
+    if few:
+        among = and_(among, among_integers(_s.c.pk, "steps"))
     decided = exists().where(_d.c.subject == "step", _d.c.row_pk == _s.c.pk, _d.c.by == "policy").correlate(_s)
-    among = and_(among, or_(*any_holds, decided))
-    return looking(policy, target, and_(among, among_integers(_s.c.pk, "steps")) if few else among)
+    found = _looked_at(policy, target, among, decided.label("decided")).subquery()
+    wanted = or_(found.c.decided, *(found.c[f"r{one.number}"] == 1 for one in policy.of(target)))
+    return compiled(select(found).where(wanted).order_by(found.c.pk))
 
 
 def holding(row: Row) -> Callable[[Numbered], bool]:
