@@ -40,4 +40,4 @@ def test_a_policy_learns_on_while_everybody_is_killed(tmp_path, seed):
     assert list(problems(crew)) == []
     rewards = [line.values["reward"] for line in read_lines(crew.out / "metrics.jsonl") if line.kind == "train"]
     third = len(rewards) // 3
-    assert mean(rewards[-third:]) > mean(rewards[:third])
+    assert mean(rewards[-third:]) > mean(rewards[:third]) + 0.05

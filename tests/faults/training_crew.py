@@ -61,7 +61,7 @@ order = "freshest"
 lease_seconds = 30
 [settings]
 method = "grpo"
-learning_rate = 3e-3
+learning_rate = 1e-2
 rows_per_update = 4
 seed = {seed}
 threads = 1
