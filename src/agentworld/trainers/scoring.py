@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -40,7 +41,7 @@ class TeacherSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     `model`: its name there. `driver`: what it is. `top_k`: how many of the likeliest ids to keep in each place, for the
     divergences that compare them. `where`: which steps, beside. `api_key_env`: the variable with its key. `timeout`:
-    seconds for one step.
+    seconds for one step. `concurrency`: steps at once.
     """
 
     engine: str
@@ -50,14 +51,16 @@ class TeacherSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     where: str | None = None
     api_key_env: str | None = None
     timeout: float = 120.0
+    concurrency: int = 8
 
     def __post_init__(self) -> None:
         if not self.engine.startswith(("http://", "https://")):
             raise ConfigError(f"{self.engine!r} is not an engine's address", path="teacher.engine")
         if not 0 <= self.top_k <= 1000:
             raise ConfigError(f"top_k must be from 0 to 1000, not {self.top_k}", path="teacher.top_k")
-        if not self.timeout > 0:
-            raise ConfigError(f"timeout must be over 0, not {self.timeout}", path="teacher.timeout")
+        for name in ("timeout", "concurrency"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be over 0, not {getattr(self, name)}", path=f"teacher.{name}")
 
 
 class Scorer(Protocol):
@@ -198,11 +201,12 @@ class Scoring:
             page = self._source.list_steps(
                 where=where, channel=self._channel, cursor=cursor, limit=PAGE, include=("tokens", "messages")
             )
-            for step in page.items:
-                if has_images(step):
-                    continue  # Another model would not see them either.
-                self._source.add_annotations(self._annotations(step))
-                scored += 1
+            steps = [step for step in page.items if not has_images(step)]  # Another model would not see them either.
+            with ThreadPoolExecutor(self._settings.concurrency) as threads:
+                # Engines compute several at once; each is stored as it comes, so that a stop loses few.
+                for annotations in threads.map(self._annotations, steps):
+                    self._source.add_annotations(annotations)
+                    scored += 1
             if (cursor := page.next_cursor) is None:
                 return scored
 
