@@ -54,8 +54,13 @@ const look = () => {
 new MutationObserver(look).observe(document, { childList: true, subtree: true });
 """
 ROW = ".rows .row:not(.head)"
-VIEWS = {"lifecycle": ("/", ".stages li"), "trajectories": ("/trajectories", ROW), "datasets": ("/datasets", "main h1"),
-         "consumption": ("/consumption", "main h1"), "curation": ("/curation", "main h1")}  # fmt: skip
+VIEWS = {
+    "lifecycle": ("/", ".stages li"),
+    "trajectories": ("/trajectories", ROW),
+    "datasets (heading)": ("/datasets", "main h1"),
+    "consumption (heading)": ("/consumption", "main h1"),
+    "curation (heading)": ("/curation", "main h1"),
+}
 # Scrolls by most of a screen a frame, and counts frames in which a part of the list had no row.
 SCROLL = """
 async (screens) => {
@@ -179,6 +184,9 @@ def measure(url: str, chromium: str) -> Iterator[Figure]:
 def visit(browser: Any, url: str, path: str, *shown: str) -> Any:
     """A new page at `path`, once all of `shown` are there."""
     page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    # From the beginning, and by the thread's own clock: it counts what it works, whatever else the machine does.
+    page.agentworld = page.context.new_cdp_session(page)
+    page.agentworld.send("Performance.enable", {"timeDomain": "threadTicks"})
     page.add_init_script(WATCH % json.dumps(shown))
     page.goto(f"{url}/dashboard{path}")
     for selector in shown:
@@ -245,11 +253,8 @@ def scrolling(browser: Any, url: str) -> list[Figure]:
 
 def memory(browser: Any, page: Any, name: str) -> list[Figure]:
     """What scripts hold after a collection, and what the page's process has for itself."""
-    session = page.context.new_cdp_session(page)
-    session.send("HeapProfiler.collectGarbage")
-    session.send("Performance.enable")
-    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    figures = [Figure(f"{name}: memory of scripts", metrics["JSHeapUsedSize"] / 1e6, "MB", 300)]
+    page.agentworld.send("HeapProfiler.collectGarbage")
+    figures = [Figure(f"{name}: memory of scripts", _metrics(page)["JSHeapUsedSize"] / 1e6, "MB", 300)]
     processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
     sizes = [_own_memory(each["id"]) for each in processes if each["type"] == "renderer"]
     if any(sizes):
@@ -258,11 +263,12 @@ def memory(browser: Any, page: Any, name: str) -> list[Figure]:
 
 
 def busy(page: Any) -> float:
-    """Seconds that the page's main thread has worked, whatever else the machine does."""
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    return float(metrics["TaskDuration"])
+    """Seconds that the page's main thread has worked."""
+    return _metrics(page)["TaskDuration"]
+
+
+def _metrics(page: Any) -> dict[str, float]:
+    return {each["name"]: each["value"] for each in page.agentworld.send("Performance.getMetrics")["metrics"]}
 
 
 def _own_memory(pid: int) -> int:

@@ -2,11 +2,14 @@
 
 import base64
 import json
+import os
 import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from agentworld.config import ModelSettings
+from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.pool.keys import NewKey
 from agentworld.records import (
     Annotation,
@@ -20,6 +23,7 @@ from agentworld.records import (
     TextPart,
     ToolCall,
 )
+from tests.api.serving import Serving
 from tests.browser.driving import play
 from tests.browser.test_views import AXE, HOSTILE, RULES_OF_AXE
 
@@ -28,6 +32,7 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
 
+whole = pytest.mark.skipif(os.environ.get("TEST_BROWSER") != "all", reason="make test-browser goes this way too")
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
@@ -51,7 +56,7 @@ def test_a_filter_is_completed_corrected_and_saved(server, visit):
     search.press_sequentially("== 'ready' and rewrad > 0")
     wrong = page.get_by_role("alert")
     wrong.get_by_text("rewrad").first.wait_for()
-    assert wrong.locator("mark").inner_text() == "r"
+    assert wrong.locator("mark").inner_text() == "rewrad"
     assert asked(page) == {}
     search.fill("readiness == 'ready' and reward > 0")
     page.get_by_text("2 shown").wait_for(state="hidden")
@@ -80,6 +85,7 @@ def test_a_filter_is_completed_corrected_and_saved(server, visit):
     assert page.locator(f"[aria-label='Width of Status'][aria-valuenow='{before + 10}']").count() == 1
 
 
+@whole
 def test_facets_count_and_narrow(server, visit):
     server.pool.create_trajectory(NewTrajectory(trajectory_id="other", channel="val", agent="it's"))
     page = visit(server, "/trajectories?facets=on").page
@@ -141,6 +147,7 @@ def test_many_are_labelled_excluded_exported_frozen_and_deleted(server, visit):
     assert server.pool.list_trajectories().items[-1].trajectory_id not in chosen
 
 
+@whole
 def test_a_key_that_reads_is_told_what_it_may_not(serving, visit):
     server = serving(require_keys=True)
     admin = server.pool.create_key(NewKey(name="admin", scopes=("admin",))).secret
@@ -223,6 +230,7 @@ def test_branches_messages_and_what_is_known_of_a_step(server, visit):
     assert asked(page)["step"] == "b"
 
 
+@whole
 def test_a_broken_prefix_and_what_changed_are_shown(server, visit):
     agents(server.pool)
     page = visit(server, "/trajectories/agents?step=b&tab=tokens").page
@@ -246,6 +254,26 @@ def test_a_broken_prefix_and_what_changed_are_shown(server, visit):
     page.locator(".exchange", has_text='os.environ.get("AGENTWORLD_API_KEY"').wait_for()
 
 
+def test_ids_are_read_as_text_where_the_server_has_the_vocabulary(visit):
+    model = ModelSettings(name="m", upstream="http://127.0.0.1:9", driver="vllm", tokenizer="byte", tokens="token-in")
+    tokenizer = load_tokenizer("byte")
+    ids = tokenizer.encode("<b>a b</b>\n\u00e9")
+    with Serving(models=(model,)) as server:
+        step = Step(
+            step_id="s", trajectory_id="t", vocabulary=tokenizer.digest.hex(), prompt_ids=ids, response_ids=[65]
+        )
+        server.pool.append_steps([step])
+        page = visit(server, "/trajectories/t?tab=tokens&show=text").page
+        page.locator(".token.piece", has_text="⏎").wait_for()
+        shown = page.locator(".token-row .token").all_inner_texts()
+        assert "".join(shown) == "<b>a·b</b>⏎\\xc3\\xa9A"
+        assert page.locator(".tokens b").count() == 0
+        page.get_by_label("Show").select_option("ids")
+        page.locator(".token-row .token").first.get_by_text(str(ids[0]), exact=True).wait_for()
+        page.goto("about:blank")
+
+
+@whole
 def test_a_step_is_rated_labelled_and_corrected(server, visit):
     agents(server.pool)
     page = visit(server, "/trajectories/agents?step=s&tab=facts").page
@@ -312,6 +340,7 @@ def test_hostile_content_of_every_kind_is_text(server, visit):
     assert page.locator(found).count() == 0
 
 
+@whole
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_part_holds_to_the_rules_of_accessibility(server, visit, scheme):
     agents(server.pool)

@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
 
 import { ApiError, get, type Page, type Schemas } from "../api/client";
 import { visible } from "../format";
-import { offersAt, placeOf, type Field } from "../where";
+import { offersAt, placeOf, tokensOf, type Field } from "../where";
 import "./filter.css";
 
 const PAUSE = 350;
@@ -145,13 +145,15 @@ function useTried(text: string): Tried {
 
 function Wrong({ error, text }: { error: ApiError; text: string }) {
   const place = placeOf(error.message, text);
+  // The whole word where one begins there.
+  const end = place === null ? 0 : (tokensOf(text).find((each) => each.from === place)?.to ?? place + 1);
   return (
-    <div className="wrong" role="alert">
+    <div className="filter-wrong" role="alert">
       {place !== null && (
         <code className="in-place">
           {visible(text.slice(0, place))}
-          <mark>{visible(text.slice(place, place + 1) || " ")}</mark>
-          {visible(text.slice(place + 1))}
+          <mark>{visible(text.slice(place, end) || " ")}</mark>
+          {visible(text.slice(end))}
         </code>
       )}
       <strong>{visible(error.message)}</strong> {error.hint !== null && visible(error.hint)}

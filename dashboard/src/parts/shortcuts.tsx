@@ -41,6 +41,8 @@ export function Shortcuts({ views }: { views: readonly View[] }) {
           <Key keys="/" does="Filter" />
           <Key keys="j k" does="Next and previous row or step" />
           <Key keys="Enter" does="Open the row" />
+          <Key keys="x J K" does="In the list of trajectories: choose the row, and the ones after and before it" />
+          <Key keys="p" does="In the steps of a trajectory: to the one that this one goes on from" />
           <Key keys="a r s" does="In a review: accept, reject, skip" />
           <Key keys="1 2" does="In a review: labels; in a comparison: the left or the right one is better" />
           <Key keys="n p" does="In a comparison: next and previous pair" />
