@@ -305,6 +305,7 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
     page = visit(server, "/settings?tab=keys").page
     page.get_by_label("API key").fill(reader)
     page.keyboard.press("Enter")
+    page.get_by_role("button", name="Sign out").wait_for()
     offered = {
         "/settings?tab=keys": ("Looking at keys needs a key with the scope admin", "Make a key"),
         "/settings?tab=retention": ("Retention needs a key with the scope admin", "Try"),
@@ -321,6 +322,7 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("API key").fill(bound)
     page.keyboard.press("Enter")
+    page.get_by_role("button", name="Sign out").wait_for()
     for path, says in {
         "/": "This key is bound",
         "/settings": "sees nothing of the server",
