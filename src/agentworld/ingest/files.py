@@ -29,6 +29,7 @@ class StreamEntry(ABC):
         self.notes: list[Note] = []  # where nobody takes them
         self.note: Notes = note or self.notes.append
         self.disk: DiskEntry | None = None  # the file that it is, or is in
+        self.noted: object = None  # see Format
         self._said: set[str] = set()
         self._shape: Shape | None = None
         self._begin: bytes | None = None

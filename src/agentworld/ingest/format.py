@@ -27,7 +27,9 @@ class Head(msgspec.Struct, kw_only=True, frozen=True):
 class Format(Protocol):
     """One format of files. `name` is what `agentworld import NAME` takes; `title` is for people. One with an attribute
     `general` that is true reads what nobody else does, and is not named beside those that read a file. One with
-    `plain_chat` has no place for what a model thinks, so that it stands in the texts.
+    `plain_chat` has no place for what a model thinks, so that it stands in the texts. One with a method `look(entry)`
+    is shown each entry that it reads while its beginning is at hand, and may keep in `entry.noted` what its bundles
+    need of that.
     """
 
     name: str

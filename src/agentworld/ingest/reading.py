@@ -52,6 +52,8 @@ def read_entries(
         if stands_alone(chosen):
             yield from _read(chosen, [entry], note)
         else:
+            if (look := getattr(chosen, "look", None)) is not None:
+                look(entry)
             entry.forget()
             waiting.setdefault(chosen.name, []).append(entry)
     for name, of_format in waiting.items():

@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Any
 
 from agentworld.ingest.entry import Entry
+from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats import claude_code_parts, values
-from agentworld.ingest.formats.claude_code_bundles import bundles
+from agentworld.ingest.formats.claude_code_bundles import bundles, look
 from agentworld.ingest.formats.claude_code_lines import META, Line, Session
 from agentworld.ingest.formats.claude_code_turns import Turn, Turns, first_text, lineage
 from agentworld.ingest.formats.values import (
@@ -63,6 +64,10 @@ class ClaudeCode:
         if head.name.endswith(META) and head.shape == "json":
             return any(isinstance(document.get("agentType"), str) for document in documents)
         return head.shape in ("jsonl", "json") and any(_is_line(document) for document in documents)
+
+    def look(self, entry: StreamEntry) -> None:
+        """See Format."""
+        look(entry)
 
     def bundles(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
         """A session, those that were resumed from it, and its sub-agents."""

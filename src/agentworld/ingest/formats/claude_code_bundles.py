@@ -89,9 +89,22 @@ def _head(given: Any) -> _Head | None:
     return _Head(message=msgspec.Raw(said), **known)
 
 
+def look(entry: StreamEntry) -> None:
+    """See Format: what tells where it belongs."""
+    entry.noted = _File(entry)
+
+
+def _looked_at(entry: Entry) -> _File:
+    found = getattr(entry, "noted", None)
+    if not isinstance(found, _File):
+        return _File(entry)
+    entry.noted = None  # type: ignore[attr-defined]  # It is asked for once.
+    return found
+
+
 def bundles(entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
     """The entries that belong together."""
-    files = [_File(entry) for entry in entries]
+    files = [_looked_at(entry) for entry in entries]
     group = list(range(len(files)))
 
     def root(index: int) -> int:
