@@ -10,7 +10,9 @@ import time
 
 import pytest
 
-from agentworld.errors import ForbiddenError
+from agentworld.cli import reward_over_http
+from agentworld.client.connection import ServerUnreachableError
+from agentworld.errors import ConflictError, ForbiddenError
 from agentworld.factory import connect, open_pool
 from agentworld.pool import open_store
 from agentworld.pool.keys import NewKey
@@ -146,6 +148,45 @@ def test_a_run_over_what_a_server_has(cli, refused, pool, monkeypatch):
             assert factory.load_follower("reward:nobody") is None
     assert json.loads(cli(*here, "--again", "failed", "--json")[1])["evaluators"]["odd"]["failed"] == 1
     assert "Nothing answers" in refused(*over_http)
+
+
+class Away:
+    """A server that is away for the calls that are named by number, and whose answers to them are lost."""
+
+    def __init__(self, pool, lost):
+        self.pool, self.lost, self.calls = pool, lost, 0
+
+    def __getattr__(self, name):
+        def call(*given, **named):
+            self.calls += 1
+            found = getattr(self.pool, name)(*given, **named)
+            if self.calls in self.lost:
+                raise ServerUnreachableError("away")
+            return found
+
+        return call
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(monkeypatch):
+    monkeypatch.setattr(reward_over_http, "FIRST_PAUSE", 0.001)
+    pool, stop = open_store("memory://"), threading.Event()
+    never = Away(pool, {1})
+    with pytest.raises(ServerUnreachableError):
+        reward_over_http.OverHttp(never, stop).stats()  # It may not be there at all.
+    over_http = reward_over_http.OverHttp(Away(pool, {2, 3}), stop)
+    assert over_http.load_follower("reward:r") is None
+    saved = over_http.save_follower("reward:r", 1, b"here")  # The first was saved, and its answer was lost.
+    assert (saved.revision, saved.state) == (1, b"here")
+    assert over_http.load_follower("reward:r") == saved
+    pool.save_follower("reward:r", 2, b"another", revision=1)
+    with pytest.raises(ConflictError):
+        over_http.save_follower("reward:r", 1, b"mine", revision=1)
+    stop.set()
+    ended = reward_over_http.OverHttp(Away(pool, {2}), stop)
+    ended.stats()
+    with pytest.raises(ServerUnreachableError):
+        ended.stats()
+    pool.close()
 
 
 def test_what_cannot_be_meant_is_refused(refused, pool, tmp_path):

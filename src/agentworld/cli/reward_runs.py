@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import typer
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from agentworld.pool.protocol import Pool
     from agentworld.rewards.running import Plan, RunReport, RunSettings
     from agentworld.rewards.running.settings import Again
-
-
-POLL_SECONDS = 1.0  # between two looks at the events of a server
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +104,7 @@ def run_config(asked: Asked, pool: str | None, url: str | None, *, as_json: bool
         follow_parent(os.getppid(), signal.SIGTERM)
     settings = settings_of(asked)
     plan = read_plan(asked.config, asked.only)
-    with stopping() as stop, _evaluated(pool, url) as there, progress_bar() as show:
+    with stopping() as stop, _evaluated(pool, url, stop) as there, progress_bar() as show:
         report = run_rewards(there, plan, settings, progress=show, say=_say, stop=stop)
     if as_json:
         typer.echo(msgspec.json.encode(report).decode())
@@ -191,31 +189,17 @@ def _say(line: str) -> None:
     typer.echo(f"agentworld: {output.plain(output.clip(line, 400))}", err=True)
 
 
-class _OverHttp:
-    """A server as runs of evaluators use a pool: it is asked for events again and again, as it wakes nobody."""
-
-    poll_seconds = POLL_SECONDS
-
-    def __init__(self, factory: Factory) -> None:
-        self._factory = factory
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Nobody is woken."""
-        return lambda: None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._factory, name)
-
-
 @contextmanager
-def _evaluated(pool: str | None, url: str | None) -> Iterator[Pool]:
+def _evaluated(pool: str | None, url: str | None, stop: threading.Event) -> Iterator[Pool]:
     """What the evaluators are run over: a pool of this process, or a server's."""
     if url is None:
         with opened_pool(pool) as opened:
             yield opened.store
         return
+    from agentworld.cli.reward_over_http import OverHttp
+
     with source(pool, url) as factory:
-        yield cast("Pool", _OverHttp(cast("Factory", factory)))  # It has what run_rewards uses of a pool.
+        yield cast("Pool", OverHttp(cast("Factory", factory), stop))  # It has what run_rewards uses of a pool.
 
 
 @contextmanager
