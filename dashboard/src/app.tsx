@@ -46,6 +46,11 @@ function Signed({ who }: { who: SignedIn }) {
   const client = useQueryClient();
   const refresh = useRefresh();
   useEvents(refresh);
+  const connection = useConnection();
+  useEffect(() => {
+    // What the server did not answer while it was away is asked for again once it is back.
+    if (connection === "live") void client.refetchQueries({ predicate: (query) => query.state.status === "error" });
+  }, [client, connection]);
   const leave = async () => {
     const nobody = await call<SignedIn>("DELETE", "session");
     live.stop();

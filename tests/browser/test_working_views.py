@@ -333,6 +333,21 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
 
 
 @whole
+def test_a_view_that_failed_comes_back_with_the_server(serving, visit):
+    server = serving(labels=(LabelScheme(name="quality", values=("good", "bad")),))
+    page = visit(server).page
+    page.get_by_text("Live", exact=True).wait_for()
+    page.route("**/api/v1/**", lambda route: route.abort())
+    server.end_streams()
+    page.get_by_text("Connection lost, trying again").wait_for()
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("tab", name="Labels").click()
+    page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
+    page.unroute("**/api/v1/**")
+    page.get_by_role("cell", name="good, bad").wait_for()
+
+
+@whole
 def test_these_views_hold_to_the_rules_of_accessibility(filled, visit):
     page = visit(filled).page
     [batch] = filled.pool.list_batches().items
