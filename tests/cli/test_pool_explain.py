@@ -21,7 +21,7 @@ def test_why_something_is_handed_out_or_not(cli, refused, tmp_path):
         alone = ("pool", "explain", "c", "--pool", pool, "--spec", '{"method": "reinforce", "max_staleness": 0}')
         assert cli(*alone)[1] == (
             "a batch for reinforce cannot be had: 0 of 1 trajectory fit, 1 needed\n"
-            "  1 of 1 trajectory are open or excluded (such as t)\n"
+            "  the only trajectory is open or excluded (such as t)\n"
             "    Complete them, or see with `agentworld curate explain t` what excluded them\n"
         )
         assert json.loads(cli(*alone, "--json")[1])["findings"][0]["reason"] == "readiness"

@@ -188,6 +188,12 @@ def test_errors_name_the_position_and_what_to_write(source, position, says):
         ("complet", "steps", "complete"),
         ("policy.versoin == 1", "steps", "policy.version"),
         ("taks == 1", "steps", "task.PATH"),
+        ("step_idx == 0", "steps", "step_index"),
+        ("response_len > 9", "steps", "response_length"),
+        ("step_cnt > 1", "trajectories", "step_count"),
+        ("traj == 't'", "trajectories", "trajectory_id"),
+        ("steps > 1", "trajectories", "step_count"),
+        ("completd", "trajectories", "complete"),
     ],
 )
 def test_the_nearest_field_is_named(source, subject, near):

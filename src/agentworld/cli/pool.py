@@ -11,7 +11,7 @@ import typer
 from agentworld.cli import output, pool_keeping
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
 from agentworld.cli.usage import CommandLineError
-from agentworld.pool.finding_texts import counted
+from agentworld.pool.finding_texts import share
 from agentworld.pool.results import SpecReport
 from agentworld.records import BatchSpec
 
@@ -87,7 +87,8 @@ def explain(
 def _tell(report: SpecReport) -> None:
     """A line on whether a batch can be had, then what keeps the rest, each with what to do, then notes."""
     verdict = {True: "can be had", False: "cannot be had", None: "was not found"}[report.satisfied]
-    line = f"a batch for {report.method} {verdict}: {report.fitting} of {counted(report.looked_at, report.unit)} fit"
+    fits = "fits" if report.fitting == 1 else "fit"
+    line = f"a batch for {report.method} {verdict}: {share(report.fitting, report.looked_at, report.unit)} {fits}"
     line += f", {report.wanted} needed"
     typer.echo(output.plain(line + (f" ({report.stopped})" if report.stopped else "")))
     for each in report.findings:

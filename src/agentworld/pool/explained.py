@@ -21,7 +21,8 @@ class Why(NamedTuple):
 
 class Seen:
     """What the steps had that an explainer looked at, each trajectory once: `steps`, how many of them lack what is
-    required (`missing`), in which spaces their log-probabilities are, and the `policies` of trajectories.
+    required (`missing`), in which spaces log-probabilities are of those that have some, and the `policies` of
+    trajectories.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,8 @@ class Seen:
         self._trajectories.add(trajectory.trajectory_id)
         self.steps += len(steps)
         self.policies.append(trajectory.policy)
-        self.spaces.update(step.logprob_space for step in steps)
+        self.spaces.update(
+            step.logprob_space for step, needs in zip(steps, lacking, strict=True) if "logprobs" not in needs
+        )
         for needs in lacking:
             self.missing.update(needs)

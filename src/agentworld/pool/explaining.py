@@ -11,6 +11,7 @@ import msgspec
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool import group_rules
 from agentworld.pool.explained import Seen, Why
+from agentworld.pool.finding_texts import times
 from agentworld.pool.lease_rules import SPACE, UnitState, check_spec, spaces_of, wanted_readiness
 from agentworld.pool.protocol import Pool
 from agentworld.pool.results import Page, UnitExplanation, UnitReason
@@ -94,9 +95,7 @@ class Explainer:
             return standing
         if found.verdict.kind == "fits":
             if delivered.deliveries >= spec.max_deliveries:
-                message = (
-                    f"it was handed out {delivered.deliveries} times, at most {spec.max_deliveries} were asked for"
-                )
+                message = f"it was handed out {times(delivered.deliveries)}, of at most {spec.max_deliveries}"
                 return self._said(found.key, "poisoned", f"{message}: the next lease sets it aside", delivered)
             return self._said(found.key, "fits", f"it fits, and comes as the order {spec.order} has it", delivered)
         why = self._why(found)
@@ -323,7 +322,10 @@ class Explainer:
             return Why(reason, f"{verdict.reason}: the next lease drops it")
         if group is not None and not group_rules.is_offered(group):
             until = f" or its time is over, at {group.timeout_at}" if group.timeout_at is not None else ""
-            wanted = f"{group.ended} of {group.size} rollouts have ended" if group.size is not None else "its time runs"
+            have = "has" if group.ended == 1 else "have"
+            wanted = (
+                f"{group.ended} of {group.size} rollouts {have} ended" if group.size is not None else "its time runs"
+            )
             return Why("group_open", f"its group is served once it has closed: {wanted}{until}")
         failing = [(member, why) for member in found.members if (why := self._why_member(member)) is not None]
         if group is not None:
@@ -333,14 +335,16 @@ class Explainer:
                 first = f"; {failing[0][0].trajectory_id}: {failing[0][1].message}" if failing else ""
                 most = Counter((why.reason, why.need) for _, why in failing).most_common(1)
                 cause, need = most[0][0] if most else (None, None)
-                message = f"{fitting} of its trajectories fit, {wanted_count} are asked for{first}"
+                fit, are = "fits" if fitting == 1 else "fit", "is" if wanted_count == 1 else "are"
+                message = f"{fitting} of its trajectories {fit}, {wanted_count} {are} asked for{first}"
                 return Why("too_few", message, cause, need)
             if spec.unit == "pair":
                 return Why("no_pair", "the rewards of its trajectories do not differ by enough")
         if failing:
             return failing[0][1]
         if spec.max_staleness is not None:
-            return Why("stale", f"it waits for a policy that is at most {spec.max_staleness} versions behind")
+            lag = f"{spec.max_staleness} version{'' if spec.max_staleness == 1 else 's'}"
+            return Why("stale", f"it waits for a policy that is at most {lag} behind")
         if spec.unit == "pair":
             return Why("no_pair", "one side of the comparison is not there")
         return Why("waits", "none of its trajectories can be trained on")

@@ -31,7 +31,7 @@ _TEXTS: dict[UnitReason, tuple[str, str]] = {
         "Collect with the policy that speaks, or ask as a consumer of another name with a higher max_staleness",
     ),
     "poisoned": (
-        "were handed out {deliveries} times without being acknowledged",
+        "were handed out {deliveries} without being acknowledged",
         "See why batches with them fail, then requeue them",
     ),
     "channel": (
@@ -52,7 +52,7 @@ _TEXTS: dict[UnitReason, tuple[str, str]] = {
         "Wait for their rollouts to end, or collect with a group_timeout",
     ),
     "too_few": (
-        "are groups with fewer than {rollouts} trajectories that fit",
+        "are groups with fewer than {rollouts} that fit",
         "Ask for fewer rollouts, or collect more of each task",
     ),
     "readiness": (
@@ -72,6 +72,19 @@ _TEXTS: dict[UnitReason, tuple[str, str]] = {
     ),
     "waits": ("have nothing to train on", "See `agentworld pool explain {consumer} {example}`"),
 }
+# How those begin that are said of a single unit.
+_OF_ONE: tuple[tuple[str, str], ...] = (
+    ("are trajectories without", "is a trajectory without"),
+    ("are groups that have not", "is a group that has not"),
+    ("are groups with", "is a group with"),
+    ("are excluded steps", "is an excluded step"),
+    ("are served for the statistics of their groups", "is served for the statistics of its group"),
+    ("are ", "is "),
+    ("were ", "was "),
+    ("have ", "has "),
+    ("make ", "makes "),
+    ("do not ", "does not "),
+)
 _NEEDS: dict[str, str] = {
     "tokens": "Serve the model with its tokenizer or an engine that reports ids; sft, dpo, kto and prm take texts with"
     ' require = ["messages"]',
@@ -106,23 +119,27 @@ def finding(
             example="",
         )
     need, example = found[0].need, found[0].key
-    count = f"{len(found)} of {counted(looked_at, spec.unit or 'step')}"
+    count = share(len(found), looked_at, spec.unit or "step")
     if need is None:
         text, hint = _TEXTS[reason]
         said = {
             "consumer": consumer,
             "channel": spec.channel,
-            "deliveries": spec.max_deliveries,
-            "rollouts": (spec.rollouts or 1) if spec.unit == "group" else 2,
+            "deliveries": times(spec.max_deliveries),
+            "rollouts": counted((spec.rollouts or 1) if spec.unit == "group" else 2, "trajectory"),
             "where": spec.where,
             "max_staleness": spec.max_staleness,
             "behind": behind,
             "skip_equal": spec.skip_equal,
             "example": example,
         }
+        if len(found) == 1:
+            text = next((one + text.removeprefix(many) for many, one in _OF_ONE if text.startswith(many)), text)
         message, hint = f"{count} {text.format(**said)}", hint.format(**said)
     else:
-        missing = f"; {seen.missing[need]} of {seen.steps} steps lack it" if seen.missing[need] else ""
+        missing = ""
+        if lack := seen.missing[need]:
+            missing = f"; {share(lack, seen.steps, 'step')} {'lacks' if lack == 1 else 'lack'} it"
         message = f"{count} {'lacks' if len(found) == 1 else 'lack'} {_words(need)}{missing}"
         hint = _NEEDS[need.partition(".")[0]]
     return SpecFinding(reason=reason, need=need, units=len(found), message=message, hint=hint, example=example)
@@ -132,6 +149,16 @@ def counted(number: int, unit: Unit) -> str:
     """So many units: groups and single trajectories may both lead to a pair."""
     one, many = _NAMES[unit]
     return f"{number} {one if number == 1 else many}"
+
+
+def share(number: int, total: int, unit: Unit) -> str:
+    """So many of so many units: of one the only one."""
+    return f"the only {_NAMES[unit][0]}" if number == total == 1 else f"{number} of {counted(total, unit)}"
+
+
+def times(number: int) -> str:
+    """How often."""
+    return "once" if number == 1 else f"{number} times"
 
 
 def _words(need: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from agentworld.pool.explained import Seen
 from agentworld.pool.explaining import Explainer
-from agentworld.pool.finding_texts import EMPTY, finding
+from agentworld.pool.finding_texts import EMPTY, finding, share
 from agentworld.pool.lease_rules import SPACE
 from agentworld.pool.protocol import Pool
 from agentworld.pool.results import SpecFinding, SpecReport, UnitExplanation
@@ -169,15 +169,16 @@ def _notes(spec: BatchSpec, seen: Seen) -> list[str]:
     if method.freshness == "bounded" and spec.max_staleness is None:
         notes.append(f"{spec.method} corrects for some versions of lag: set max_staleness to bound it")
     if method.spaces and not any(need.startswith(SPACE) for need in spec.require):
-        unknown, processed = seen.spaces[None], seen.spaces["processed"]
+        unknown, processed, known = seen.spaces[None], seen.spaces["processed"], seen.spaces.total()
         if unknown:
             notes.append(
-                f"{unknown} of {seen.steps} steps do not say in which space their log-probabilities are, which a ratio"
-                " needs; send logprob_space with the steps"
+                f"{share(unknown, known, 'step')} {'does' if unknown == 1 else 'do'} not say in which space the"
+                " log-probabilities are, which a ratio needs; send logprob_space with the steps"
             )
         if processed:
             notes.append(
-                f"{processed} of {seen.steps} steps have processed log-probabilities: a trainer can compute them where"
+                f"{share(processed, known, 'step')} {'has' if processed == 1 else 'have'} processed log-probabilities:"
+                " a trainer can compute them where"
                 " temperature alone was set; to be sure, require logprob_space.raw or logprob_space.temperature"
             )
         named = [space for space in seen.spaces if space is not None]

@@ -158,7 +158,28 @@ def nearest_field(pieces: tuple[str, ...], subject: Subject) -> str | None:
         return f"{head}.{maps[head]}"
     if keys and (near := difflib.get_close_matches(head, maps, n=1, cutoff=0.7)):
         return ".".join([near[0], *keys])
-    found = difflib.get_close_matches(".".join(pieces), plain | set(maps), n=1, cutoff=0.5)
-    if not found:
-        return None
-    return f"{found[0]}.{maps[found[0]]}" if found[0] in maps and found[0] not in plain else found[0]
+    name, known = ".".join(pieces), plain | set(maps)
+    short, longer = _abbreviated(name, known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+    far = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    found = next((each for each in (short, *close, longer, *far) if each is not None), None)
+    return f"{found}.{maps[found]}" if found in maps and found not in plain else found
+
+
+def _abbreviated(name: str, known: set[str]) -> tuple[str | None, str | None]:
+    """The fields whose words a name abbreviates, `step_index` by `step_idx`: one of as many words, and one of more."""
+    words = name.split("_")
+    fits: dict[bool, list[str]] = {True: [], False: []}
+    for field in known:
+        own = field.split("_")
+        if len(own) >= len(words) and all(_short(one, other) for one, other in zip(words, own, strict=False)):
+            fits[len(own) == len(words)].append(field)
+    same, more = (min(fits[each], key=lambda field: (len(field), field), default=None) for each in (True, False))
+    return same, more
+
+
+def _short(given: str, word: str) -> bool:
+    """Whether the letters of `given`, a plural's s aside, stand in `word` in that order, from its first letter on."""
+    letters = iter(word)
+    singular = given.removesuffix("s") if not word.endswith("s") else given
+    return len(singular) > 1 and singular[0] == word[0] and all(letter in letters for letter in singular)

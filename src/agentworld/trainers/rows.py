@@ -255,14 +255,25 @@ def longest_prefix(rows: Sequence[Row], prompt: npt.NDArray[np.int64], temperatu
     return found
 
 
+def check_logprobs(step: Step) -> list[float | None]:
+    """The log-probabilities of a step; InvalidRequestError where it has none at all."""
+    if step.response_logprobs is None:
+        raise InvalidRequestError(
+            f"step {step.step_id} has no log-probabilities",
+            path="logprobs",
+            hint='Lease with require = ["tokens", "logprobs"], or where none are needed say to(..., logprobs="none")',
+        )
+    return step.response_logprobs
+
+
 def behaviour_logprobs(step: Step, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
     """The recorded log-probabilities, 0 outside the mask; refused where a trained token has none."""
-    if step.response_logprobs is None:
-        raise InvalidRequestError(f"step {step.step_id} has no log-probabilities", hint="Policy gradients need them")
-    values = np.asarray([np.nan if value is None else value for value in step.response_logprobs], dtype=np.float32)
+    given = check_logprobs(step)
+    values = np.asarray([np.nan if value is None else value for value in given], dtype=np.float32)
     missing = int((np.isnan(values) & mask).sum())
     if missing:
-        raise InvalidRequestError(f"step {step.step_id} lacks the log-probability of {missing} sampled tokens")
+        tokens = "a sampled token" if missing == 1 else f"{missing} sampled tokens"
+        raise InvalidRequestError(f"step {step.step_id} lacks the log-probability of {tokens}")
     return np.where(mask, values, np.float32(0.0))
 
 
@@ -295,8 +306,9 @@ def recomputable_temperature(step: Step) -> float:
     """What to divide the logits by to compute in the step's log-probability space: 1 for raw, else its temperature.
 
     A space after truncation or penalties cannot be recomputed from logits alone, and mixing spaces would give ratios
-    that mean nothing, so it is refused.
+    that mean nothing, so it is refused. So is a step that has none.
     """
+    check_logprobs(step)
     if step.logprob_space == "raw":
         return 1.0
     if step.logprob_space not in ("temperature", "processed"):

@@ -270,6 +270,8 @@ def test_pairs_go_on_from_where_they_part():
     row = batch({"p": [one, other]}, unit="pair").to("trl", trainer="dpo")[0]
     assert [message["role"] for message in row["chosen"]] == ["assistant", "tool", "assistant"]
     assert row["rejected"] == [{"role": "assistant", "content": "No idea."}]
+    with pytest.raises(InvalidRequestError, match=r"both trajectories of pair p say the same"):
+        batch({"p": [one, member("c", said("c", "Left."), 0.0)]}, unit="pair").to("trl", trainer="dpo")
 
 
 def test_verifiers():

@@ -24,7 +24,8 @@ def changed(**fields):
     [
         ({"response_ids": None}, "step a-1 has no token ids"),
         ({"response_logprobs": None}, "step a-1 has no log-probabilities"),
-        ({"response_logprobs": [-0.5, None]}, "step a-1 lacks the log-probability of 1 sampled tokens"),
+        ({"response_logprobs": None, "logprob_space": None}, "step a-1 has no log-probabilities"),
+        ({"response_logprobs": [-0.5, None]}, "step a-1 lacks the log-probability of a sampled token"),
         ({"response_logprobs": [-0.5]}, "step a-1 has 1 log-probabilities for 2 ids"),
         ({"response_mask": [1]}, "step a-1 has a mask of 1 for 2 ids"),
         ({"logprob_space": None}, r"step a-1 does not say in which space .*logprob_space\.raw"),

@@ -81,8 +81,10 @@ def _preferred(item: BatchItem) -> dict[str, Any]:
     answers: dict[bytes, Step] = {}
     for step in worse.steps:
         answers.setdefault(prompt_key(step), step)
+    common = False
     for step in better.steps:
         other = answers.get(prompt_key(step))
+        common = common or other is not None
         if other is None or says_the_same(_reply(step), _reply(other)):
             continue
         row: dict[str, Any] = {
@@ -93,10 +95,17 @@ def _preferred(item: BatchItem) -> dict[str, Any]:
         }
         high, low = better.trajectory.reward, worse.trajectory.reward
         return row if high is None or low is None else {**row, "margin": high - low}
+    leaves_out = "export with format preference, which leaves such pairs out"
+    if common:
+        raise InvalidRequestError(
+            f"both trajectories of pair {item.key} say the same, so that neither reply is to be preferred",
+            path=item.key,
+            hint=f"Sample at a temperature over 0, or {leaves_out}",
+        )
     raise InvalidRequestError(
-        f"the trajectories of pair {item.key} answer no prompt in common differently",
+        f"the trajectories of pair {item.key} have no prompt in common",
         path=item.key,
-        hint="Compare rollouts of one task, or export with format preference, which leaves such pairs out",
+        hint=f"Compare rollouts of one task, or {leaves_out}",
     )
 
 
