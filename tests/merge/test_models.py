@@ -2,12 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
 from agentworld.errors import ConfigError
 from agentworld.merge import build_tree, check_model, tree_scores
 from agentworld.merge.attention import NAME, tree_attention
+from agentworld.trainers.forward import padded_scores
+from agentworld.trainers.rows import Row
 from tests.merge.models import farthest, flat_logprobs, gradients, model_of
 from tests.merge.test_exact import CHAIN, STAR, merged
 
@@ -137,3 +140,6 @@ def test_nothing_has_no_scores():
     found = tree_scores(model, tree, tree.parent >= 0).logprobs
     assert found.shape == (0,)
     found.sum().backward()  # as that of a micro-batch without trained tokens
+    row = Row("", np.arange(3), np.zeros(3, bool), np.zeros(3, np.float32), np.zeros(3, np.float32))
+    flat = padded_scores(model, [row], entropies=True)
+    assert flat.logprobs.shape == flat.entropies.shape == (0,)

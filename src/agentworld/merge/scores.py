@@ -75,9 +75,6 @@ def tree_scores(
     heat = np.ones(len(rows)) if temperatures is None else _of_rows(temperatures[wanted], at, len(rows))
     place = np.full(len(tree.tokens), -1, dtype=np.int64)
     place[wanted] = np.arange(len(wanted))
-    if not len(wanted):
-        nothing = hidden.sum(dim=1)[:0]
-        return TreeScores(nothing, nothing if entropies else None, place)
     states = hidden[torch.from_numpy(rows.astype(np.int64)).to(hidden.device)]
     labels = tree.tokens[wanted].astype(np.int64)
     logprobs, found = label_scores(head_of(model), states, heat, at, labels, entropies=entropies)
@@ -99,6 +96,9 @@ def label_scores(
     import torch
 
     device = states.device
+    if not len(labels):
+        nothing = states.to(torch.promote_types(states.dtype, torch.float32)).sum(dim=1)[:0]
+        return nothing, nothing if entropies else None
     order = np.argsort(rows, kind="stable")
     ids = torch.from_numpy(labels[order]).to(device)
     at_sorted = rows[order]
