@@ -83,7 +83,7 @@ def test_advantages_come_from_the_group():
     ("bad", "says"),
     [
         (step("a", [1], []), "no token ids"),
-        (step("a", [1], [2], logprobs=[None]), "lacks the log-probability of 1"),
+        (step("a", [1], [2], logprobs=[None]), "lacks the log-probability of a sampled token"),
         (step("a", [1], [2], space=None), "in which space"),
         (step("a", [1], [2], sampling=Sampling(temperature=0.7, top_p=0.9)), "after top_p"),
         (step("a", [1], [2], sampling=Sampling(temperature=0.0)), "after temperature 0"),
