@@ -75,7 +75,11 @@ _METHODS = (
     _method("reinforce_pp", "advantages normalised over the batch, clipped ratio"),
     _method("gspo", "one ratio for a whole rollout"),
     _method("dapo", "every token counts alike, clip higher, groups of equal reward skipped"),
-    _method("ppo", "values of a linear critic, GAE by token"),
+    _method(
+        "ppo",
+        "values of a linear critic, GAE by token, the last turn as an end",
+        credit={"method": "gae", "parameters": {"per": "token", "truncated": "terminal"}},
+    ),
     _method("sft", "rejection sampling: imitation of the rollouts that were rewarded"),
     _method("dpo", "best and worst of each group as a pair"),
     _method("distill", "reverse KL to a teacher on the student's own tokens, no rewards"),
