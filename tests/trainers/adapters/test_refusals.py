@@ -78,8 +78,10 @@ def test_annotations_that_are_not_there_or_do_not_fit():
 
 
 def test_rows_that_do_not_fit_are_not_cut():
-    with pytest.raises(InvalidRequestError, match="a row has 7 ids where 5 fit"):
+    with pytest.raises(InvalidRequestError, match=r"a row has 7 ids where 5 fit \(at response_length\). Raise resp"):
         two_groups().to("verl", form="plain", response_length=5)
+    with pytest.raises(InvalidRequestError, match=r"a row has 4 ids where 3 fit \(at prompt_length\)"):
+        two_groups().to("verl", form="plain", prompt_length=3)
 
 
 def test_messages_that_are_not_there():

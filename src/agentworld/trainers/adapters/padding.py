@@ -15,18 +15,24 @@ Arrays = Literal["torch", "numpy"]
 
 
 def padded(
-    rows: Sequence[Array], fill: float, dtype: npt.DTypeLike, *, length: int | None = None, left: bool = False
+    rows: Sequence[Array],
+    fill: float,
+    dtype: npt.DTypeLike,
+    *,
+    length: int | None = None,
+    left: bool = False,
+    option: str = "length",
 ) -> Array:
     """The rows as [B, L], right-padded, or left-padded with `left`. L is the longest row's length, or `length`, which
-    no row may exceed: nothing is cut off.
+    no row may exceed: nothing is cut off. `option`: what it is called where it is set.
     """
     longest = max((len(row) for row in rows), default=0)
     width = longest if length is None else length
     if longest > width:
         raise InvalidRequestError(
             f"a row has {longest} ids where {width} fit",
-            path="length",
-            hint="Allow longer rows, or leave long trajectories out with where",
+            path=option,
+            hint=f"Raise {option}, or leave long trajectories out with where",
         )
     found = np.full((len(rows), width), fill, dtype)
     for place, row in enumerate(rows):

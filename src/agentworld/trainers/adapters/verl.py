@@ -45,7 +45,12 @@ def lay(samples: Samples, options: VerlOptions) -> Any:
     heat = samples.one_temperature(options.temperature)
     rows = samples.rows
     prompts = padded(
-        [row.prompt_ids for row in rows], options.pad_id, np.int64, length=options.prompt_length, left=True
+        [row.prompt_ids for row in rows],
+        options.pad_id,
+        np.int64,
+        length=options.prompt_length,
+        left=True,
+        option="prompt_length",
     )
     responses = _right(rows, "response_ids", options, options.pad_id, np.int64)
     before = padded([np.ones(len(row.prompt_ids)) for row in rows], 0, np.int64, length=prompts.shape[1], left=True)
@@ -112,7 +117,8 @@ def _objects(values: list[Any]) -> Array:
 
 
 def _right(rows: list[Sample], name: str, options: VerlOptions, fill: float, dtype: Any) -> Array:
-    return padded([getattr(row, name) for row in rows], fill, dtype, length=options.response_length)
+    values = [getattr(row, name) for row in rows]
+    return padded(values, fill, dtype, length=options.response_length, option="response_length")
 
 
 ADAPTER = RowAdapter("verl", "verl's DataProto", needs_of(VerlOptions, *COLUMNS), VerlOptions, lay)
