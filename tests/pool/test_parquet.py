@@ -270,6 +270,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(sqlite_pool, tmp_path, monkey
         ("rewards", "value", "much", "rewards.parquet cannot be read"),
         ("steps", "prompt_ids", [["x"]], "steps.parquet cannot be read"),
         ("trajectories", "metadata", "[", "a row of trajectories.parquet cannot be read"),
+        ("steps", "metadata", "{", "a step of a dataset is not in the export, or could not be read"),
+        ("decisions", "labels", "7", "labels is no object"),
         ("dataset_rows", "record", None, "a dataset of the export cannot be read"),
         ("manifest", "../../secret", 1, "'../../secret', which is no file of an export"),
     ],
@@ -278,6 +280,7 @@ def test_an_export_that_somebody_changed_says_what_cannot_be(sqlite_pool, other,
     finished(sqlite_pool, "a", reward=1.0)
     sqlite_pool.add_feedback([Feedback(kind="label", trajectory_id="a", name="n", value=1)])
     create_dataset(sqlite_pool, "d")
+    sqlite_pool.decide([Decision(verdict="exclude", trajectory_id="a", reason="odd", source="me")])
     sqlite_pool.export_parquet(tmp_path / "out")
     if name == "manifest":
         path = tmp_path / "out" / "manifest.json"
@@ -291,6 +294,7 @@ def test_an_export_that_somebody_changed_says_what_cannot_be(sqlite_pool, other,
         pq.write_table(table.set_column(field, column, pa.array([value] * table.num_rows)), path)
     with pytest.raises(ConfigError, match=re.escape(why)):
         other.import_parquet(tmp_path / "out")
+    assert other.list_datasets().items == []
 
 
 def test_types_that_another_writer_gave_columns_are_read(sqlite_pool, other, tmp_path):

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from agentworld.errors import AgentWorldError, ConfigError
+from agentworld.errors import AgentWorldError, ConfigError, NotFoundError
 from agentworld.pool.bounds import MAX_INTEGER
 from agentworld.pool.dataset_rules import check_rows, scrubbed_row, wanted_version
 from agentworld.pool.keeping.records import Progress
@@ -170,6 +170,14 @@ def _put(txn: Transaction, number: int, rows: list[DatasetRow], gone: dict[str, 
             raise ConfigError(
                 f"{row.trajectory_id} of a dataset is not in the export", path="path", hint="Export the pool again"
             )
+    try:
+        datasets.check_steps(txn, [row for row in rows if row.trajectory_id in there])
+    except NotFoundError as error:
+        raise ConfigError(
+            f"a step of a dataset is not in the export, or could not be read: {error.message}",
+            path="path",
+            hint="Export the pool again",
+        ) from None
     told = [each for each in gone if each not in there and each not in here]
     bury(txn, "trajectory", told, [gone[each].reason for each in told], at=[gone[each].at for each in told])
     kept = [row if row.trajectory_id in there else scrubbed_row(row) for row in rows]

@@ -167,7 +167,10 @@ def table_row(name: str, row: dict[str, Any]) -> dict[str, Any]:
         if value not in WORDS.get(name, {}).get(column, (value,)):
             raise ValueError(f"{column} is {str(value)[:40]!r}, which means nothing")
         if value is not None and column in texts:
-            value = stored_json(exact_json.decode(value.encode())).decode()
+            said = exact_json.decode(value.encode())
+            if column in ("labels", "record", "details") and not isinstance(said, dict):
+                raise ValueError(f"{column} is no object")
+            value = stored_json(said).decode()
         found[column] = value
     return found
 

@@ -153,7 +153,7 @@ def last_row(reader: Reader | Transaction, number: int) -> tuple[int, str]:
     return (found[0]["position"] + 1, found[0]["trajectory_id"]) if found else (0, "")
 
 
-def check_steps(reader: Reader, rows: Sequence[DatasetRow]) -> None:
+def check_steps(reader: Reader | Transaction, rows: Sequence[DatasetRow]) -> None:
     """NotFoundError where a step is not there, or of another trajectory. Steps go with their trajectories only."""
     for begin_at in range(0, len(rows), 100):
         part = rows[begin_at : begin_at + 100]
