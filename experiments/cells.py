@@ -78,7 +78,7 @@ _METHODS = (
     _method(
         "ppo",
         "values of a linear critic, GAE by token, the last turn as an end",
-        credit={"method": "gae", "parameters": {"per": "token", "truncated": "terminal"}},
+        credit={"method": "gae", "parameters": {"per": "token"}, "truncated": "terminal"},
     ),
     _method("sft", "rejection sampling: imitation of the rollouts that were rewarded"),
     _method("dpo", "best and worst of each group as a pair"),

@@ -90,7 +90,7 @@ class _Run:
         if not (self.folder / "weights").exists():
             self._keep_version(weights, 0, start)
         model, _ = load_pocket(start, seed=self.seed)
-        trainer = ChangingTrainer(model, self._settings(), self.folder / "weights", run=self.name)
+        trainer = ChangingTrainer(model, settings_of(self.cell, self.seed), self.folder / "weights", run=self.name)
         trainer.resume()
         trainer.present = not self.cell.corrected or self.cell.tokens == "retokenised"
         if self.cell.tokens == "retokenised":
@@ -166,19 +166,6 @@ class _Run:
         self._save()
         where = f"batch {iteration + 1}/{self.plan.iterations}"
         self.say(f"{self.cell.name} seed {self.seed}: {where}, reward {entry['reward']:.3f}")
-
-    def _settings(self) -> TrainSettings:
-        given: dict[str, Any] = {
-            "method": self.cell.method,
-            "learning_rate": LEARNING_RATE,
-            "weight_decay": 0.0,
-            "rows_per_update": 32,
-            "merging": self.cell.merging,
-            "threads": 1,
-            "seed": self.seed,
-            **self.cell.settings,
-        }
-        return msgspec.convert(given, TrainSettings)
 
     def _spec(self) -> BatchSpec:
         method, plan = self.cell.method, self.plan
@@ -281,6 +268,21 @@ class _Run:
 
     def _save(self) -> None:
         write_atomically(self._state_path, msgspec.json.encode(self.state))
+
+
+def settings_of(cell: Cell, seed: int) -> TrainSettings:
+    """What the trainer of a cell is told; ConfigError where it does not take the cell's own settings."""
+    given: dict[str, Any] = {
+        "method": cell.method,
+        "learning_rate": LEARNING_RATE,
+        "weight_decay": 0.0,
+        "rows_per_update": 32,
+        "merging": cell.merging,
+        "threads": 1,
+        "seed": seed,
+        **cell.settings,
+    }
+    return msgspec.convert(given, TrainSettings)
 
 
 def _newest(trainer: ChangingTrainer) -> Path:

@@ -11,11 +11,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("reasoning_gym")
 
-from experiments.cells import Cell, Plan  # noqa: E402
+from experiments.cells import CELLS, Cell, Plan  # noqa: E402
 from experiments.results import read_results  # noqa: E402
 from experiments.starts import start_weights  # noqa: E402
 from experiments.task_sets import Sums  # noqa: E402
-from experiments.training import run_cell  # noqa: E402
+from experiments.training import run_cell, settings_of  # noqa: E402
 
 import agentworld as aw  # noqa: E402
 from agentworld.engines.builtin.models import open_model  # noqa: E402
@@ -114,3 +114,11 @@ def test_the_start_imitates_the_expert(tmp_path: Path) -> None:
     changed = (made / "model.safetensors").stat().st_mtime_ns
     assert start_weights(Sums(), PLAN, tmp_path) == made
     assert (made / "model.safetensors").stat().st_mtime_ns == changed
+
+
+def test_the_trainer_takes_the_settings_of_every_cell() -> None:
+    for cell in CELLS.values():
+        assert settings_of(cell, 2).method == cell.method
+    spec = settings_of(CELLS["ppo"], 0).credit_spec
+    assert spec is not None
+    assert (spec.method, spec.truncated) == ("gae", "terminal")
