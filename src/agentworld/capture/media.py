@@ -50,10 +50,18 @@ async def keep_media(pool: Pool, call: Call) -> None:
         await asyncio.to_thread(store)
 
 
+_SHOWN = "+media:"
+
+
 def shown_under(vocabulary: str, shown: list[MediaPart]) -> str:
     """The vocabulary of ids among which images stand.
 
     An image's place holders are the same ids whatever it shows. Sequences that show other images are rooted apart, so
     that they never share a block.
     """
-    return f"{vocabulary}+media:{digest(*(bytes.fromhex(part.digest) for part in shown)).hex()}"
+    return f"{vocabulary}{_SHOWN}{digest(*(bytes.fromhex(part.digest) for part in shown)).hex()}"
+
+
+def shows_media(vocabulary: str | None) -> bool:
+    """Whether ids of this vocabulary have images among them, as `shown_under` says."""
+    return vocabulary is not None and _SHOWN in vocabulary

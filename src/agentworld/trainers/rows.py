@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from agentworld.capture.media import shows_media
 from agentworld.credit import CreditSpec, apply_credit
 from agentworld.credit.reading import sampled
 from agentworld.errors import InvalidRequestError
@@ -198,7 +199,8 @@ def rows_step(
 
 def has_images(step: Step) -> bool:
     """Whether the prompt has something that its ids only hold the place of, as far as the step says."""
-    return step.metadata.get("prompt") == "media" or any(message.media for message in step.prompt_messages or ())
+    marked = step.metadata.get("prompt") == "media" or shows_media(step.vocabulary)
+    return marked or any(message.media for message in step.prompt_messages or ())
 
 
 def _lengthened(

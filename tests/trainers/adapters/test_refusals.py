@@ -2,8 +2,9 @@
 
 import pytest
 
+from agentworld.capture.media import shown_under
 from agentworld.errors import ConfigError, InvalidRequestError
-from agentworld.records import Sampling, adapter_names
+from agentworld.records import MediaPart, Message, Sampling, adapter_names
 from tests.trainers.adapters.rollouts import batch, two_groups, with_forks
 
 OVER_IDS = sorted(set(adapter_names()) - {"trl", "verifiers"})
@@ -31,6 +32,8 @@ def changed(**fields):
         ({"logprob_space": None}, r"step a-1 does not say in which space .*logprob_space\.raw"),
         ({"logprob_space": "processed", "sampling": Sampling(temperature=1.0, top_p=0.9)}, "step a-1 .* after top_p"),
         ({"metadata": {"prompt": "media"}}, "step a-1 has images"),
+        ({"vocabulary": shown_under("v", [MediaPart("00" * 16, "image/png")])}, "step a-1 has images"),
+        ({"prompt_messages": [Message("user", (MediaPart("00" * 16, "image/png"),))]}, "step a-1 has images"),
     ],
 )
 def test_steps_that_lack_something_are_named(name, fields, said_so):

@@ -12,6 +12,7 @@ from agentworld.credit import StepTree
 from agentworld.credit.trees import Shared
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Step
+from agentworld.trainers.rows import has_images
 
 IntArray = npt.NDArray[np.int64]
 # step: each step is a row. chain: steps that extend one another are one row, where a prompt breaks the chain a new one
@@ -33,7 +34,7 @@ def check_ids(step: Step) -> None:
         raise InvalidRequestError(
             f"step {step.step_id} has a mask of {len(step.response_mask)} for {len(step.response_ids)} ids", path="mask"
         )
-    if step.metadata.get("prompt") == "media":
+    if has_images(step):
         raise InvalidRequestError(
             f"step {step.step_id} has images, which rows of ids leave out",
             path="ids",
