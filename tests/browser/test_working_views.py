@@ -90,9 +90,10 @@ def test_a_batch_is_told_whole_and_methods_say_what_they_lack(filled, visit):
     [batch] = filled.pool.list_batches().items
     page.get_by_text("Versions behind at the lease").wait_for()
     page.get_by_role("button", name="Ask for every method").click()
-    page.get_by_role("row", name="grpo").get_by_text("not yet").or_(
-        page.get_by_role("row", name="grpo").get_by_text("ready")
-    ).wait_for()
+    table = page.get_by_role("region", name="Methods")
+    line = table.get_by_role("row").filter(has=page.get_by_role("cell", name="grpo", exact=True))
+    line.get_by_text("ready", exact=True).wait_for()
+    table.get_by_role("row", name="prm").get_by_text("not yet").wait_for()
     page.get_by_label("Batch spec as JSON").fill('{"method": "nope"}')
     page.get_by_role("button", name="Check", exact=True).click()
     page.get_by_role("alert").get_by_text("nope").wait_for()
