@@ -99,6 +99,20 @@ def test_facets_count_and_narrow(server, visit):
     page.get_by_text("5 shown").wait_for()
 
 
+@whole
+def test_what_few_match_is_sorted_as_a_whole(serving, visit):
+    server = serving()
+    for number in range(150):
+        server.pool.create_trajectory(NewTrajectory(trajectory_id=f"t{number:03}"))
+    page = visit(server, "/trajectories?sort=trajectory").page
+    page.get_by_text("150 shown, sorted by trajectory").wait_for()
+    rows(page).first.get_by_text("t000", exact=True).wait_for()
+    page.get_by_role("button", name="Trajectory", exact=True).click()
+    page.get_by_text("150 shown").wait_for()
+    rows(page).first.get_by_text("t149", exact=True).wait_for()
+    assert asked(page) == {}
+
+
 def test_many_are_labelled_excluded_exported_frozen_and_deleted(server, visit):
     page = visit(server, "/trajectories").page
     rows(page).nth(3).wait_for()

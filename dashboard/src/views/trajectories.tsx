@@ -17,6 +17,8 @@ import "./trajectories.css";
 const FIRST = 100;
 const PAGE = 500;
 const MOST = 50_000;
+/** So many are loaded at once where the list is sorted here, so that what few match is sorted as a whole. */
+const SORTED = 5_000;
 
 /** All trajectories that match, the newest first. Whatever the list is like is in the address. */
 export function Trajectories() {
@@ -68,6 +70,9 @@ export function Trajectories() {
     if (on && !acting) change("actions", "on");
   };
   const more = pages.hasNextPage && !pages.isFetching && !pages.isError && loaded.length < MOST ? () => void pages.fetchNextPage() : null;
+  useEffect(() => {
+    if (sort !== null && loaded.length < SORTED) more?.();
+  });
   const scanned = pages.data?.pages.reduce((sum, page) => sum + (page.scanned ?? 0), 0) ?? 0;
   return (
     <>
