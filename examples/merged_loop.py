@@ -1,6 +1,5 @@
 """GRPO on merged rollouts in a plain torch loop: every shared token is computed once, and trains as if it were flat.
-python examples/merged_loop.py sqlite:///pool.db path/to/model     # a Llama or Qwen model in transformers' format
-"""
+python examples/merged_loop.py sqlite:///pool.db MODEL    # a Llama or Qwen model's folder, or pocket: tiny, offline"""
 
 import sys
 
@@ -9,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import agentworld as aw
+from agentworld.engines.builtin.pocket import load_pocket
 from agentworld.merge import build_tree, pack, tree_scores
 from agentworld.merge.verify import verify_merging
 
@@ -21,8 +21,8 @@ def flatten(batch):
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
         for rollout, advantage in zip(item.trajectories, advantages, strict=True):
             for step in rollout.steps if rollout.trained else ():
-                zeros = [0.0] * len(step.prompt_ids)
                 ids.append(step.prompt_ids + step.response_ids)
+                zeros = [0.0] * len(step.prompt_ids)
                 mask, old = zeros + step.response_mask, zeros + step.response_logprobs
                 columns.append(np.float32([mask, old, [advantage] * len(mask)]))
     return ids, columns
@@ -35,8 +35,7 @@ def update(model, optimizer, ids, columns, budget=16_384):
         tree = build_tree([ids[place] for place in micro.sequences])
         mask, old, advantages = np.concatenate([columns[place] for place in micro.sequences], axis=1)
         nodes = tree.index[mask > 0]  # the place in the tree of every trained token
-        needed = np.bincount(nodes, minlength=len(tree.tokens)) > 0
-        logprobs = tree_scores(model, tree, needed).on_paths(nodes)
+        logprobs = tree_scores(model, tree, np.bincount(nodes, minlength=len(tree.tokens)) > 0).on_paths(nodes)
         old, advantages = (torch.from_numpy(each[mask > 0]).to(logprobs.device) for each in (old, advantages))
         ratios = (logprobs - old).exp()
         loss = -torch.minimum(ratios * advantages, ratios.clamp(0.8, 1.28) * advantages).sum() / trained
@@ -48,12 +47,13 @@ def update(model, optimizer, ids, columns, budget=16_384):
 
 
 if __name__ == "__main__":
-    model = AutoModelForCausalLM.from_pretrained(sys.argv[2], dtype=torch.float32)
+    _, url, name = sys.argv
+    model = load_pocket()[0] if name == "pocket" else AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
-    stream = aw.open_pool(sys.argv[1]).consumer("merged-loop").stream
-    for batch in stream(aw.BatchSpec(method="grpo", groups=1, rollouts=2), timeout=1):
+    spec = aw.BatchSpec(method="grpo", groups=1, rollouts=2)
+    for batch in aw.open_pool(url).consumer("merged-loop").stream(spec, timeout=1):
         ids, columns = flatten(batch)
         print(verify_merging(model, ids).line(), build_tree(ids).statistics(), sep="\n")
         print("loss", update(model, optimizer, ids, columns))
-        model.save_pretrained(sys.argv[2])
+        model.save_pretrained(f"{name}-trained")
         batch.ack()

@@ -48,6 +48,12 @@ def test_stored_text_is_data(capsys, url):
     assert "\x1b" not in shown
 
 
+def test_a_tree_without_forks_has_none(capsys, url):
+    _, said, _ = ran(capsys, "stats", "--trajectory", "evil", "--pool", url)
+    assert "forks       none\n" in said
+    assert "because of" not in said
+
+
 def test_what_is_left_out_is_told(capsys, url):
     _, said, beside = ran(capsys, "stats", "--max-tokens", "300", "--pool", url)
     assert "2 sequences in 1 unit" in said

@@ -42,8 +42,14 @@ def test_it_has_the_flat_gradients_in_micro_batches_too_and_runs_from_the_comman
         assert abs(loss - flat.item()) <= 1e-12
         assert farthest(optimizer.gradients, expected) <= 1e-10
     model.float().save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(sys, "argv", ["merged_loop.py", url, str(tmp_path / "model")])
-    runpy.run_path(str(ROOT / "examples" / "merged_loop.py"), run_name="__main__")
-    printed = capsys.readouterr().out
-    assert "merged against flat on 8 sequences of" in printed
-    assert "unique=159" in printed
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "pocket"):
+        with open_pool(f"sqlite:///{name}.db") as pool:
+            filled(pool)
+        monkeypatch.setattr(sys, "argv", ["merged_loop.py", f"sqlite:///{name}.db", name])
+        runpy.run_path(str(ROOT / "examples" / "merged_loop.py"), run_name="__main__")
+        printed = capsys.readouterr().out
+        assert "merged against flat on 8 sequences of" in printed
+        assert "unique=159" in printed
+        assert (tmp_path / f"{name}-trained" / "model.safetensors").exists()
+    assert len((ROOT / "examples" / "merged_loop.py").read_text().splitlines()) < 60

@@ -62,7 +62,13 @@ class Texts:
 def show_stats(found: MergeStats, model: str | None) -> None:
     """The numbers, then packing and cost where they were asked for, then the units that share least."""
     whole = found.whole
-    reasons = ", ".join(f"{number:,} {reason}" for reason, number in whole.reasons.items())
+    forks = [("forks", "none")]
+    if whole.forks:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in whole.reasons.items())
+        forks = [
+            ("forks", f"{whole.forks:,}, {whole.branching:.1f} branches each, {whole.widest:,} at the widest"),
+            ("because of", reasons),
+        ]
     lines = [
         ("read", f"{found.source}: {output.count(whole.sequences, 'sequence')} in {output.count(found.units, 'unit')}"),
         ("tokens", f"{whole.total:,} flat, {whole.joined:,} with turns joined, {whole.unique:,} unique"),
@@ -70,8 +76,7 @@ def show_stats(found: MergeStats, model: str | None) -> None:
         ("apart", f"{found.apart:,} unique where each unit has a tree of its own"),
         ("sampled", f"{found.trained:,} tokens at {found.trained_unique:,} places"),
         ("depth", f"{output.count(whole.depth, 'token')}, {output.count(whole.leaves, 'path')}"),
-        ("forks", f"{whole.forks:,}, {whole.branching:.1f} branches each, {whole.widest:,} at the widest"),
-        ("because of", reasons or "nothing"),
+        *forks,
     ]
     if found.packing is not None:
         packing = found.packing
