@@ -65,8 +65,16 @@ def settings_of(config: Any) -> LoopSettings:
 
 
 def engines_of(config: Any, settings: LoopSettings) -> Engines:
-    """What the configuration says of the trainer's engines."""
+    """What the configuration says of the trainer's engines; ConfigError for those of which it is not known where in
+    sampling they take log-probabilities.
+    """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
+    if rollout.name not in ("vllm", "sglang"):
+        raise ConfigError(
+            f"it is not known where in sampling {rollout.name} takes log-probabilities",
+            path="actor_rollout_ref.rollout.name",
+            hint="Use vllm or sglang",
+        )
     tokenizer = settings.tokenizer or model.get("tokenizer_path") or model.path
     mode = str(rollout.get("logprobs_mode") or "raw_logprobs") if rollout.name == "vllm" else ""
     held = rollout.val_kwargs
