@@ -328,6 +328,7 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
         "/": "This key is bound",
         "/settings": "sees nothing of the server",
         "/runs": "Nothing has run yet",
+        "/collection": "has no feed",
     }.items():
         page.goto(f"{server.url}/dashboard{path}")
         page.get_by_text(says).first.wait_for()

@@ -80,11 +80,13 @@ function Open() {
 
 /** Events of the pool, the newest first. It can be held, so that what is looked at does not move away. */
 function Feed() {
+  const { bound, known } = useScopes();
   const [shown, setShown] = useState<(typeof KINDS)[number]>("all");
   const [held, setHeld] = useState<PoolEvent[] | null>(null);
   const [came, setCame] = useState<PoolEvent[]>([]);
   const before = useQuery({
     queryKey: ["feed"],
+    enabled: known && !bound,
     staleTime: Infinity,
     queryFn: async ({ signal }) => {
       const { last_event } = await get<Schemas["PoolStats"]>("stats", {}, signal);
@@ -92,6 +94,7 @@ function Feed() {
     },
   });
   useEvents((events) => setCame((all) => joined(all, events, MOST)));
+  if (bound) return <p className="empty">A key that is bound to a channel or a trajectory has no feed; what is in progress there stands beside this.</p>;
   const all = joined(before.data ?? [], came, MOST);
   const events = (held ?? all).filter((event) => shown === "all" || kindOf(event) === shown);
   return (
