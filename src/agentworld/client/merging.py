@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from agentworld.client.calls import Call
 from agentworld.client.wire import API
 from agentworld.merge.results import SERVED_TOKENS, MergeSource, MergeStats, MergeTree
+from agentworld.merge.surface import MergeWords
 from agentworld.pool.keeping.records import Progress, no_progress
 
 T = TypeVar("T")
@@ -33,8 +34,8 @@ def _path(name: str, source: MergeSource, asked: dict[str, Any]) -> str:
     return f"{API}/merge/{name}?{urlencode(given)}"
 
 
-class MergeMethods(ABC):
-    """The methods of a factory that are about merging; see agentworld.merge.surface."""
+class MergeMethods(MergeWords):
+    """The words of merging, answered by a server: of progress only the end is told, and it reads less by default."""
 
     @abstractmethod
     def _send(self, call: Call[T]) -> T:
@@ -49,7 +50,7 @@ class MergeMethods(ABC):
         max_tokens: int = SERVED_TOKENS,
         progress: Progress = no_progress,
     ) -> MergeStats:
-        """What merging saves on what `source` names. Over HTTP only the end of it is told."""
+        """See MergeWords."""
         found = self._send(merge_stats(source or MergeSource(), budget=budget, model=model, max_tokens=max_tokens))
         progress("merge", found.units, found.units)
         return found
@@ -64,7 +65,7 @@ class MergeMethods(ABC):
         max_tokens: int = SERVED_TOKENS,
         progress: Progress = no_progress,
     ) -> MergeTree:
-        """The token tree of it as a list of nodes. Over HTTP only the end of it is told."""
+        """See MergeWords."""
         found = self._send(
             merge_tree(source or MergeSource(), max_nodes=max_nodes, depth=depth, ids=ids, max_tokens=max_tokens)
         )
