@@ -11,7 +11,7 @@ from agentworld.demo.state import write_atomically
 from agentworld.errors import NotFoundError
 from experiments.cells import BASE, CELLS, ITERATIONS_A_MINUTE
 from experiments.plots import curves_plot, gains_plot
-from experiments.reading import Finding, findings
+from experiments.reading import Finding, compared, findings
 from experiments.results import read_results
 from experiments.statistics import Interval
 from experiments.wording import ABOUT, OPENING, TITLES
@@ -153,6 +153,12 @@ def _kept_back(own: Sequence[Finding], found: Sequence[Finding]) -> str:
             plan = each.results[0].plan
             share = sum(kept) / len(kept) / (plan.groups * plan.rollouts)
             said.append(f"In `{each.cell.name}` the policy kept back {share:.0%} of the rollouts.")
+    results = {each.cell.name: each.results for each in own}
+    if {"corrupted", "corrupted-curated"} <= results.keys():
+        beside = compared(results["corrupted-curated"], results["corrupted"])
+        if beside is not None:
+            words = {1: "Curation gained more", 0: "No use of curation was shown", -1: "Curation gained less"}
+            said.append(f"{words[beside.sign]}: `corrupted-curated` beside `corrupted` is {_shown(beside)}.")
     return " ".join(said)
 
 
@@ -180,7 +186,8 @@ def _not_run(found: Sequence[Finding]) -> list[str]:
         count = sum(missing.values())
         each = sum(one.cpu_seconds for one in found) / len(found)
         said.append(
-            f"{named}: {count} in all, about {count * each / 60:.0f} minutes of CPU time by what the others took."
+            f"{named}: {count} in all, about {count * each / 60:.0f} minutes of CPU time by what the others took, "
+            "and one or two more for the start of each task set."
         )
     lag = max(cell.lag for cell in CELLS.values())
     if plan.iterations <= lag:

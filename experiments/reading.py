@@ -49,10 +49,7 @@ def _finding(own: Sequence[Result], base: dict[int, Result]) -> Finding:
                 f"{cell.name} seed {result.seed} was run when the cell was another", hint="Remove it and run it again"
             )
     changes = np.stack([_change(result) for result in own])
-    beside = None
-    pairs = [(result, base[result.seed]) for result in own if result.seed in base]
-    if cell.name != BASE.name and pairs and all(_same_tasks(one, other) for one, other in pairs):
-        beside = paired_interval(np.stack([_change(one) - _change(other) for one, other in pairs]))
+    beside = None if cell.name == BASE.name else compared(own, list(base.values()))
     return Finding(
         cell=cell,
         seeds=tuple(result.seed for result in own),
@@ -65,6 +62,15 @@ def _finding(own: Sequence[Result], base: dict[int, Result]) -> Finding:
         cpu_seconds=float(np.mean([result.cpu_seconds for result in own])),
         results=tuple(own),
     )
+
+
+def compared(own: Sequence[Result], others: Sequence[Result]) -> Interval | None:
+    """How much more `own` gained than `others`, by seed and task; None without seeds in common, or with other tasks."""
+    by_seed = {result.seed: result for result in others}
+    pairs = [(result, by_seed[result.seed]) for result in own if result.seed in by_seed]
+    if not pairs or not all(_same_tasks(one, other) for one, other in pairs):
+        return None
+    return paired_interval(np.stack([_change(one) - _change(other) for one, other in pairs]))
 
 
 def _change(result: Result) -> npt.NDArray[np.float64]:

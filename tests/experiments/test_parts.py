@@ -12,12 +12,13 @@ pytest.importorskip("reasoning_gym")
 
 from experiments.batches import Critic, Retokenised, step_logprobs  # noqa: E402
 from experiments.curating import grounded  # noqa: E402
-from experiments.task_sets import Conversion, Lesson, LongSums, Sums  # noqa: E402
+from experiments.task_sets import Conversion, Lesson, LongSums, Sums, TextGame  # noqa: E402
 
 from agentworld.engines.builtin.pocket import load_pocket  # noqa: E402
 from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH  # noqa: E402
 from agentworld.engines.tokenizer import load_tokenizer  # noqa: E402
 from agentworld.records import Batch, BatchItem, BatchTrajectory, Message, Step, Trajectory  # noqa: E402
+from agentworld.tasks import JudgingEnvironment  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [Sums, LongSums, Conversion])
@@ -40,6 +41,21 @@ def test_the_expert_solves_its_tasks_in_its_turns(kind: type[Lesson]) -> None:
     ways = {len(lesson.expert(task)) == 1 for task in tasks}
     assert ways == {True, False}
     assert {len(kind(direct_share=0.0).expert(task)) for task in tasks} == {lesson.turns - 1}
+
+
+def test_the_expert_wins_its_games() -> None:
+    pytest.importorskip("textworld")
+    lesson = TextGame()
+    for task in lesson.task_set.tasks(3, split="train", seed=1):
+        environment, said = lesson.task_set.environment(task), lesson.worked(task)
+        assert isinstance(environment, JudgingEnvironment)
+        assert len(said) <= lesson.turns
+        for reply in said:
+            call = json.loads(reply.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>"))
+            seen = environment.step(call["name"], json.dumps(call["arguments"]))
+        assert seen.done
+        assert environment.check(None).value == 1.0
+        assert lesson.direct(task)[0].startswith("Answer: ")
 
 
 def test_the_scripted_expert_says_what_is_in_the_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
