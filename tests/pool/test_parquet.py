@@ -420,7 +420,8 @@ def test_media_go_with_what_shows_them(source, other, tmp_path):
     reply = Message(role="assistant", content=(part[answered],))
     source.append_steps([Step(step_id="s", trajectory_id="t", prompt_messages=prompt, response_message=reply)])
     folder = tmp_path / "export"
-    assert source.export_parquet(folder).rows["media"] == 2
+    manifest = source.export_parquet(folder)
+    assert (manifest.rows["media"], manifest.media_missing) == (2, 1)
     assert other.import_parquet(folder).media == 2
     assert [other.get_media(digest).data for digest in (shown, answered)] == [b"shown", b"answered"]
     assert other.get_media(shown).media_type == "image/png"

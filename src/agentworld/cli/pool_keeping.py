@@ -172,6 +172,8 @@ def export(
         output.emit_json(manifest)
     else:
         output.table(("file", "rows"), sorted(manifest.rows.items()), right=("rows",))
+        if manifest.media_missing:
+            typer.echo(f"{manifest.media_missing} media that messages show are not in the pool, nor in the export")
 
 
 def import_(

@@ -126,7 +126,7 @@ def write_export(
     partial.mkdir()
     try:
         wanted = _listed(pages, where, channel) if dataset is None else trajectories_of(database, dataset)
-        rows = _write(database, wanted, partial, media, progress)
+        rows, missing = _write(database, wanted, partial, media, progress)
         manifest = Manifest(
             schema_version=SCHEMA_VERSION,
             created_at=time.time(),
@@ -134,6 +134,7 @@ def write_export(
             channel=channel,
             dataset=dataset,
             rows=rows,
+            media_missing=missing,
         )
         write_manifest(partial, manifest)
         partial.rename(folder)
@@ -187,8 +188,8 @@ def _listed(pages: Pages, where: str | None, channel: str | None) -> Iterator[st
 
 def _write(
     database: Database, wanted: Iterator[str], folder: Path, read: Callable[[str], Medium], progress: Progress
-) -> dict[str, int]:
-    """Write the files; returns how many rows each has."""
+) -> tuple[dict[str, int], int]:
+    """Write the files; returns how many rows each has, and how many media are not there."""
     groups: set[str] = set()
     with ExitStack() as stack:
         media = MediaFile(folder, read)
@@ -206,7 +207,7 @@ def _write(
             progress("trajectories", files["trajectories"].rows, None)
         if exported is not None:
             write_versions(database, files["datasets"], files["dataset_rows"], exported, progress)
-    return {**{name: file.rows for name, file in files.items()}, MEDIA: media.rows}
+    return {**{name: file.rows for name, file in files.items()}, MEDIA: media.rows}, media.missing
 
 
 def _write_trajectory(

@@ -14,7 +14,9 @@ NAME = "manifest.json"
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """`rows`: of each file. `where`, `channel`, `dataset`: what was asked for."""
+    """`rows`: of each file. `where`, `channel`, `dataset`: what was asked for. `media_missing`: media that messages
+    show and the pool has not.
+    """
 
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
@@ -24,6 +26,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     channel: str | None = None
     dataset: str | None = None
     rows: dict[str, int] = {}
+    media_missing: int = 0
 
 
 class Imported(msgspec.Struct, kw_only=True):
