@@ -15,6 +15,7 @@ from agentworld.ingest.format import Notes
 from agentworld.ingest.formats import values
 from agentworld.ingest.formats.codex_items import KINDS, Items, Reply
 from agentworld.ingest.formats.codex_records import Record, texts_of
+from agentworld.ingest.formats.noted import as_finite
 from agentworld.ingest.formats.values import (
     TOO_MANY,
     Media,
@@ -23,7 +24,6 @@ from agentworld.ingest.formats.values import (
     count_of,
     list_of,
     name_of,
-    number_of,
     object_of,
     picked,
     seconds_of,
@@ -319,7 +319,7 @@ class _Replay:
             self._thread.spawned.setdefault(begun, call)
         if call is not None and isinstance(told.get("exit_code"), int):
             took = object_of(told.get("duration"))
-            seconds = (number_of(took.get("secs")) or 0.0) + (number_of(took.get("nanos")) or 0.0) / 1e9
+            seconds = (as_finite(took.get("secs")) or 0.0) + (as_finite(took.get("nanos")) or 0.0) / 1e9
             self._results[call] = {"exit_code": bounded(told["exit_code"]), "seconds": seconds}
 
     def _tokens(self, told: dict[str, Any]) -> None:

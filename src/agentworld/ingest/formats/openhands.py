@@ -12,13 +12,13 @@ from typing import Any
 from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats import openhands_v0, openhands_v1
+from agentworld.ingest.formats.noted import as_finite
 from agentworld.ingest.formats.openhands_history import Steps, counted
 from agentworld.ingest.formats.values import (
     TOO_MANY,
     Media,
     bounded,
     name_of,
-    number_of,
     object_of,
     picked,
     seconds_of,
@@ -237,7 +237,7 @@ class _Reader:
         self._native_id = name_of(state.get("id"))
         llm = object_of(object_of(state.get("agent")).get("llm"))
         self._steps.model = name_of(llm.get("model"))
-        numbers = {name: number_of(llm.get(name)) for name in ("temperature", "top_p")}
+        numbers = {name: as_finite(llm.get(name)) for name in ("temperature", "top_p")}
         if any(number is not None for number in numbers.values()):
             self._sampling = Sampling(**numbers)  # type: ignore[arg-type]
         for metrics in object_of(object_of(state.get("stats")).get("usage_to_metrics")).values():
@@ -262,7 +262,7 @@ class _Reader:
         self._steps.model = name_of(object_of(told.get("llm_config")).get("model"))
         self._metadata |= picked(row, ("issue_type", "base_commit", "comment_success", "error", "attempt"))
         self._metadata |= picked(told, ("agent_class", "dataset", "eval_note"))
-        cost = number_of(metrics.get("accumulated_cost"))
+        cost = as_finite(metrics.get("accumulated_cost"))
         if cost is not None:
             self._metadata["accumulated_cost"] = cost
         result = object_of(row.get("test_result"))
@@ -282,7 +282,7 @@ class _Reader:
     def _scores(self, source: dict[str, Any]) -> None:
         for name in _SCORES:
             value = source.get(name)
-            number = float(value) if isinstance(value, bool) else number_of(value)
+            number = float(value) if isinstance(value, bool) else as_finite(value)
             if number is not None and all(reward.name != name for reward in self._rewards):
                 self._rewards.append(RunReward(name=name, value=number))
 

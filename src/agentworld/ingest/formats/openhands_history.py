@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from agentworld.ingest.formats import values
+from agentworld.ingest.formats.noted import as_finite
 from agentworld.ingest.formats.values import (
     Content,
     bounded,
     count_of,
     list_of,
-    number_of,
     object_of,
     ordered_results,
     usage_of,
@@ -217,6 +217,6 @@ def counted(metrics: dict[str, Any], steps: Steps) -> None:
         if isinstance(told.get("response_id"), str) and usage is not None:
             steps.usage[told["response_id"]] = usage
     for told in map(object_of, list_of(metrics.get("response_latencies"))):
-        seconds = number_of(told.get("latency"))
+        seconds = as_finite(told.get("latency"))
         if isinstance(told.get("response_id"), str) and seconds is not None and 0 <= seconds < 1e7:
             steps.latency[told["response_id"]] = seconds * 1000.0

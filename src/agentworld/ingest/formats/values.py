@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 from agentworld.ingest import limits
 from agentworld.ingest.formats.media import Put, put_base64, put_nothing, put_url
+from agentworld.ingest.formats.noted import as_finite
 from agentworld.records import MediaPart, Message, TextPart, Usage
 
 Content = str | tuple[TextPart | MediaPart, ...]
@@ -61,17 +61,6 @@ def count_of(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= _MAX_COUNT else 0
 
 
-def number_of(value: Any) -> float | None:
-    """A finite number, else None; truth values are none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 def usage_of(prompt: int, completion: int) -> Usage | None:
     """Counts of tokens; None where there are none."""
     return Usage(prompt_tokens=prompt, completion_tokens=completion) if prompt or completion else None
@@ -88,7 +77,7 @@ def seconds_of(value: Any) -> float:
         except (ValueError, OverflowError, OSError):
             return 0.0
     else:
-        seconds = number_of(value) or 0.0
+        seconds = as_finite(value) or 0.0
     return seconds if 0.0 < seconds < 1e11 else 0.0
 
 
