@@ -180,6 +180,8 @@ def test_the_first_merged_update_is_verified_once(pool, tmp_path, caplog):
             trainer.objective.gradient(units)
     assert [line for line in caplog.messages if line.startswith("merged against flat")] == caplog.messages[:1]
     assert len(caplog.messages) == 1
+    rows = len(units)
+    assert f" of {rows} sequences, around a fork 256 tokens of each at most, of " in caplog.messages[0]
 
 
 def test_a_model_that_looks_beyond_a_path_ends_the_run_before_it_is_trained(pool, tmp_path):
