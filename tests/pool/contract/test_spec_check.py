@@ -62,7 +62,8 @@ def test_what_each_method_lacks_is_named_and_not_leased(pool):
     assert [item.key for item in pool.lease(prm, "f").items] == ["alone"]
     # Texts take the place of ids where a method takes texts.
     sft = BatchSpec(method="sft", size=10, min_size=1)
-    assert said(pool.check_spec("g", sft), "lacks", "tokens") == "1 of 10 trajectories lacks ids; 1 of 10 steps lacks it"
+    lacks = said(pool.check_spec("g", sft), "lacks", "tokens")
+    assert lacks == "1 of 10 trajectories lacks ids; 1 of 10 steps lacks it"
     assert len(pool.lease(BatchSpec(method="sft", size=10, min_size=1, require=("messages",)), "g").items) == 10
     assert len(pool.lease(sft, "h").items) == 9
     assert set(METHODS) >= {"sft", "dpo", "kto", "prm", "ppo", "gspo", "gigpo", "dapo", "reinforce_pp", "distill"}
