@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentworld.cli import invoke
+from agentworld.cli.train_evaluation import evaluation_line
 from agentworld.errors import AgentWorldError
 from agentworld.records import NewTrajectory, Step
 from agentworld.tasks.teacher import reply
@@ -72,6 +73,8 @@ def test_what_is_due_is_evaluated_once_and_gone_on_with(url, engine, factory, tm
     assert "evaluation of version 0: reward 1.000 ± 0.000 over 5 tasks" in said
     assert "evaluation of version 2: reward" in said
     assert "evaluation of version 1" not in said
+    unjudged = {"reward": None, "standard_error": None, "tasks": 5.0, "failed": 0.0}
+    assert evaluation_line(3, unjudged) == "evaluation of version 3: no reward over 5 tasks"
     first = evaluations(factory)
     complete = [one for one in first if one.status == "finished"]
     assert len(complete) == 2 * 2 * 5

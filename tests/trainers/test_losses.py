@@ -182,7 +182,8 @@ def method_rows():
 def test_each_method_is_its_formula_with_its_weights(method):
     """From rows to the loss, as the trainer does, against numpy from the log-probabilities of a plain forward."""
     model, rows = tiny_model(), method_rows()
-    settings = TrainSettings(method=method, merging="off", horizon=64)
+    horizon = {"horizon": 64} if method == "dr_grpo" else {}
+    settings = TrainSettings(method=method, merging="off", **horizon)
     units = [rows[:2], rows[2:]] if method == "dpo" else [[row] for row in rows]
     found = Objective(model, settings).gradient(units)
     weights = flat_weights(rows, settings.loss_aggregation, horizon=64)
@@ -240,6 +241,13 @@ def test_additions_are_in_the_loss():
         ({"method": "sft", "clip_low": 0.1}, "clip_low"),
         ({"method": "dpo", "shared": "mean"}, "shared"),
         ({"method": "dpo", "aggregation": "token_mean"}, "aggregation"),
+        ({"method": "dpo", "token_weights": "gates"}, "token_weights"),
+        ({"method": "grpo", "beta": 0.5}, "beta"),
+        ({"method": "grpo", "horizon": 512}, "horizon"),
+        ({"method": "dapo", "divergence": "forward_kl"}, "divergence"),
+        ({"method": "sft", "teacher": "other"}, "teacher"),
+        ({"method": "grpo", "teacher_model": "large"}, "teacher_model"),
+        ({"method": "grpo", "reference": "ref"}, "reference"),
         ({"method": "sft", "entropy_weight": 0.1}, "entropy_weight"),
         ({"method": "grpo", "reference_weight": -1.0}, "reference_weight"),
         ({"method": "grpo", "micro_pairs": 0}, "micro_pairs"),

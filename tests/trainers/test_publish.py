@@ -169,6 +169,21 @@ def test_where_only_some_took_the_weights_the_gateways_stay_paused_until_it_is_p
     assert not board.paused
 
 
+def test_a_stop_while_engines_load_says_that_the_gateways_stay_paused(world, tmp_path, monkeypatch, caplog):
+    make, board, _ = world
+
+    def stopped(policy):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(board, "set_policy", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        Publisher(PublishTo(engine=make().url, model="policy", driver="sglang"), lora=False).publish(
+            tmp_path, POLICY, board
+        )
+    assert board.paused
+    assert "the gateways stay paused" in caplog.text
+
+
 def test_what_does_not_drain_goes_on_with_the_old_weights(world, tmp_path):
     make, board, log = world
     board.in_flight = 3
@@ -206,10 +221,13 @@ def test_an_engine_that_is_away_is_told_before_anything_is_trained(monkeypatch):
         Publisher(to, lora=False).check()
 
 
-def test_the_key_is_sent_and_not_told(world, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "answer", [(401, {"error": "no such key secret-key"}), (200, {"success": False, "message": "secret-key is wrong"})]
+)
+def test_the_key_is_sent_and_not_told(world, tmp_path, monkeypatch, answer):
     make, board, _ = world
     monkeypatch.setenv("ENGINE_KEY", "secret-key")
-    engine = make(**{"/update_weights_from_disk": (401, {"error": "no such key secret-key"})})
+    engine = make(**{"/update_weights_from_disk": answer})
     to = PublishTo(engine=engine.url, model="policy", driver="sglang", api_key_env="ENGINE_KEY")
     with pytest.raises(EngineError) as caught:
         Publisher(to, lora=False).publish(tmp_path, POLICY, board)
@@ -220,7 +238,10 @@ def test_the_key_is_sent_and_not_told(world, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("to", "says"),
     [
-        ({"engine": "nowhere"}, "not an engine's address"),
+        ({"engine": "nowhere"}, "no HTTP address"),
+        ({"engine": "http://host:port"}, "no HTTP address"),
+        ({"engine": "http://me:secret@host:1"}, "an engine of publish holds a user"),
+        ({"engine": "http://host:1/?key=secret"}, "an engine of publish has a query"),
         ({"engine": ()}, "names no engine"),
         ({"load": "adapter"}, "no adapter to load"),
         ({"running": "cut"}, "without a pause"),
@@ -228,5 +249,6 @@ def test_the_key_is_sent_and_not_told(world, tmp_path, monkeypatch):
     ],
 )
 def test_publishing_that_cannot_be_is_refused(to, says):
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=says) as caught:
         Publisher(PublishTo(**{"engine": "http://127.0.0.1:9", "model": "policy", **to}), lora=False)
+    assert "secret" not in caught.value.one_line()

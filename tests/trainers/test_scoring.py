@@ -1,16 +1,17 @@
 """A teacher's log-probabilities of what was sampled: as engines give them, onto steps, before they are leased."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from agentworld.engines.builtin.pocket import load_pocket
-from agentworld.errors import ConfigError, EngineError
+from agentworld.errors import ConfigError, ConflictError, EngineError
 from agentworld.factory import open_pool
 from agentworld.pool import open_store
 from agentworld.trainers.job import open_trainer, read_job, run_job
-from agentworld.trainers.scoring import ScoredConsumer, Scoring, TeacherSettings, open_scorer
+from agentworld.trainers.scoring import ScoredConsumer, Scoring, TeacherSettings, TokenScores, open_scorer
 from tests.trainers.builders import fill, step
 from tests.trainers.test_publish import world  # noqa: F401 - a fixture
 
@@ -154,6 +155,40 @@ def test_steps_are_scored_once_as_they_come_and_nothing_that_is_excluded(world):
     pool.close()
 
 
+def test_where_scores_cannot_be_stored_the_teacher_is_not_asked_for_the_rest(monkeypatch):
+    asked, ended = [], threading.Event()
+
+    class Threads(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            ended.set()
+
+    class Slow:
+        def score(self, prompt, reply, top):
+            asked.append(reply)
+            assert len(asked) == 1 or ended.wait(20)
+            return TokenScores([-1.0] * len(reply), [], [])
+
+    def refuse(annotations):
+        raise ConflictError("no room")
+
+    monkeypatch.setattr("agentworld.trainers.scoring.ThreadPoolExecutor", Threads)
+    pool = open_store("memory://")
+    fill(pool, {f"m{n}": [([step("", PROMPT, REPLY)], 1.0)] for n in range(9)})
+    monkeypatch.setattr(pool, "add_annotations", refuse)
+    with pytest.raises(ConflictError, match="no room"):
+        Scoring(pool, Slow(), settings("http://127.0.0.1:9", concurrency=1), "train", "teacher_logprobs").score_new()
+    assert len(asked) <= 2
+    pool.close()
+
+
+@pytest.mark.parametrize("url", ["host:1", "http://me:secret@host:1"])
+def test_an_address_that_cannot_be_is_refused_and_not_repeated(url):
+    with pytest.raises(ConfigError, match=r"the engine of the teacher (is no HTTP address|holds a user)") as caught:
+        settings(url)
+    assert "secret" not in caught.value.one_line()
+
+
 def test_a_consumer_waits_for_what_is_scored(world):  # noqa: F811
     make, _, _ = world
     given = settings(make(**{"/generate": (200, SGLANG)}).url, "sglang")
@@ -197,7 +232,8 @@ def test_a_job_distils_from_an_engine(builtin, tmp_path):
     assert metrics.tokens == 4
     assert metrics.loss == pytest.approx(0.0, abs=1e-4)  # The teacher is the student.
     pool.close()
-    for change, says in ((("top_k = 4", "top_k = 0"), "top_k is 0"), (('"distill"', '"sft"'), "teacher does not go")):
+    distilled = '"distill"\ndivergence = "top_forward_kl"'
+    for change, says in ((("top_k = 4", "top_k = 0"), "top_k is 0"), ((distilled, '"sft"'), "teacher does not go")):
         path.write_text(JOB.format(pool=url, out=tmp_path / "out", engine=builtin).replace(*change))
         with pytest.raises(ConfigError, match=says):
             read_job(path)

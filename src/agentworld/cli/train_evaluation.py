@@ -103,7 +103,7 @@ def evaluation_values(report: RunReport) -> dict[str, float | None]:
 def evaluation_line(version: int, values: dict[str, float | None]) -> str:
     """What came of it, in a line."""
     reward, error = values["reward"], values["standard_error"]
-    said = f"evaluation of version {version}: reward {reward:.3f}" if reward is not None else "no reward"
+    said = f"evaluation of version {version}: " + ("no reward" if reward is None else f"reward {reward:.3f}")
     around = f" ± {error:.3f}" if error is not None else ""
     failed = f", {values['failed']:.0f} rollouts failed" if values["failed"] else ""
     return f"{said}{around} over {values['tasks']:.0f} tasks{failed}"

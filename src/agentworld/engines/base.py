@@ -160,32 +160,30 @@ def open_engine(settings: ModelSettings, timeout: float) -> Engine:
             path="models.driver",
             hint=f"Use one of {', '.join(drivers)}",
         )
-    _check_upstream(settings)
+    check_address(settings.upstream, f"the upstream of {settings.name}", "models.upstream")
     return driver(settings, timeout)
 
 
-def _check_upstream(settings: ModelSettings) -> None:
-    """Refuse an address that no call could use. The address is not repeated, as it may hold a password."""
+def check_address(url: str, told: str, path: str) -> None:
+    """Refuse an engine's address that no call could use: `told` and `path` say which. The address is not repeated, as
+    it may hold a password.
+    """
     try:
-        parts = urlsplit(settings.upstream)
+        parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         parts, usable = None, False
     if parts is None or not usable:
-        raise ConfigError(
-            f"the upstream of {settings.name} is no HTTP address",
-            path="models.upstream",
-            hint="Write it as http://host:port",
-        )
+        raise ConfigError(f"{told} is no HTTP address", path=path, hint="Write it as http://host:port")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(
-            f"the upstream of {settings.name} holds a user or password",
-            path="models.upstream",
-            hint="Leave them out of the address, and set api_key where the engine wants a key",
+            f"{told} holds a user or password",
+            path=path,
+            hint="Leave them out of the address; where the engine wants a key, there is a setting for it",
         )
     if parts.query or parts.fragment:
         raise ConfigError(
-            f"the upstream of {settings.name} has a query or fragment, to which no route can be added",
-            path="models.upstream",
+            f"{told} has a query or fragment, to which no route can be added",
+            path=path,
             hint="Write it as http://host:port",
         )

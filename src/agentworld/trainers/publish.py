@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +11,13 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from agentworld.engines.base import check_address
 from agentworld.errors import AgentWorldError, ConfigError
 from agentworld.pool.results import Drain
 from agentworld.records import Policy
 from agentworld.trainers.weight_servers import SERVERS, BuiltinServer, WeightServer
 
+_LOG = logging.getLogger(__name__)
 RELOAD_SECONDS = 120.0
 
 
@@ -133,6 +136,8 @@ class Publisher:
                     path=error.path,
                     hint=f"{error.hint}. {again}" if error.hint else again,
                 ) from error
+            else:
+                _LOG.warning("the gateways stay paused, as engines may have different weights now; start the job again")
             raise
         self._go_on(board)
 
@@ -164,8 +169,7 @@ class _Update:
 def check_publish(to: PublishTo, lora: bool) -> None:
     """ConfigError where it asks for what cannot be."""
     for url in to.engines:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"{url!r} is not an engine's address", path="publish.engine")
+        check_address(url, "an engine of publish", "publish.engine")
     if not to.engines:
         raise ConfigError("publish names no engine", path="publish.engine")
     if to.load == "adapter" and not lora:

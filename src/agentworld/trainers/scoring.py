@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from agentworld.engines.base import check_address
 from agentworld.errors import ConfigError, EngineError
 from agentworld.pool.protocol import Consumer, Page
 from agentworld.records import Annotation, BatchSpec, Event, Step
@@ -54,8 +55,7 @@ class TeacherSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     concurrency: int = 8
 
     def __post_init__(self) -> None:
-        if not self.engine.startswith(("http://", "https://")):
-            raise ConfigError(f"{self.engine!r} is not an engine's address", path="teacher.engine")
+        check_address(self.engine, "the engine of the teacher", "teacher.engine")
         if not 0 <= self.top_k <= 1000:
             raise ConfigError(f"top_k must be from 0 to 1000, not {self.top_k}", path="teacher.top_k")
         for name in ("timeout", "concurrency"):
@@ -204,9 +204,12 @@ class Scoring:
             steps = [step for step in page.items if not has_images(step)]  # Another model would not see them either.
             with ThreadPoolExecutor(self._settings.concurrency) as threads:
                 # Engines compute several at once; each is stored as it comes, so that a stop loses few.
-                for annotations in threads.map(self._annotations, steps):
-                    self._source.add_annotations(annotations)
-                    scored += 1
+                try:
+                    for annotations in threads.map(self._annotations, steps):
+                        self._source.add_annotations(annotations)
+                        scored += 1
+                finally:  # Where one cannot be stored, the teacher is not asked for the rest.
+                    threads.shutdown(wait=False, cancel_futures=True)
             if (cursor := page.next_cursor) is None:
                 return scored
 

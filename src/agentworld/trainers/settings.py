@@ -17,6 +17,9 @@ from agentworld.trainers.recipes import RECIPES, LossAggregation, Method
 Schedule = Literal["constant", "cosine"]
 Merging = Literal["auto", "on", "off"]
 _CLIPPED = tuple(name for name, recipe in RECIPES.items() if recipe.clip is not None)
+_OF_ONE: dict[str, Method] = {
+    "beta": "dpo", "divergence": "distill", "teacher": "distill", "teacher_model": "distill"
+}  # fmt: skip
 
 
 class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,8 +109,24 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 raise ConfigError(
                     "aggregation does not go with dpo", path="aggregation", hint="A side is the sum of its tokens"
                 )
-        if self.teacher_model is not None and self.method != "distill":
-            raise ConfigError(f"teacher_model does not go with {self.method}", path="teacher_model")
+            if self.token_weights is not None:
+                raise ConfigError(
+                    "token_weights does not go with dpo", path="token_weights", hint="All tokens of a side count alike"
+                )
+        if self.reference is not None and not self.uses_reference:
+            raise ConfigError(
+                "reference has no effect without reference_weight", path="reference", hint="Set reference_weight"
+            )
+        plain = {each.name: each.default for each in msgspec.structs.fields(self)}
+        for name, method in _OF_ONE.items():
+            if getattr(self, name) != plain[name] and self.method != method:
+                raise ConfigError(f"{name} does not go with {self.method}", path=name, hint=_listed((method,)))
+        if self.horizon != plain["horizon"] and self.loss_aggregation != "constant":
+            raise ConfigError(
+                f"horizon does not go with {self.loss_aggregation}",
+                path="horizon",
+                hint='It is of aggregation "constant"',
+            )
         if self.uses_top and self.entropy_weight:
             raise ConfigError(
                 f"entropy_weight does not go with {self.divergence}", path="entropy_weight", hint="Use reverse_kl"

@@ -173,7 +173,7 @@ class SglangServer:
         if not isinstance(found, dict) or found.get("success") is not True:
             said = found.get("message") or found.get("error_message") if isinstance(found, dict) else found
             raise EngineError(
-                f"the engine at {self.url} did not take the weights: {str(said or 'it does not say why')[:_SAID]}",
+                f"the engine at {self.url} did not take the weights: {self._line.told(said) or 'it does not say why'}",
                 hint="Look whether the path is there on its machine, and the model is the one that is trained",
             )
 
@@ -234,8 +234,12 @@ class Line:
         if reply.status == 200:
             return _decoded(data)
         hint = missing if reply.status in (404, 405) else broken if reply.status >= 500 else None
-        said = self._redactor.text(_words(_decoded(data)))[:_SAID]
+        said = self.told(_words(_decoded(data)))
         raise EngineError(f"the engine at {self.url} answered {path} with {reply.status}: {said}", hint=hint)
+
+    def told(self, words: Any) -> str:
+        """What an engine said, for an error: cut, and without the key."""
+        return self._redactor.text(str(words or ""))[:_SAID]
 
 
 def _decoded(data: bytes) -> Any:
