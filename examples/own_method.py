@@ -58,13 +58,13 @@ def loss_of(model, rows, reference):
 
 
 if __name__ == "__main__":
-    pool, file = aw.open_pool(sys.argv[1]), Path(sys.argv[2], "own.pt")
+    pool, file, partial = aw.open_pool(sys.argv[1]), Path(sys.argv[2], "own.pt"), Path(sys.argv[2], "own.part")
     model = AutoModelForCausalLM.from_pretrained(sys.argv[2], dtype=torch.float32)
     frozen, optimizer = copy.deepcopy(model).eval(), torch.optim.AdamW(model.parameters(), lr=1e-6)
-    saved = torch.load(file) if file.exists() else {"model": model.state_dict(), "applied": []}
-    model.load_state_dict(saved["model"])
-    consumer = pool.consumer("own-method")
-    consumer.resume(saved["applied"])
+    saved = torch.load(file) if file.exists() else {"applied": [], "states": []}
+    for part, state in zip((model, optimizer), saved["states"], strict=False):
+        part.load_state_dict(state)
+    (consumer := pool.consumer("own-method")).resume(saved["applied"])
     for batch in consumer.stream(SPEC, timeout=1):
         rows = list(read(batch))
         known = {step.step_id: given[REFERENCE] for step, given, _ in rows if REFERENCE in given}
@@ -73,7 +73,7 @@ if __name__ == "__main__":
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        torch.save({"model": model.state_dict(), "applied": [batch.batch_id]}, file.with_suffix(".part"))
-        file.with_suffix(".part").replace(file)
+        torch.save({"applied": [batch.batch_id], "states": [model.state_dict(), optimizer.state_dict()]}, partial)
+        partial.replace(file)
         batch.ack()
         print(f"loss {loss.item():.6f} on {len(rows)} steps")

@@ -59,7 +59,10 @@ def test_it_runs_and_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     model_of("qwen3", vocab_size=300).float().save_pretrained(folder)
     monkeypatch.setattr(sys, "argv", [PROGRAM.name, url, str(folder)])
     for _ in range(2):
-        runpy.run_path(str(PROGRAM), run_name="__main__")["pool"].close()
+        ended = runpy.run_path(str(PROGRAM), run_name="__main__")
+        ended["pool"].close()
+    # The second had no batch, and yet the moments of the first: it would go on as if it had not been stopped.
+    assert {float(each["step"]) for each in ended["optimizer"].state.values()} == {1.0}
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 1
     assert printed[0].endswith("on 8 steps")
