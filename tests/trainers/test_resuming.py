@@ -5,9 +5,11 @@ import math
 import msgspec
 import pytest
 
+from agentworld.config import convert
 from agentworld.errors import ConfigError
 from agentworld.records.methods import METHODS, required_by
 from agentworld.trainers.checkpoint import latest_checkpoint
+from agentworld.trainers.job import TrainJob
 from agentworld.trainers.recipes import RECIPES
 from agentworld.trainers.reference import Trainer
 from agentworld.trainers.resuming import FREE, changes
@@ -37,6 +39,12 @@ def test_how_fast_it_learns_may_change_and_is_told(folder):
     again = Trainer(tiny_model(), now, folder, fixed=FIXED)
     assert again.resume()
     assert again.changed == []
+
+
+def test_lists_of_a_job_are_the_same_when_it_goes_on(tmp_path):
+    job = convert({"model": "pocket", "batch": {}, "lora": {"target_modules": ["q_proj", "v_proj"]}}, TrainJob, "job")
+    Trainer(tiny_model(), BEFORE, tmp_path, fixed=job.fixed).save()
+    assert Trainer(tiny_model(), BEFORE, tmp_path, fixed=job.fixed).resume()
 
 
 OTHER = {

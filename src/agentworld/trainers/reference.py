@@ -30,7 +30,7 @@ from agentworld.trainers.lora import has_lora
 from agentworld.trainers.metrics import batch_values
 from agentworld.trainers.minibatches import Unit, plan_updates
 from agentworld.trainers.objective import Objective
-from agentworld.trainers.resuming import changes, check_same
+from agentworld.trainers.resuming import as_stored, changes, check_same
 from agentworld.trainers.rows import (
     Behaviour,
     Row,
@@ -109,8 +109,8 @@ class Trainer:
             version=version,
             run=run,
             method=settings.method,
-            settings=msgspec.to_builtins(settings),
-            fixed=dict(fixed or {}),
+            settings=as_stored(msgspec.to_builtins(settings)),
+            fixed=as_stored(fixed or {}),
         )
 
     def resume(self) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from agentworld.errors import ConfigError
 
 FREE = frozenset(
@@ -18,6 +20,12 @@ FREE = frozenset(
 )
 """Settings that another value may be given to on the way."""
 _HINT = "Give the old value, or begin a job of its own: another `out`, with the checkpoint as `weights`"
+
+
+def as_stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as a checkpoint's JSON gives them back: tuples are lists there."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values))
+    return found
 
 
 def check_same(checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
