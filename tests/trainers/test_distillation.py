@@ -119,6 +119,22 @@ def test_ids_beside_the_sampled_ones_are_scored_alike_merged_and_flat():
         assert torch.allclose(found[0][unit], before.gather(1, ids), atol=1e-5)
 
 
+@pytest.mark.parametrize(("filler", "value"), [(-1, -1.0), (5, float("-inf")), (99_999, -1.0)])
+def test_what_fills_up_a_place_counts_as_not_named(filler, value):
+    settings = TrainSettings(method="distill", divergence="top_reverse_kl", merging="off")
+    losses = []
+    for more in (0, 2):
+        given = taught_batch()
+        for run in (each for item in given.items for each in item.trajectories):
+            for arrays in run.annotations.values():
+                arrays["teacher_top_ids"] = [[*place, *[filler] * more] for place in arrays["teacher_top_ids"]]
+                arrays["teacher_top_logprobs"] = [[*place, *[value] * more] for place in arrays["teacher_top_logprobs"]]
+        units = [[row] for row in distillation_rows(given, settings.annotations)]
+        losses.append(Objective(tiny_model(), settings).gradient(units).loss)
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
+    assert losses[0] > 0
+
+
 @pytest.mark.parametrize("divergence", ["top_forward_kl", "top_reverse_kl"])
 def test_merged_gradients_are_the_flat_ones_in_double_precision(divergence):
     gradients = []

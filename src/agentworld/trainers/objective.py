@@ -109,8 +109,9 @@ class Objective:
         top = teacher_top = None
         if settings.uses_top:
             ids, values = (wide(part.rows, masks, name) for name in settings.top_names)
-            # Tables of larger models have rows that smaller ones lack: what the student cannot say is of the rest.
-            there = ids < self.model.get_input_embeddings().num_embeddings
+            # Tables of larger models have rows that smaller ones lack: what the student cannot say is of the rest, as
+            # is what fills up a place of which less was named (an id below 0, a log-probability of -inf).
+            there = (ids >= 0) & (ids < self.model.get_input_embeddings().num_embeddings) & np.isfinite(values)
             found = part_top_scores(self.model, part, np.where(there, ids, 0.0).astype(np.int64))
             scores, top = Scores(found.logprobs, None), found.top
             known = np.where(there, values, np.float32(np.nan))
