@@ -119,6 +119,21 @@ def test_agreement_tells_who_disagrees_on_what(server, monkeypatch):
     assert server.get("/api/v1/agreement?name=q")[1]["whole"] is True  # One page was all there was.
 
 
+def test_agreement_that_would_compare_too_many_is_refused(server):
+    rollout(server.pool, "t", 1.0, status="finished")
+    for name, count, value in (("crowd", 400, str), ("texts", 1001, lambda number: f"text {number}")):
+        every = range(count)
+        if name == "crowd":
+            said = [Feedback(kind="label", name=name, value="a", source=f"s{one}", trajectory_id="t") for one in every]
+        else:
+            for one in every:
+                server.pool.create_trajectory(NewTrajectory(trajectory_id=f"x{one}"))
+            said = [Feedback(kind="label", name=name, value=value(one), trajectory_id=f"x{one}") for one in every]
+        for start in range(0, count, 500):
+            server.pool.add_feedback(said[start : start + 500])
+        assert server.get(f"/api/v1/agreement?name={name}")[0] == 400, name
+
+
 def test_use_of_batches_tells_staleness_redelivery_and_how_often(server):
     pool = server.pool
     for number in range(4):

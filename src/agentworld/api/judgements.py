@@ -16,6 +16,7 @@ from agentworld.api.access import reach
 from agentworld.api.scanning import MOST_ROWS, MOST_SECONDS, Rows, Scan
 from agentworld.api.trajectories import Where
 from agentworld.client.wire import API
+from agentworld.errors import InvalidRequestError
 from agentworld.feedback.agreement import Level
 from agentworld.feedback.annotators import Agreement, Kind, Said, measure, said
 from agentworld.pool.protocol import Page, Pool
@@ -25,6 +26,12 @@ MOST_NAMES = 200
 MOST_VALUES = 8
 EXAMPLES = 3
 MOST_DISAGREEMENTS = 50
+MOST_DIFFERENT = 1_000
+"""Different values of one name that are compared with each other, which takes a table of each with each."""
+MOST_WORK = 20_000_000
+"""Cells of such tables, and looks at targets by each two annotators, together."""
+_PAIR = 1_000
+"""What two annotators take beside that, in cells."""
 _LONGEST = 120
 """Characters of a value that are shown."""
 
@@ -88,7 +95,9 @@ def labels(
 
 @get(f"{API}/agreement", sync_to_thread=True)
 def agreement(state: State, name: Name, kind: FromQuery[Kind] = "label", level: OfLevel = None) -> AgreementReport:
-    """How far annotators agree on a label or a rating. What checks and implicit signals said does not count."""
+    """How far annotators agree on a label or a rating. What checks and implicit signals said does not count. Too many
+    annotators or different values, such as free texts, are refused.
+    """
     return measure_agreement(reach(state), name, kind, level)
 
 
@@ -113,9 +122,12 @@ def count_labels(pool: Pool, where: str | None, channel: str | None, limit: int 
 
 
 def measure_agreement(pool: Pool, name: str, kind: Kind, level: Level | None) -> AgreementReport:
-    """Read what was said under `name` for as long as the budget lasts."""
+    """Read what was said under `name` for as long as the budget lasts; InvalidRequestError where comparing it would
+    take too much.
+    """
     reading = _Bounded(pool, name)
     found = said(reading, name, kind=kind)  # type: ignore[arg-type]  # It reads feedback alone where nothing is asked.
+    _check_work(name, found)
     return AgreementReport(
         whole=reading.whole,
         agreement=measure(name, found, kind, level),
@@ -140,6 +152,21 @@ class _Bounded:
             self.whole = False
             return msgspec.structs.replace(page, next_cursor=None)
         return page
+
+
+def _check_work(name: str, found: list[Said]) -> None:
+    """InvalidRequestError where each two annotators, or each two values, are too many to be compared."""
+    annotators = len({source for one in found for source in one.values})
+    different = len({exact_json.encode(value) for one in found for value in one.values.values()})
+    pairs = annotators * (annotators - 1) // 2
+    work = pairs * (_PAIR + len(found) + different**2) + len(found) * different
+    if different > MOST_DIFFERENT or work > MOST_WORK:
+        raise InvalidRequestError(
+            f"{name[:60]!r} has {different} different values by {annotators} annotators on {len(found)} targets, "
+            "which are too many to compare here",
+            path="?name",
+            hint="Measure some of it with `agentworld feedback agreement --source`",
+        )
 
 
 def _disagreement(one: Said) -> Disagreement:
