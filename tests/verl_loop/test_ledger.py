@@ -57,6 +57,8 @@ def test_a_restart_goes_by_the_number_of_the_checkpoint(pool, tmp_path):
     ledger.use(2, [b])
     with (tmp_path / FILE).open("ab") as file:
         file.write(b'{"step":3,"batch')  # Killed while it noted the third step.
+    Ledger(tmp_path).use(3, [c])  # What comes after the broken line is on a line of its own.
+    assert len(Ledger(tmp_path)) == 3
     # The checkpoint of step 1 was written, and its acknowledgement was not.
     found = Ledger(tmp_path).resume(1, pool, "verl")
     assert (found["acknowledged"], sorted(found["released"])) == (

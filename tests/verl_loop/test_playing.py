@@ -8,6 +8,7 @@ from agentworld.errors import EngineError, InvalidRequestError
 from agentworld.records import Sampling
 from agentworld.tasks.base import Observation
 from agentworld.tasks.definition import task_set_from
+from agentworld.verl_loop.bridge import VerlBackend
 from agentworld.verl_loop.playing import play_prompt, prompt_row, task_of
 from agentworld.verl_loop.rows import loop_rows, origin
 from agentworld.verl_loop.settings import LoopSettings
@@ -130,6 +131,18 @@ def test_each_broken_prompt_begins_a_row_and_what_a_command_asks_for_does_not_co
     with pytest.raises(InvalidRequestError, match="is 2 rows"):
         rows_of(played.batch, temperature=0.3, several="refuse")
     assert rows_of(played.batch, temperature=0.3, several="last") == rows[1:]
+
+
+def test_a_conversation_has_the_name_of_its_longest_opening(monkeypatch):
+    monkeypatch.setattr("agentworld.verl_loop.bridge.REMEMBERED", 2)
+    bridge = VerlBackend(None, TOKENIZER, model="policy", run="run", context=400, mode="")
+    first, other = bridge.request_id([1, 2, 3]), bridge.request_id([9])
+    assert first != other
+    assert bridge.request_id([1, 2, 3, 4]) == bridge.request_id([1, 2, 3, 5, 6]) == first
+    assert bridge.request_id([9, 1, 2, 3]) == other
+    assert bridge.request_id([1, 2]) not in (first, other)  # Of those before it knows two: 1, 2, 3 is forgotten.
+    assert bridge.request_id([1, 2, 3, 4]) == bridge.request_id([1, 2])
+    assert bridge.request_id([9, 9]) == other
 
 
 def test_without_a_checker_verl_judges_and_held_out_prompts_are_not_leased(play):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,6 @@ from agentworld.engines.replies import Tokens
 from agentworld.engines.surface import GenerationRequest
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import EngineError, InvalidRequestError
-from agentworld.records import digest
 
 REMEMBERED = 4096
 CUT = ("aborted", "abort")
@@ -143,20 +143,21 @@ class VerlBackend:
         )
 
     def request_id(self, prompt: Sequence[int]) -> str:
-        """What keeps a conversation on one server, where its prefix cache is warm: the digest of the first prompt that
-        this one begins with.
+        """What keeps a conversation on one server, where its prefix cache is warm: the digest of the longest prompt of
+        those before that this one begins with, or where there is none its own. Each id is hashed once.
         """
-        ids = np.asarray(prompt, np.int64)
-        for length in sorted({length for length, _ in self._openings if length <= len(ids)}, reverse=True):
-            key = (length, digest(ids[:length].tobytes()))
-            if key in self._openings:
-                self._openings.move_to_end(key)
-                return self._openings[key]
-        key = (len(ids), digest(ids.tobytes()))
-        self._openings[key] = key[1].hex()
+        data, hashed, begun = memoryview(np.asarray(prompt, np.int64).tobytes()), blake2b(digest_size=16), 0
+        known: tuple[int, bytes] | None = None
+        for length in sorted({length for length, _ in self._openings if length <= len(prompt)} | {len(prompt)}):
+            hashed.update(data[8 * begun : 8 * length])
+            begun, key = length, (length, hashed.digest())
+            known = key if key in self._openings else known
+        found = known or key  # The last key is that of the whole prompt.
+        name = self._openings.setdefault(found, found[1].hex())
+        self._openings.move_to_end(found)
         if len(self._openings) > REMEMBERED:
             self._openings.popitem(last=False)
-        return self._openings[key]
+        return name
 
 
 def sampling_params(request: GenerationRequest, max_tokens: int) -> dict[str, Any]:

@@ -90,9 +90,11 @@ class Ledger:
         return found
 
     def _read(self) -> list[Used]:
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()  # The process died while it wrote: its step had not begun.
+        data = self.path.read_bytes() if self.path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):  # The process died while it wrote: its step had not begun.
+            os.truncate(self.path, len(whole))
+        lines = whole.splitlines()
         try:
             return [msgspec.json.decode(line, type=Used) for line in lines]
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
