@@ -74,7 +74,9 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, after):
     writer = start(path, "w", 100_000)
     acknowledged = [writer.stdout.readline().strip() for _ in range(after)]
     os.kill(writer.pid, signal.SIGKILL)
-    acknowledged += writer.communicate(timeout=60)[0].split()
+    # Not `communicate`, which leaves out what readline has read ahead.
+    acknowledged += writer.stdout.read().split()
+    writer.wait(timeout=60)
     pool = SqlitePool(path)
     found = [step.step_id for step in everything(pool)]
     assert len(found) == len(set(found)) == pool.stats().steps

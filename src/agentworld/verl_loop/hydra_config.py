@@ -60,7 +60,7 @@ def settings_of(config: Any) -> LoopSettings:
     raise ConfigError(
         "verl's configuration names no agent loop of AgentWorld",
         path="actor_rollout_ref.rollout.agent.agent_loop_config_path",
-        hint="agentworld.verl_loop.hydra_config.overrides has what is to be set",
+        hint="Use what agentworld.verl_loop.hydra_config.overrides gives",
     )
 
 

@@ -190,7 +190,7 @@ def _take(settings: LoopSettings, station: Station, trajectory_id: str, held_out
     raise InvalidRequestError(
         f"trajectory {trajectory_id} is not handed out within {settings.lease_wait:g} s: {why.message}",
         path="lease",
-        hint=f"agentworld pool explain {settings.consumer} {trajectory_id}",
+        hint=f"Run agentworld pool explain {settings.consumer} {trajectory_id}",
     )
 
 

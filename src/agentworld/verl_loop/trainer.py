@@ -32,7 +32,7 @@ class Recording:
             raise ConfigError(
                 "nobody acknowledges what this replay buffer hands out",
                 path="trainer.checkpoint_callback_class",
-                hint="agentworld.verl_loop.hydra_config.overrides has what is to be set",
+                hint="Use what agentworld.verl_loop.hydra_config.overrides gives",
             )
         self.ledger, config = _making.pop()
         # The trainer leaves these to samplers that are not its own.
