@@ -112,7 +112,7 @@ async def get_server(state: State) -> ServerStatus:
         version=agentworld.__version__,
         keys_required=settings.keys_required,
         workers=settings.workers,
-        gateway_url=settings.gateway_url,
+        gateway_url=None if settings.gateway_url is None else without_secrets(settings.gateway_url),
         idle_seconds=settings.idle_seconds,
         pool=await _pool(state),
         models=models,

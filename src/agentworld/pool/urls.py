@@ -8,6 +8,8 @@ from pathlib import Path
 
 from agentworld.errors import ConfigError
 
+# A password may hold a ? too, before the first slash.
+_AUTHORITY = re.compile(r"(://[^:/@?]*):[^/]*@")
 # Up to the last @ of what is no option, as a password may hold one that should have been %40.
 _USER = re.compile(r"(://[^:/@]*):.*@")
 _OPTION = re.compile(r"(^|&)((?:ssl)?password)=[^&]*")
@@ -22,7 +24,7 @@ def is_postgres(url: str) -> bool:
 
 def shown_url(url: str) -> str:
     """The URL as it may be printed: without its secrets, whether or not it can be read."""
-    base, mark, options = url.partition("?")
+    base, mark, options = _AUTHORITY.sub(r"\1@", url).partition("?")
     return _USER.sub(r"\1@", base) + mark + _OPTION.sub(r"\1\2=***", options)
 
 
