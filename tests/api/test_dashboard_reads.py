@@ -1,7 +1,9 @@
 """What the dashboard asks beside the listings: the server, runs, labels, agreement, use of batches, and files."""
 
+import asyncio
 import http.client
 import json
+import threading
 import time
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +15,7 @@ from agentworld.config import LabelScheme, ModelSettings
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.pool import open_store
 from agentworld.pool.keys import NewKey
+from agentworld.pool.urls import shown_url
 from agentworld.records import BatchSpec, Exchange, Feedback, NewTrajectory, Policy, Selection
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
@@ -183,6 +186,34 @@ def test_a_split_comes_as_lines_and_what_gives_no_row_is_an_error(server, monkey
     assert status == 200
 
 
+def test_who_leaves_an_export_leaves_its_place_when_the_thread_ends(monkeypatch):
+    room = threading.BoundedSemaphore(1)
+    monkeypatch.setattr(dataset_files, "_room", room)
+    monkeypatch.setattr(dataset_files, "PIECE", 1)
+    began, goes_on = threading.Event(), threading.Event()
+
+    def lines():
+        began.set()
+        assert goes_on.wait(30)
+        yield b"second"
+
+    async def leave():
+        sent = dataset_files._sent(b"first", lines(), dataset_files._Place())
+        assert await anext(sent) == b"first"
+        reading = asyncio.ensure_future(anext(sent))
+        await asyncio.to_thread(began.wait, 30)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        try:
+            assert not room.acquire(blocking=False)
+        finally:
+            goes_on.set()
+        assert await asyncio.to_thread(room.acquire, timeout=30)
+
+    asyncio.run(leave())
+
+
 def test_the_server_tells_of_its_engines_without_secrets(keyed, tmp_path):
     schemes = (LabelScheme(name="quality", values=("good", "bad"), says="how well"),)
     with ScriptedEngine(lambda request: "yes", model="m") as engine:
@@ -198,6 +229,9 @@ def test_the_server_tells_of_its_engines_without_secrets(keyed, tmp_path):
         pool = server.get("/api/v1/server")[1]["pool"]
     assert (pool["kind"], pool["error"]) == ("sqlite", None)
     assert 0 < pool["bytes"] < pool["disk_bytes"]
+    with Serving(gateway_url="https://user:hidden-two@host/x") as server:
+        assert server.get("/api/v1/server")[1]["gateway_url"] == "https://host/x"
+    assert shown_url("postgresql://u:hid?den@host/db?password=x") == "postgresql://u@host/db?password=***"
     assert without_secrets("http://user:word@host:1/v1?key=2#3") == "http://host:1/v1"
     assert keyed.send("GET", "/api/v1/server", headers=bearer(keyed, "read"))[2]["models"] == []
     assert keyed.send("GET", "/api/v1/server", headers=bearer(keyed, "write"))[0] == 403

@@ -94,8 +94,8 @@ async def export(
     place = _Place()
     try:
         options = {} if style is None else {"style": style}
-        lines = await asyncio.to_thread(export_lines, state.pool, whole.version, layout, split, left_out, **options)
-        first = await asyncio.to_thread(_piece, lines)
+        lines = await sync_to_thread(export_lines, state.pool, whole.version, layout, split, left_out, **options)
+        first = await sync_to_thread(_piece, lines)
         if not first:
             why = "; ".join(f"{count} {reason} ({means})" for reason, count, means in reasons(left_out))
             raise InvalidRequestError(
@@ -116,13 +116,19 @@ async def export(
 
 
 async def _sent(first: bytes, lines: Iterator[bytes], place: _Place) -> AsyncIterator[bytes]:
+    work: asyncio.Future[bytes] | None = None
     try:
         piece = first
         while piece:
             yield piece
-            piece = await asyncio.to_thread(_piece, lines)
+            work = asyncio.ensure_future(sync_to_thread(_piece, lines))
+            piece = await asyncio.shield(work)
     finally:
-        place.leave()
+        if work is None or work.done():
+            place.leave()
+        else:
+            # Who leaves ends no thread: while that still reads the pool, its place is taken.
+            work.add_done_callback(lambda _: place.leave())
 
 
 def _piece(lines: Iterator[bytes]) -> bytes:
