@@ -67,6 +67,14 @@ def test_the_feed_and_what_is_in_progress_change_by_themselves(filled, visit):
     filled.send("POST", "/api/v1/trajectories/just-now/complete", {"status": "abandoned"})
     page.get_by_role("button", name="Go on, 1 new").click()
     page.locator(".feed li", has_text="status abandoned").wait_for()
+    page.get_by_role("link", name="Lifecycle").click()
+    page.get_by_role("heading", name="Lifecycle").wait_for()
+    filled.send("POST", "/api/v1/trajectories", {"trajectory_id": "meanwhile"})
+    # The page has heard of it before the feed is there again.
+    page.locator(".stages").get_by_text("1 still open").wait_for()
+    page.get_by_role("link", name="Collection").click()
+    page.locator(".feed").get_by_role("link", name="meanwhile").wait_for()
+    filled.send("POST", "/api/v1/trajectories/meanwhile/complete", {"status": "abandoned"})
     page.get_by_role("tab", name="Errors").click()
     page.get_by_role("cell", name="engine_timeout").wait_for()
     assert "\\u202e" in page.get_by_role("cell", name="late").inner_text()
@@ -127,14 +135,18 @@ def test_a_version_is_frozen_compared_verified_and_saved(filled, visit):
     page.get_by_role("tab", name="Compare").click()
     page.get_by_role("row", name="run-0-0").get_by_text("removed").wait_for()
     page.get_by_role("tab", name="Export").click()
+    page.get_by_label("Truncated").select_option("keep")
     with page.expect_download() as saving:
         page.get_by_role("button", name="Save as JSONL").click()
+    assert "truncated=keep" in saving.value.url
     rows = [json.loads(line) for line in Path(saving.value.path()).read_text().splitlines()]
     assert [row["agentworld"]["trajectory_id"] for row in rows] == ["run-0-1", "run-1-1"]
     assert saving.value.suggested_filename.endswith("-sft-train.jsonl")
     page.get_by_label("Layout").select_option("preference")
     page.get_by_role("button", name="Save as JSONL").click()
-    page.get_by_role("alert").get_by_text("gives no row").wait_for()
+    refused = page.get_by_role("alert")
+    refused.get_by_text("gives no row").wait_for()
+    assert "?layout" not in refused.inner_text()
 
 
 @whole

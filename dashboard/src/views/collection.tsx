@@ -1,9 +1,9 @@
-import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
 import { Link } from "wouter";
 
 import { get, type Page, type Schemas } from "../api/client";
-import { useEvents, type PoolEvent } from "../api/live";
+import { useConnection, useEvents, type PoolEvent } from "../api/live";
 import { useScopes } from "../api/scopes";
 import { joined, kindOf, saidBy, type FeedKind } from "../feed";
 import { count, decimal, visible } from "../format";
@@ -84,16 +84,23 @@ function Feed() {
   const [shown, setShown] = useState<(typeof KINDS)[number]>("all");
   const [held, setHeld] = useState<PoolEvent[] | null>(null);
   const [came, setCame] = useState<PoolEvent[]>([]);
+  const client = useQueryClient();
+  const connection = useConnection();
   const before = useQuery({
     queryKey: ["feed"],
     enabled: known && !bound,
-    staleTime: Infinity,
+    // What came while this view was away nobody heard here.
+    refetchOnMount: "always",
     queryFn: async ({ signal }) => {
       const { last_event } = await get<Schemas["PoolStats"]>("stats", {}, signal);
       return (await get<Page<PoolEvent>>("events", { after: Math.max(0, last_event - MOST), limit: MOST }, signal)).items;
     },
   });
   useEvents((events) => setCame((all) => joined(all, events, MOST)));
+  useEffect(() => {
+    // The stream tells what comes after it began, so what came between the first question and that is asked for once more.
+    if (connection === "live") void client.invalidateQueries({ queryKey: ["feed"] });
+  }, [client, connection]);
   if (bound) return <p className="empty">A key that is bound to a channel or a trajectory has no feed; what is in progress there stands beside this.</p>;
   const all = joined(before.data ?? [], came, MOST);
   const events = (held ?? all).filter((event) => shown === "all" || kindOf(event) === shown);
