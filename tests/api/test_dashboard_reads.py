@@ -19,7 +19,7 @@ from agentworld.pool.urls import shown_url
 from agentworld.records import BatchSpec, Exchange, Feedback, NewTrajectory, Policy, Selection
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
-from tests.curation.datasets.filling import fill
+from tests.curation.datasets.filling import fill, run
 
 
 def rollout(
@@ -162,8 +162,8 @@ def test_a_split_comes_as_lines_and_what_gives_no_row_is_an_error(server, monkey
     fill(server.pool)
     version = create_dataset(server.pool, "d", Selection(channel=None)).version
     monkeypatch.setattr(dataset_files, "PIECE", 1)
-    layouts = {each["name"] for each in server.get("/api/v1/dataset-layouts")[1]["items"]}
-    assert "sft" in layouts
+    layouts = {each["name"]: each["drops_truncated"] for each in server.get("/api/v1/dataset-layouts")[1]["items"]}
+    assert (layouts["sft"], layouts["sft-tokens"]) == (True, False)
     assert "atif" not in layouts
     status, headers, body = server.send("GET", f"/api/v1/datasets/{quote(version)}/export?layout=sft")
     rows = [json.loads(line) for line in body.splitlines()]
@@ -175,6 +175,15 @@ def test_a_split_comes_as_lines_and_what_gives_no_row_is_an_error(server, monkey
         status, reply = server.get(f"/api/v1/datasets/d/export?{query}")
         assert status >= 400, query
         assert reply["error"]["message"], query
+    run(server.pool, "cut", changes={"finish_reason": "length"})
+    cut = quote(create_dataset(server.pool, "cut", Selection(where="trajectory_id == 'cut'")).version)
+    status, reply = server.get(f"/api/v1/datasets/{cut}/export?layout=sft")
+    assert (status, reply["error"].get("path")) == (400, None)
+    assert "export with truncated as keep" in reply["error"]["hint"]
+    kept = server.send("GET", f"/api/v1/datasets/{cut}/export?layout=sft&truncated=keep")[2]
+    assert {json.loads(line)["agentworld"]["trajectory_id"] for line in kept.splitlines()} == {"cut"}
+    for query in ("layout=sft&truncated=all", "layout=sft-tokens&truncated=keep"):
+        assert server.get(f"/api/v1/datasets/{cut}/export?{query}")[0] == 400, query
     for _ in range(dataset_files.MOST_AT_ONCE + 1):  # Who leaves early gives the place back too.
         left = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
         left.request("GET", "/api/v1/datasets/d/export?layout=sft")

@@ -12,8 +12,9 @@ export function Download({ version }: { version: Schemas["DatasetVersion"] }) {
   const [name, setName] = useState("sft");
   const [split, setSplit] = useState(splits[0] ?? "train");
   const [style, setStyle] = useState("");
+  const [truncated, setTruncated] = useState("drop");
   const chosen = layouts.data?.items.find((each) => each.name === name);
-  const address = addressOf(`datasets/${encodeURIComponent(version.version)}/export`, { layout: name, split, style });
+  const address = addressOf(`datasets/${encodeURIComponent(version.version)}/export`, { layout: name, split, style, truncated: chosen?.drops_truncated ? truncated : null });
   const save = useMutation({
     // Whether it can be made is asked first, as what is saved as a file could not tell what is wrong.
     mutationFn: async () => {
@@ -64,6 +65,15 @@ export function Download({ version }: { version: Schemas["DatasetVersion"] }) {
             ))}
           </select>
         </label>
+        {chosen?.drops_truncated && (
+          <label>
+            Truncated, by the limit of tokens
+            <select value={truncated} onChange={(event) => setTruncated(event.target.value)}>
+              <option>drop</option>
+              <option>keep</option>
+            </select>
+          </label>
+        )}
         <button disabled={save.isPending || splits.length === 0}>Save as JSONL</button>
       </form>
       {chosen !== undefined && <p className="quiet">{chosen.says}</p>}

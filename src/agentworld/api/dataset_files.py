@@ -19,6 +19,7 @@ from litestar.response import Stream
 from agentworld.api.access import reach
 from agentworld.client.wire import API
 from agentworld.curation.exports.lines import export_lines
+from agentworld.curation.exports.options import Truncated
 from agentworld.curation.exports.registry import known_layouts
 from agentworld.curation.exports.report import reasons
 from agentworld.errors import BusyError, InvalidRequestError
@@ -54,14 +55,21 @@ class _Place:
 InLayout = Annotated[str, QueryParameter(description="The layout, of those at /api/v1/dataset-layouts")]
 Split = Annotated[str, QueryParameter(description="The split")]
 Style = Annotated[str | None, QueryParameter(description="A variant of the layout")]
+CutOff = Annotated[
+    Truncated,
+    QueryParameter(description="Rows with replies that the limit of tokens cut off, of layouts that leave these out"),
+]
 
 
 class DatasetLayout(msgspec.Struct, frozen=True):
-    """A layout that can be had as lines of JSON."""
+    """A layout that can be had as lines of JSON. `drops_truncated`: it leaves out replies that the limit of tokens cut
+    off, unless `truncated=keep` is asked for.
+    """
 
     name: str
     says: str
     styles: list[str]
+    drops_truncated: bool
 
 
 class DatasetLayouts(msgspec.Struct, frozen=True):
@@ -75,7 +83,7 @@ def dataset_layouts() -> DatasetLayouts:
     """The layouts that a version can be had in, as lines of JSON."""
     return DatasetLayouts(
         [
-            DatasetLayout(each.name, each.says, list(each.styles))
+            DatasetLayout(each.name, each.says, list(each.styles), "truncated" in each.takes)
             for each in known_layouts().values()
             if "jsonl" in each.files
         ]
@@ -84,7 +92,12 @@ def dataset_layouts() -> DatasetLayouts:
 
 @get(f"{API}/datasets/{{version:str}}/export")
 async def export(
-    state: State, version: FromPath[str], layout: InLayout, split: Split = "train", style: Style = None
+    state: State,
+    version: FromPath[str],
+    layout: InLayout,
+    split: Split = "train",
+    style: Style = None,
+    truncated: CutOff = "drop",
 ) -> Stream:
     """One split as lines of JSON, to be saved as a file. What cannot be a row is left out. A transfer that does not end
     properly is not whole.
@@ -93,14 +106,13 @@ async def export(
     left_out: Counter[str] = Counter()
     place = _Place()
     try:
-        options = {} if style is None else {"style": style}
+        options: dict[str, Any] = {"truncated": truncated} | ({} if style is None else {"style": style})
         lines = await sync_to_thread(export_lines, state.pool, whole.version, layout, split, left_out, **options)
         first = await sync_to_thread(_piece, lines)
         if not first:
             why = "; ".join(f"{count} {reason} ({means})" for reason, count, means in reasons(left_out))
             raise InvalidRequestError(
                 f"{whole.version} gives no row of {split!r} in the layout {layout}",
-                path="?layout",
                 hint=f"Left out: {why}" if why else "Nothing in it is of that kind",
             )
     except BaseException:
