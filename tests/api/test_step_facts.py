@@ -14,9 +14,9 @@ def test_ids_are_told_as_text_where_the_vocabulary_is_here(server):
     name = tokenizer.digest.hex()
     ids = tokenizer.encode("a\u00e9")
     with Serving(models=(model,)) as serving:
-        asked = ",".join(map(str, [*ids, 10**9]))
+        asked = ",".join(map(str, [*ids, 10**9, 2**32]))
         found = serving.get(f"/api/v1/pieces?vocabulary={name}&ids={asked}")
-        assert found == (200, {"vocabulary": name, "pieces": ["a", "\\xc3", "\\xa9", None]})
+        assert found == (200, {"vocabulary": name, "pieces": ["a", "\\xc3", "\\xa9", None, None]})
         for wrong in ("x", "-1", "1.5", "9" * 11, ",".join("1" for _ in range(501))):
             assert serving.get(f"/api/v1/pieces?vocabulary={name}&ids={wrong}")[0] == 400, wrong
         assert serving.get("/api/v1/pieces?vocabulary=other&ids=1")[0] == 404

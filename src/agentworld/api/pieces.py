@@ -35,10 +35,11 @@ def pieces(state: State, vocabulary: Vocabulary, ids: Ids) -> Pieces:
     for model in gateway.models.by_name.values() if gateway is not None else ():
         if model.token_in is not None and model.token_in.vocabulary == vocabulary:
             tokenizer = model.token_in.tokenizer
-            found = [(one, tokenizer.token_bytes(one)) for one in wanted]
             known = tokenizer.vocab_size
+            # What is asked of a tokenizer it keeps, so it is asked for ids of its own alone.
+            found = [tokenizer.token_bytes(one) if one < known else None for one in wanted]
             return Pieces(
-                vocabulary, [piece.decode("utf-8", "backslashreplace") if one < known else None for one, piece in found]
+                vocabulary, [None if piece is None else piece.decode("utf-8", "backslashreplace") for piece in found]
             )
     raise NotFoundError(
         f"This server has no tokenizer of the vocabulary {vocabulary[:100]!r}",
