@@ -39,7 +39,8 @@ export function App() {
   if (who.isPending) return <p className="quiet pad">Loading</p>;
   if (who.isError) return <Problem error={who.error} again={() => void who.refetch()} />;
   if (who.data.required && who.data.scopes.length === 0) return <SignIn />;
-  return <Signed who={who.data} />;
+  // Another key is another page: what listens and asks begins anew with it.
+  return <Signed key={who.data.key_id ?? ""} who={who.data} />;
 }
 
 function Signed({ who }: { who: SignedIn }) {

@@ -10,7 +10,7 @@ from agentworld.gateway.browser_sessions import (
     read_browser_session,
     signed_browser_session,
 )
-from agentworld.pool.keys import NewKey
+from agentworld.pool.keys import NewKey, secret_digest
 from tests.api.serving import Serving
 
 SESSION = "/api/v1/session"
@@ -93,6 +93,16 @@ def test_pages_of_other_sites_can_neither_sign_in_nor_use_the_cookie(closed):
 def test_where_no_key_is_asked_for_everything_is_open(server):
     said = server.send("GET", SESSION)[2]
     assert (said["required"], said["scopes"], said["key_id"]) == (False, ["admin"], None)
+
+
+def test_a_cookie_takes_no_rights_where_no_key_is_asked_for(server, closed):
+    # Browsers send it to every port of a host. That of a key of the own pool counts no more.
+    own = key(server)
+    value = signed_browser_session(own.key.key_id, secret_digest(own.secret), 2_000_000_000)
+    for cookie in (signed_in(closed, key(closed).secret)[0], {"Cookie": f"{COOKIE}={value}"}):
+        assert server.send("GET", SESSION, headers=cookie)[2] == server.send("GET", SESSION)[2]
+        assert server.send("POST", "/api/v1/trajectories", {}, cookie)[0] == 201
+        assert server.send("DELETE", SESSION, headers=cookie)[2]["scopes"] == ["admin"]
 
 
 def test_only_what_was_signed_counts():

@@ -10,6 +10,7 @@ from agentworld.records import BatchSpec, Message, Step
 from tests.browser.driving import play
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+NO_KEYS = {"required": False, "key_id": None, "scopes": ["admin"], "channel": None, "trajectory_id": None}
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +159,14 @@ def test_a_sign_in_with_a_lesser_key(serving, visit):
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("API key").wait_for()
     assert seen.cookies() == []
+    page.get_by_label("API key").fill(reader)
+    page.keyboard.press("Enter")
+    page.get_by_text("Live", exact=True).wait_for()
+    # Where keys are no longer asked for, the stream goes on after a sign-out.
+    page.route("**/api/v1/session", lambda route: route.fulfill(json=NO_KEYS))
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="Sign out").wait_for(state="detached")
+    page.get_by_text("Live", exact=True).wait_for()
 
 
 def test_the_page_goes_on_when_the_server_is_back(server, visit):

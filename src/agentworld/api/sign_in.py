@@ -14,7 +14,7 @@ from agentworld.api.access import CALLER
 from agentworld.api.bodies import decode
 from agentworld.client.wire import API
 from agentworld.errors import ForbiddenError
-from agentworld.gateway.access import Grant
+from agentworld.gateway.access import EVERYTHING, NOTHING, Grant
 from agentworld.gateway.browser_sessions import COOKIE, signed_browser_session
 from agentworld.pool.keys import Scope
 
@@ -62,8 +62,9 @@ async def sign_in(request: Request[Any, Any, Any], state: State, body: RawBody) 
 @delete(f"{API}/session", status_code=200)
 async def sign_out(request: Request[Any, Any, Any], state: State) -> Response[SignedIn]:
     """Forget the cookie."""
-    nobody = Grant(frozenset())
-    return Response(_said(state, nobody), cookies=[_cookie(request, state, "", 0)])
+    # What may be done without it.
+    left = NOTHING if state.access.required else EVERYTHING
+    return Response(_said(state, left), cookies=[_cookie(request, state, "", 0)])
 
 
 def _said(state: State, grant: Grant) -> SignedIn:

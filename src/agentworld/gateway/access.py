@@ -133,11 +133,12 @@ class Access:
 
     async def grant(self, headers: Iterable[tuple[bytes, bytes]], *, browser: bool = False) -> Grant:
         """What the key in the headers grants; UnauthorizedError where it is none that holds, or is missing. `browser`:
-        without a key the cookie of a sign-in counts.
+        without a key the cookie of a sign-in counts, where keys are required: elsewhere it could only take rights away,
+        and may be another server's, as cookies know no ports.
         """
         headers = list(headers)
         key = presented_key(headers)
-        if browser and not key and (signed_in := read_browser_session(headers)) is not None:
+        if browser and self.required and not key and (signed_in := read_browser_session(headers)) is not None:
             return await self._browser(signed_in)
         session = read_session_key(key)
         if session is not None and (session.key_id is not None or self.required):
