@@ -242,6 +242,18 @@ def test_branches_messages_and_what_is_known_of_a_step(server, visit):
     assert asked(page)["step"] == "c"
     page.keyboard.press("p")
     assert asked(page)["step"] == "b"
+    server.pool.append_steps([Step(step_id="w", trajectory_id="waits", prompt_ids=[1], response_ids=[2])])
+    server.pool.complete_trajectory("waits", "finished")
+    page.goto(f"{server.url}/dashboard/trajectories/waits?tab=facts")
+    page.get_by_text("waits for a reward; methods that need none (sft) can take it now").wait_for()
+    page.get_by_text("a rating does not change the reward").wait_for()
+    page.get_by_role("button", name="Reward", exact=True).click()
+    page.get_by_label("Reward, a number").fill("0.75")
+    page.get_by_role("button", name="Give it").click()
+    page.locator(".facts .ready").wait_for()
+    page.get_by_role("row", name=re.compile("reward.*0.75.*the trajectory.*dashboard")).wait_for()
+    page.get_by_text("waits for a reward").wait_for(state="hidden")
+    assert server.pool.get_trajectory("waits").reward == 0.75
 
 
 @whole

@@ -42,6 +42,7 @@ export function Feedbacks({ step }: { step: Step }) {
                 {KINDS[each]}
               </button>
             ))}
+            <span className="quiet">Feedback only: a rating does not change the reward, which is given at the top of the page.</span>
           </div>
           {kind !== null && <Form key={kind} kind={kind} step={step} done={() => setKind(null)} />}
         </>

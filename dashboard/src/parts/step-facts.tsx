@@ -48,6 +48,7 @@ function StandingView({ step }: { step: Step }) {
           <p className={`readiness ${found.readiness}`}>
             {found.readiness}
             {found.reasons.length > 0 && `: ${visible(found.reasons.join("; "))}`}
+            {found.readiness === "complete" && `${found.reasons.length > 0 ? "; " : ": "}waits for a reward; methods that need none (sft) can take it now`}
           </p>
           {found.decisions.length > 0 && (
             <ul>

@@ -7,6 +7,7 @@ import { useEvents } from "../api/live";
 import { branchesOf } from "../branches";
 import { count, decimal, exact, visible } from "../format";
 import { Problem } from "../parts/problem";
+import { RewardForm } from "../parts/reward-form";
 import { StepTimeline } from "../parts/step-timeline";
 import { StepView, useStepAhead } from "../parts/step-view";
 import { When } from "../parts/when";
@@ -48,6 +49,7 @@ export function TrajectoryView({ id }: { id: string }) {
       </p>
       <h1>{visible(id)}</h1>
       <Facts record={record.data} branches={placed.reduce((most, each) => Math.max(most, each.branch + 1), 0)} />
+      <RewardForm id={id} />
       {placed.length === 0 ? (
         <p className="empty">It has no steps yet. They appear here as its agent calls the model.</p>
       ) : (
