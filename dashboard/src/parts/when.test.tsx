@@ -17,3 +17,7 @@ it("a moment grows old while it is looked at", () => {
   expect(vi.getTimerCount()).toBe(0);
   vi.useRealTimers();
 });
+
+it("a moment that is no date takes no page down", () => {
+  expect(render(<When at={1e300} />).container.textContent).toBe("no date (1e+300 s)");
+});

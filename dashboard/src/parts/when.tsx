@@ -6,6 +6,8 @@ import { age, exact } from "../format";
 export function When({ at }: { at: number | null | undefined }) {
   useTick();
   if (at === null || at === undefined) return <span className="quiet">not yet</span>;
+  // Whoever sends a record says when it was; what no calendar reaches must not take the page down.
+  if (Number.isNaN(new Date(at * 1000).getTime())) return <span className="quiet">no date ({at} s)</span>;
   return (
     <time dateTime={new Date(at * 1000).toISOString()} title={exact(at)}>
       {age(at)}
