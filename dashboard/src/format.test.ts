@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import { addressOf, errorOf } from "./api/client";
-import { age, bytes, cut, span, visible } from "./format";
+import { age, bytes, counted, cut, span, visible } from "./format";
 
 it("what cannot be seen is written out, and nothing else is touched", () => {
   expect(visible("a\u202eb\u0007c\u200bd\ud800")).toBe("a\\u202eb\\u0007c\\u200bd\\ud800");
@@ -12,6 +12,10 @@ it("what cannot be seen is written out, and nothing else is touched", () => {
 it("long text is cut, and how much is left is told", () => {
   expect(cut("abcdef", 4)).toEqual({ text: "abcd", left: 2 });
   expect(cut("abcd", 4)).toEqual({ text: "abcd", left: 0 });
+});
+
+it("one is one", () => {
+  expect([0, 1, 2].map((value) => counted(value, "trajectory", "trajectories"))).toEqual(["0 trajectories", "1 trajectory", "2 trajectories"]);
 });
 
 it("ages are in the largest unit that fits", () => {

@@ -6,6 +6,8 @@ const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 const ages = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 
 export const count = (value: number): string => whole.format(value);
+/** A number with what is counted: `one` for 1, else `many`. */
+export const counted = (value: number, one: string, many: string): string => `${whole.format(value)} ${value === 1 ? one : many}`;
 export const compact = (value: number): string => (Math.abs(value) < 10_000 ? whole.format(value) : short.format(value));
 export const decimal = (value: number): string => (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(3))));
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { ApiError } from "./api/client";
-import { faultOf, rulesOf } from "./rules";
+import { faultOf, rulesOf, verdictOf } from "./rules";
 
 const TEXT = "when open then exclude 'a'\n\n  when rewrad > 1 then review 'x'\n";
 
@@ -20,4 +20,9 @@ test("a fault at the end, and one behind characters of two units, are in their p
   expect(text.slice(fault.from, fault.to)).toBe("nad");
   expect(faultOf(new ApiError(403, "forbidden", "no"), text)).toBe(null);
   expect(faultOf(new ApiError(400, "invalid_request", "no", "$.default"), text)).toBe(null);
+});
+
+test("what a rule does is read beside its texts", () => {
+  const rules = ["when open then exclude 'x'", "when agent == 'a\\' then exclude' then review \"then ready\"", "steps when truncated then  ready", "when reward > 1 then tag good"];
+  expect(rules.map(verdictOf)).toEqual(["exclude", "review", "ready", "mark"]);
 });

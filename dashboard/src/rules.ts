@@ -17,6 +17,13 @@ export function rulesOf(text: string): Rule[] {
   return found;
 }
 
+/** What a rule does with those that it holds for; `mark`: tags or weighs them, and other rules decide. */
+export function verdictOf(rule: string): "ready" | "exclude" | "review" | "mark" {
+  const bare = rule.replace(/"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/g, "''");
+  const found = /\bthen\s+(ready|exclude|review)\b/.exec(bare)?.[1];
+  return (found as "ready" | "exclude" | "review" | undefined) ?? "mark";
+}
+
 /** Where a fault of one rule stands in the text; null where the error is about something else. */
 export function faultOf(error: unknown, text: string): RuleFault | null {
   if (!(error instanceof ApiError)) return null;
