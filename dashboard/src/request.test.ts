@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { bodyOf, curlOf, jsonOf, literal, pythonOf } from "./request";
+import { bodyOf, curlOf, firstCallOf, jsonOf, literal, pythonOf } from "./request";
 
 const HOSTILE = "it's \"$(touch /tmp/hit)\" `id` \\' \u202egnp.exe\u0007\n\u2028 😀 </script> '; rm -rf / #";
 const step = {
@@ -49,4 +49,9 @@ it("writes values as Python does", () => {
   expect(literal([null, true, false, 1.5, "a\n"])).toBe('[\n    None,\n    True,\n    False,\n    1.5,\n    "a\\n",\n]');
   expect(literal({})).toBe("{}");
   expect(literal({ a: [] }, 1)).toBe('{\n        "a": [],\n    }');
+});
+
+it("a first call names the model whatever it is called, and a key only where one is asked for", () => {
+  expect(firstCallOf("http://h", "it's", false).split(" \\\n")).toEqual(["curl 'http://h/v1/chat/completions'", "  -H 'content-type: application/json'", `  --data-raw '{"model":"it'\\''s","messages":[{"role":"user","content":"Hello"}]}'`]);
+  expect(firstCallOf("http://h", "m", true)).toContain('"authorization: Bearer $AGENTWORLD_API_KEY"');
 });

@@ -48,6 +48,17 @@ export function curlOf(step: Step, origin: string): string {
   ].join("\n");
 }
 
+/** A first call to a server at `address`, which asks for a key or not, as a command for a POSIX shell. */
+export function firstCallOf(address: string, model: string, keyed: boolean): string {
+  const body = jsonOf({ model, messages: [{ role: "user", content: "Hello" }] }, 0);
+  return [
+    `curl ${shell(`${address}/v1/chat/completions`)} \\`,
+    "  -H 'content-type: application/json' \\",
+    ...(keyed ? ['  -H "authorization: Bearer $AGENTWORLD_API_KEY" \\'] : []),
+    `  --data-raw ${shell(body)}`,
+  ].join("\n");
+}
+
 const shell = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** A script for the client library of OpenAI. */

@@ -1,6 +1,8 @@
 """Each view on a pool that a run filled, as a person goes through them."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -41,9 +43,20 @@ def test_the_lifecycle_counts_and_changes_by_itself(server, visit):
 
 
 def test_an_empty_pool_says_what_to_do(serving, visit):
-    page = visit(serving()).page
+    server = serving()
+    page = visit(server).page
     page.get_by_text("Nothing is collected yet").wait_for()
-    assert "agentworld exec --url" in page.locator(".empty").inner_text()
+    page.get_by_role("region", name="a first call").get_by_text('"model":"m"').wait_for()
+    said = page.get_by_role("region").all_inner_texts()
+    assert said[1:] == [f"{server.url}/v1", server.url, f"agentworld exec --url {server.url} -- COMMAND"]
+    page.get_by_role("button", name="Copy a first call").click()
+    page.get_by_text(re.compile("Copied|does not let")).wait_for()
+    # What is pasted into a shell is a call that shows here.
+    words = [word for word in shlex.split(said[0]) if word.strip()]
+    assert words[:2] == ["curl", f"{server.url}/v1/chat/completions"]
+    status, _, _ = server.send("POST", "/v1/chat/completions", json.loads(words[words.index("--data-raw") + 1]))
+    assert status == 200
+    stage(page, "collected").get_by_text("1", exact=True).wait_for()
 
 
 def test_the_list_filters_tells_errors_and_grows_by_itself(server, visit):

@@ -8,8 +8,10 @@ import { alertsOf, type Alert } from "../alerts";
 import { compact, count, decimal, visible } from "../format";
 import { stagesOf, type Rewarded } from "../lifecycle";
 import { Chart } from "../parts/chart";
+import { Command } from "../parts/command";
 import { DataTable } from "../parts/data-table";
 import { Problem } from "../parts/problem";
+import { firstCallOf } from "../request";
 import { rateOf, ratesAlong, sampleOf, withSample, type Sample } from "../rates";
 import "./lifecycle.css";
 
@@ -129,15 +131,30 @@ function Channels({ stats }: { stats: Stats }) {
 }
 
 function Empty({ alerts }: { alerts: readonly Alert[] }) {
+  const server = useQuery({ queryKey: ["server"], queryFn: ({ signal }) => get<Schemas["ServerStatus"]>("server", {}, signal) });
+  // Who may not see the server's models fills in one.
+  const model = server.data === undefined ? "MODEL" : server.data.models[0]?.name;
+  const address = (server.data?.gateway_url ?? location.origin).replace(/\/+$/, "");
   return (
     <>
       <Alerts alerts={alerts} />
       <div className="empty">
         <h1>Nothing is collected yet</h1>
         <p>Give an agent this server as its LLM API, and each of its calls appears here.</p>
-        <pre>
-          <code>agentworld exec --url {location.origin} -- COMMAND</code>
-        </pre>
+        {model === undefined ? (
+          <p>
+            This server has no models yet: <code>agentworld serve --upstream URL --model NAME</code> puts it before an engine.
+          </p>
+        ) : (
+          <>
+            <Command name="a first call" text={firstCallOf(address, model, server.data?.keys_required ?? false)} />
+            <p>Where a client asks for a base URL:</p>
+            <Command name="the base URL of OpenAI's clients" text={`${address}/v1`} />
+            <Command name="the base URL of Anthropic's clients" text={address} />
+          </>
+        )}
+        <p>Or have a whole run of an agent be one trajectory:</p>
+        <Command name="the command that runs an agent" text={`agentworld exec --url ${location.origin} -- COMMAND`} />
         <p>
           Or bring what you have: <code>agentworld import auto PATH</code>. Or see the whole way at once: <code>agentworld demo</code>.
         </p>
