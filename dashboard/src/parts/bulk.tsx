@@ -65,6 +65,9 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
         {button("freeze", "Freeze a dataset", may.write)}
         {button("delete", "Delete", some && may.admin, needs("admin", "Deleting"))}
       </div>
+      {may.known && !may.admin && (
+        <p className="quiet">{may.write ? needs("admin", "Deleting") : "Label, Exclude, Include, Take back and Freeze need a key with the scope write, Delete one with admin; this one has not got it."}</p>
+      )}
       {act === "label" && <LabelForm run={(name, value) => work.mutate(async (told) => (await label(ids, name, valueOf(value), told), said("Labelled")))} />}
       {act === "exclude" && (
         <OneField what="Why" go="Exclude" run={(reason) => work.mutate(async (told) => (await decide(ids, "exclude", reason, told), said("Excluded")))} />

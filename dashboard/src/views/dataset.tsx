@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link, useLocation } from "wouter";
 
 import { call, get, type Page, type Schemas } from "../api/client";
-import { useScopes } from "../api/scopes";
+import { needs, useScopes } from "../api/scopes";
 import { count, decimal, visible } from "../format";
 import { DataTable } from "../parts/data-table";
 import { Difference } from "../parts/difference";
@@ -101,11 +101,11 @@ function Verify({ version }: { version: string }) {
 }
 
 function Delete({ version }: { version: string }) {
-  const { admin } = useScopes();
+  const { admin, known } = useScopes();
   const [sure, setSure] = useState(false);
   const [, go] = useLocation();
   const remove = useMutation({ mutationFn: () => call("DELETE", `datasets/${encodeURIComponent(version)}`), onSuccess: () => go("/datasets") });
-  if (!admin) return null;
+  if (!admin) return known ? <span className="quiet">{needs("admin", "Deleting a version")}</span> : null;
   if (!sure) return <button type="button" onClick={() => setSure(true)}>Delete</button>;
   return (
     <span className="inline">
