@@ -1,5 +1,5 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useIsFetching, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
 
 import { call, get, type Page, type Schemas } from "../api/client";
 import { useScopes } from "../api/scopes";
@@ -21,8 +21,17 @@ export function Feedbacks({ step }: { step: Step }) {
     queryKey: ["live", "feedback", step.step_id],
     queryFn: ({ signal }) => get<Page<Feedback>>("feedback", { step_id: step.step_id, limit: 100 }, signal),
   });
+  // Who followed a link to here is brought here until all that stands above has come, and then left alone.
+  const own = useRef<HTMLElement>(null);
+  const wanted = useRef(window.location.hash === "#feedback");
+  const coming = useIsFetching({ queryKey: ["live"] }) > 0 || said.isPending;
+  useEffect(() => {
+    if (!wanted.current) return;
+    own.current?.scrollIntoView();
+    wanted.current = coming;
+  }, [coming]);
   return (
-    <section aria-label="Feedback">
+    <section ref={own} id="feedback" aria-label="Feedback">
       <h2>Feedback</h2>
       {said.isError && <Problem error={said.error} />}
       {said.data?.items.length === 0 && <p className="quiet">Nobody has said anything of this step.</p>}

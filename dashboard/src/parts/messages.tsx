@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { Link } from "wouter";
 
 import type { Schemas } from "../api/client";
 import { count } from "../format";
@@ -30,6 +31,9 @@ export function Messages({ step }: { step: Step }) {
       )}
       <h2>Reply</h2>
       {step.response_message != null ? <MessageView message={step.response_message} /> : <p className="quiet">It is not kept as a message.</p>}
+      <p>
+        <Link href={`/trajectories/${encodeURIComponent(step.trajectory_id)}?step=${encodeURIComponent(step.step_id)}&tab=facts#feedback`}>Rate or correct</Link>
+      </p>
     </>
   );
 }
