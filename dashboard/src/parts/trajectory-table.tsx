@@ -38,6 +38,7 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
   }, [last, rows.length, more]);
   const across = useMemo(() => [SELECT, ...columns.map((each) => widths[each.id] ?? each.width)], [columns, widths]);
   const grid = { gridTemplateColumns: across.map((width) => `${width}px`).join(" "), width: across.reduce((sum, width) => sum + width + 10, 20) };
+  const all = rows.length > 0 && chosen.size >= rows.length;
   const toggle = (row: Row | undefined, to: number, range: boolean) => {
     if (row === undefined) return;
     const on = !chosen.has(row.trajectory_id);
@@ -77,8 +78,8 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
       onKeyDown={press}
     >
       <div role="row" className="row head" style={grid} aria-rowindex={1}>
-        <span role="columnheader" className="check" title="Chosen">
-          <span aria-hidden>☑</span> <span className="unseen">Chosen</span>
+        <span role="columnheader" className="check" title={all ? "Choose none" : "Choose all that are loaded"} onClick={() => choose(rows.map((each) => each.trajectory_id), !all)}>
+          <span aria-hidden>{all ? "☑" : chosen.size > 0 ? "◪" : "☐"}</span> <span className="unseen">Chosen</span>
         </span>
         {columns.map((column) => (
           <Head key={column.id} column={column} sort={sort} sortBy={sortBy} width={widths[column.id] ?? column.width} resize={resize} />
