@@ -42,6 +42,7 @@ it("says what an offer takes the place of, and offers nothing for what is whole"
   expect(at("complete and sta|x == 1")).toMatchObject({ from: 13, to: 17 });
   expect(at("complete and |")).toMatchObject({ from: 13, to: 13 });
   expect(texts("status == 'finished'|")).toEqual([]);
+  expect([at("sta|").half, at("complete|").half, at("status == fini|").half, at("complete |").half, at("created_at > now|").half]).toEqual([true, false, true, false, false]);
   expect(at("sta|").offers[0]!.says).toBe("About status. (indexed)");
 });
 

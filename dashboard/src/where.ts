@@ -11,7 +11,8 @@ export type Field = {
   indexed: boolean;
 };
 export type Offer = { text: string; says: string };
-export type Offers = { from: number; to: number; offers: Offer[] };
+/** `half`: a word is begun at the place that is none yet, so that the first offer is probably meant. */
+export type Offers = { from: number; to: number; offers: Offer[]; half: boolean };
 type Token = { kind: "name" | "text" | "number" | "operator"; text: string; from: number; to: number };
 
 const TOKEN =
@@ -46,7 +47,8 @@ export function offersAt(source: string, caret: number, fields: readonly Field[]
   const offers = [...first, ...inside].slice(0, MOST);
   // What is written out already needs no offer.
   const done = offers.length === 1 && offers[0]!.text === begun;
-  return { from, to: current?.to ?? caret, offers: done ? [] : offers };
+  const half = first.length > 0 && begun !== "" && !CONSTANTS.has(begun) && !offers.some((each) => each.text === begun);
+  return { from, to: current?.to ?? caret, offers: done ? [] : offers, half };
 }
 
 function candidates(before: readonly Token[], fields: readonly Field[], values: Readonly<Record<string, readonly string[]>>): Offer[] {

@@ -50,14 +50,23 @@ def test_a_filter_is_completed_corrected_and_saved(server, visit):
     search = page.get_by_role("combobox", name="Filter")
     search.press_sequentially("rea")
     page.get_by_role("option").filter(has_text="readiness").first.wait_for()
-    search.press("ArrowDown")
     search.press("Enter")
     assert search.input_value() == "readiness "
-    search.press_sequentially("== 'ready' and rewrad > 0")
+    search.press_sequentially("== ")
+    page.get_by_role("option").filter(has_text="'ready'").wait_for()
+    search.press_sequentially("rea")
+    search.press("Enter")
+    assert search.input_value() == "readiness == 'ready' "
+    search.press_sequentially("and rewrad > 0")
     wrong = page.get_by_role("alert")
     wrong.get_by_text("rewrad").first.wait_for()
     assert wrong.locator("mark").inner_text() == "rewrad"
     assert asked(page) == {}
+    search.press("Enter")
+    page.wait_for_url("**where=*")
+    page.get_by_text("0 shown").wait_for()
+    page.get_by_text("Loading", exact=True).wait_for(state="hidden")
+    assert page.get_by_role("alert").count() == 1
     search.fill("readiness == 'ready' and reward > 0")
     page.get_by_text("2 shown").wait_for(state="hidden")
     search.press("Enter")
@@ -174,6 +183,7 @@ def test_a_key_that_reads_is_told_what_it_may_not(serving, visit):
     page.get_by_text("1 chosen").wait_for()
     for name in ("Label", "Exclude", "Include", "Delete", "Freeze a dataset"):
         assert page.get_by_role("button", name=name, exact=True).is_disabled(), name
+    page.get_by_text("need a key with the scope write, Delete one with admin").wait_for()
     assert page.get_by_role("button", name="Export").is_enabled()
 
 
@@ -242,9 +252,18 @@ def test_branches_messages_and_what_is_known_of_a_step(server, visit):
     assert asked(page)["step"] == "c"
     page.keyboard.press("p")
     assert asked(page)["step"] == "b"
-    server.pool.append_steps([Step(step_id="w", trajectory_id="waits", prompt_ids=[1], response_ids=[2])])
+    reply = Message(role="assistant", content="Yes.")
+    waits = Step(
+        step_id="w", trajectory_id="waits", prompt_ids=[151_642] * 20, response_ids=[3], response_message=reply
+    )
+    server.pool.append_steps([waits])
     server.pool.complete_trajectory("waits", "finished")
-    page.goto(f"{server.url}/dashboard/trajectories/waits?tab=facts")
+    page.goto(f"{server.url}/dashboard/trajectories/waits?tab=tokens")
+    page.locator(".token-row").first.wait_for()
+    assert page.evaluate("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.tokens'))")
+    page.get_by_role("tab", name="messages").click()
+    page.get_by_role("link", name="Rate or correct").click()
+    page.get_by_role("button", name="Rate", exact=True).wait_for()
     page.get_by_text("waits for a reward; methods that need none (sft) can take it now").wait_for()
     page.get_by_text("a rating does not change the reward").wait_for()
     page.get_by_role("button", name="Reward", exact=True).click()

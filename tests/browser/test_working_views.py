@@ -314,6 +314,7 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
     reader = server.pool.create_key(NewKey(name="page", scopes=("read",))).secret
     bound = server.pool.create_key(NewKey(name="val", scopes=("read",), channel="val")).secret
     play(server, key=admin)
+    version = create_dataset(server.pool, "kept", Selection()).version
     server.pool.lease(BatchSpec(unit="trajectory", size=1), "policy")
     page = visit(server, "/settings?tab=keys").page
     page.get_by_label("API key").fill(reader)
@@ -324,7 +325,9 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
         "/settings?tab=retention": ("Retention needs a key with the scope admin", "Try"),
         "/curation": ("Deciding needs a key with the scope write", "accept"),
         "/curation?tab=rules": ("Putting rules in force needs a key with the scope admin", "Put in force"),
-        "/curation?tab=compare&group=run-g0": ("This group has 1 rollouts", "This one is better"),
+        "/curation?tab=compare&group=run-g0": ("This group has 1 rollout that has ended", "This one is better"),
+        f"/datasets/{quote(version)}": ("Deleting a version needs a key with the scope admin", "Delete"),
+        "/trajectories?actions=on": ("need a key with the scope write, Delete one with admin", "Delete for good"),
         "/datasets": ("Freezing a version needs a key with the scope write", "Freeze"),
         "/consumption": ("What may be served", "Hand out anew"),
     }

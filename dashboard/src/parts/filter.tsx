@@ -18,20 +18,23 @@ export function useFields(): readonly Field[] {
   return fields.data?.items ?? [];
 }
 
-type Props = { where: string; set: (where: string) => void; values: Readonly<Record<string, readonly string[]>> };
+/** `wantValues` is called once values may be completed. */
+type Props = { where: string; set: (where: string) => void; values: Readonly<Record<string, readonly string[]>>; wantValues: () => void };
 
 /** A filter in the `where` language: what can be written is offered, and what is wrong is shown where it is. */
-export function Filter({ where, set, values }: Props) {
+export function Filter({ where, set, values, wantValues }: Props) {
   const [text, setText] = useState(where);
   const [caret, setCaret] = useState(where.length);
   const [open, setOpen] = useState(false);
-  const [at, setAt] = useState(-1);
+  // Null: as it is offered, -1: none of them.
+  const [moved, setMoved] = useState<number | null>(null);
   const field = useRef<HTMLInputElement>(null);
   const own = useId();
   const fields = useFields();
   const tried = useTried(text);
   useEffect(() => setText(where), [where]);
-  const { from, to, offers } = open ? offersAt(text, caret, fields, values) : { from: 0, to: 0, offers: [] };
+  const { from, to, offers, half } = open ? offersAt(text, caret, fields, values) : { from: 0, to: 0, offers: [], half: false };
+  const at = moved ?? (half ? 0 : -1);
   const take = (offer: string) => {
     const rest = text.slice(to);
     const joint = offer.endsWith(".") || offer.endsWith("(") || rest.startsWith(" ") ? "" : " ";
@@ -39,7 +42,7 @@ export function Filter({ where, set, values }: Props) {
     const place = from + offer.length + joint.length;
     setText(next);
     setCaret(place);
-    setAt(-1);
+    setMoved(null);
     requestAnimationFrame(() => field.current?.setSelectionRange(place, place));
   };
   const press = (event: KeyboardEvent) => {
@@ -50,8 +53,8 @@ export function Filter({ where, set, values }: Props) {
       event.preventDefault();
       setOpen(true);
       const count = offers.length + 1;
-      if (open) setAt((before) => ((before + 1 + (event.key === "ArrowDown" ? 1 : count - 1)) % count) - 1);
-    } else if ((event.key === "Enter" || event.key === "Tab") && offers[at] !== undefined) {
+      if (open) setMoved(((at + 1 + (event.key === "ArrowDown" ? 1 : count - 1)) % count) - 1);
+    } else if ((event.key === "Enter" || (event.key === "Tab" && moved !== null)) && offers[at] !== undefined) {
       event.preventDefault();
       take(offers[at]!.text);
     } else if (event.key === " " && event.ctrlKey) {
@@ -59,7 +62,7 @@ export function Filter({ where, set, values }: Props) {
       setOpen(true);
     }
   };
-  const moved = () => setCaret(field.current?.selectionStart ?? 0);
+  const placed = () => setCaret(field.current?.selectionStart ?? 0);
   const wrong = tried.error !== null;
   return (
     <form
@@ -91,10 +94,11 @@ export function Filter({ where, set, values }: Props) {
             setText(event.target.value);
             setCaret(event.target.selectionStart ?? event.target.value.length);
             setOpen(true);
-            setAt(-1);
+            setMoved(null);
+            if (/[=!(]|\slike\s/.test(event.target.value)) wantValues();
           }}
           onKeyDown={press}
-          onSelect={moved}
+          onSelect={placed}
           onBlur={() => setOpen(false)}
         />
         <ul id={`${own}-list`} role="listbox" aria-label="What can stand here" className="offers" hidden={offers.length === 0}>
@@ -130,7 +134,12 @@ function useTried(text: string): Tried {
     const waiting = window.setTimeout(() => setSettled(text), PAUSE);
     return () => window.clearTimeout(waiting);
   }, [text]);
-  const asked = settled.trim() === "" ? null : settled;
+  return useExplained(settled);
+}
+
+/** What the server makes of an expression; `error`: what is wrong with it. */
+export function useExplained(text: string): Tried {
+  const asked = text.trim() === "" ? null : text;
   const tried = useQuery({
     queryKey: ["explain", asked],
     enabled: asked !== null,
@@ -139,8 +148,8 @@ function useTried(text: string): Tried {
     queryFn: ({ signal }) => get<Schemas["Explanation"]>("explain", { where: asked, subject: "trajectories" }, signal),
   });
   const refused = tried.error instanceof ApiError && tried.error.code === "invalid_query" ? tried.error : null;
-  if (asked === null) return { text: settled, error: null, found: null };
-  return { text: settled, error: refused, found: tried.data ?? null };
+  if (asked === null) return { text, error: null, found: null };
+  return { text, error: refused, found: tried.data ?? null };
 }
 
 function Wrong({ error, text }: { error: ApiError; text: string }) {

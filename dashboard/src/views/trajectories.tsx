@@ -2,13 +2,13 @@ import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "wouter";
 
-import { get, type Page, type Schemas } from "../api/client";
+import { ApiError, get, type Page, type Schemas } from "../api/client";
 import { useEvents } from "../api/live";
 import { chosen as chosenColumns, slim, sorted, sortOf, type Row } from "../columns";
 import { count } from "../format";
 import { Bulk } from "../parts/bulk";
 import { FacetPanel, useFacets, valuesOf } from "../parts/facets";
-import { Filter } from "../parts/filter";
+import { Filter, useExplained } from "../parts/filter";
 import { ColumnMenu, SavedMenu } from "../parts/list-menus";
 import { Problem } from "../parts/problem";
 import { ROW, TrajectoryTable } from "../parts/trajectory-table";
@@ -45,6 +45,12 @@ export function Trajectories() {
   const rows = useMemo(() => sorted(loaded, sort), [loaded, sort?.id, sort?.down]);
   const columns = useMemo(() => chosenColumns(asked.get("columns")), [asked.get("columns")]);
   const facets = useFacets(where, faceted);
+  const [completing, setCompleting] = useState(false);
+  // Of all there is: a filter that is to be changed has only its own values.
+  const offered = useFacets("", completing);
+  const refused = useExplained(where).error;
+  // What is wrong with the filter is told where it stands.
+  const told = pages.error instanceof ApiError && pages.error.message === refused?.message;
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   useEffect(() => setChosen(new Set()), [where]);
   const box = useRef<HTMLDivElement>(null);
@@ -77,7 +83,7 @@ export function Trajectories() {
   return (
     <>
       <h1>Trajectories</h1>
-      <Filter where={where} set={(value) => change("where", value)} values={valuesOf(facets.data)} />
+      <Filter where={where} set={(value) => change("where", value)} values={valuesOf(offered.data ?? facets.data)} wantValues={() => setCompleting(true)} />
       <div className="bar">
         <label>
           Order{" "}
@@ -111,7 +117,7 @@ export function Trajectories() {
       {acting && (
         <Bulk ids={[...chosen]} where={where} loaded={loaded.length} all={() => setChosen(new Set(loaded.map((row) => row.trajectory_id)))} none={() => setChosen(new Set())} />
       )}
-      {pages.isError && <Problem error={pages.error} again={() => void pages.refetch()} />}
+      {pages.isError && !told && <Problem error={pages.error} again={() => void pages.refetch()} />}
       {pages.isSuccess && rows.length === 0 && !pages.hasNextPage && (
         <p className="empty">
           {where === "" ? "There are none yet. They come as agents call the server; Lifecycle says how to begin." : "None matches. Take something out of the filter."}
