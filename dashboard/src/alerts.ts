@@ -1,7 +1,7 @@
 /** What is not as it should be, each with what to do, from what the server tells of itself and of the pool. */
 
 import type { Schemas } from "./api/client";
-import { bytes, count, decimal, span } from "./format";
+import { bytes, count, counted, decimal, span } from "./format";
 
 export type Alert = { id: string; bad: boolean; says: string; todo: string; path: string | null };
 export type Seen = {
@@ -65,7 +65,7 @@ function captureAlerts({ stats, steps }: Seen): Alert[] {
     found.push({ id: "failed", bad: many, says: `${count(failed)} of ${count(stats.exchanges)} calls got no reply`, todo: "See which, and what the engines said.", path: "/collection?tab=errors" });
   }
   if ((stats.dead_letters ?? 0) > 0) {
-    found.push({ id: "letters", bad: true, says: `${count(stats.dead_letters!)} records could not be stored`, todo: "Each says why; whoever sends them has to be corrected.", path: "/collection?tab=errors" });
+    found.push({ id: "letters", bad: true, says: `${counted(stats.dead_letters!, "record", "records")} could not be stored`, todo: "Each says why; whoever sends them has to be corrected.", path: "/collection?tab=errors" });
   }
   const doubted = steps.filter((step) => step.excluded_reason?.startsWith("quarantined:"));
   if (doubted.length > 0) {
@@ -90,7 +90,7 @@ function consumerAlerts({ stats, leased, now }: Seen): Alert[] {
   }
   for (const [consumer, figures] of Object.entries(stats.consumers ?? {})) {
     if ((figures.poisoned ?? 0) === 0) continue;
-    found.push({ id: `poisoned ${consumer}`, bad: true, says: `${count(figures.poisoned!)} units of ${consumer} were handed out time and again and never acknowledged`, todo: "Look at what they have in common, then hand them out anew.", path: `/consumption?consumer=${encodeURIComponent(consumer)}` });
+    found.push({ id: `poisoned ${consumer}`, bad: true, says: `${counted(figures.poisoned!, "unit", "units")} of ${consumer} ${figures.poisoned === 1 ? "was" : "were"} handed out time and again and never acknowledged`, todo: "Look at what they have in common, then hand them out anew.", path: `/consumption?consumer=${encodeURIComponent(consumer)}` });
   }
   return found;
 }

@@ -263,7 +263,7 @@ def test_reviews_go_by_the_keyboard_and_can_be_undone(server, visit):
     # The other one is theirs meanwhile.
     page.get_by_text("0 wait for a person").wait_for()
     page.keyboard.press("u")
-    page.get_by_text("1 wait for a person").wait_for()
+    page.get_by_text("1 waits for a person").wait_for()
     page.get_by_text("rule: why did it fail").wait_for()
     page.keyboard.press("s")
     page.get_by_role("link", name=done.trajectory_id).wait_for()

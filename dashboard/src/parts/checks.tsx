@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 
 import { get, type Page, type Schemas } from "../api/client";
-import { count, cut, visible } from "../format";
+import { count, counted, cut, visible } from "../format";
 import { DataTable } from "./data-table";
 import { Problem } from "./problem";
 
@@ -32,7 +32,7 @@ export function Checks() {
       {labels.isSuccess && (
         <>
           <p className="quiet">
-            Over the newest {count(labels.data.looked)} trajectories{labels.data.whole ? ", which are all" : ", not all that there are"}. A label that is not there means that nothing was found, or that the check has not run.
+            Over the newest {counted(labels.data.looked, "trajectory", "trajectories")}{labels.data.whole ? ", all that there are" : ", not all that there are"}. A label that is not there means that nothing was found, or that the check has not run.
           </p>
           <h2>Checks</h2>
           <Labels
@@ -68,7 +68,7 @@ function Labels({ name, labels, empty }: { name: string; labels: readonly LabelC
                 <code>{visible(value.value)}</code> <span className="quiet">{count(value.count)}</span>
               </li>
             ))}
-            {each.others > 0 && <li className="quiet">{count(each.others)} other values</li>}
+            {each.others > 0 && <li className="quiet">{counted(each.others, "other value", "other values")}</li>}
           </ul>,
           <ul key="examples" className="members">
             {each.values.slice(0, 3).flatMap((value) => value.examples.slice(0, 1)).map((id) => (

@@ -4,7 +4,7 @@ import { Link, useSearchParams } from "wouter";
 
 import { call, get, type Page, type Schemas } from "../api/client";
 import { needs, useScopes } from "../api/scopes";
-import { count, decimal, visible } from "../format";
+import { count, counted, decimal, visible } from "../format";
 import { pairsOf, siblingsOf } from "../pairs";
 import { useReviewer } from "../reviewer";
 import { MessageView } from "./message";
@@ -76,7 +76,7 @@ function Groups({ go }: { go: (id: string) => void }) {
             <button type="button" onClick={() => go(id)}>
               {visible(id)}
             </button>{" "}
-            <span className="quiet">{count(number)} rollouts</span>
+            <span className="quiet">{counted(number, "rollout", "rollouts")}</span>
           </li>
         ))}
       </ul>
@@ -96,7 +96,7 @@ function OfGroup({ group }: { group: string }) {
   });
   if (members.isError) return <Problem error={members.error} />;
   if (members.isPending) return <p className="quiet">Loading</p>;
-  if (members.data.items.length < 2) return <p className="empty">This group has {count(members.data.items.length)} rollouts that have ended: two are needed.</p>;
+  if (members.data.items.length < 2) return <p className="empty">This group has {counted(members.data.items.length, "rollout that has", "rollouts that have")} ended: two are needed.</p>;
   return <Pairs kind="trajectory" pairs={pairsOf(members.data.items)} keyOf={(each) => each.trajectory_id} load={sideOf} />;
 }
 

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { ApiError, get, type Page, type Schemas } from "../api/client";
 import type { PoolEvent } from "../api/live";
 import { useScopes } from "../api/scopes";
-import { count, cut, visible } from "../format";
+import { count, counted, cut, visible } from "../format";
 import { DataTable } from "./data-table";
 import { Problem } from "./problem";
 import { When } from "./when";
@@ -53,7 +53,7 @@ export function FailedCalls() {
         />
       )}
       <h2>Could not be stored</h2>
-      <p className="quiet">{count(stats.data.dead_letters ?? 0)} steps and signals were set aside, as what they say cannot be. Who sent them was told the same.</p>
+      <p className="quiet">{counted(stats.data.dead_letters ?? 0, "step or signal was", "steps and signals were")} set aside, as what they say cannot be. Who sent them was told the same.</p>
       {letters.data !== undefined && (
         <DataTable
           label="Records that could not be stored"

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 
 import { ApiError, get, type Page, type Schemas } from "../api/client";
-import { count, visible } from "../format";
+import { counted, visible } from "../format";
 import { Problem } from "./problem";
 import { When } from "./when";
 
@@ -38,7 +38,7 @@ export function Lineage({ version }: { version: Version }) {
 function One({ version }: { version: Version }) {
   return (
     <>
-      <Link href={`/datasets/${encodeURIComponent(version.version)}?tab=lineage`}>{visible(version.version)}</Link> <span className="quiet">{count(version.rows ?? 0)} rows, <When at={version.created_at} /></span>
+      <Link href={`/datasets/${encodeURIComponent(version.version)}?tab=lineage`}>{visible(version.version)}</Link> <span className="quiet">{counted(version.rows ?? 0, "row", "rows")}, <When at={version.created_at} /></span>
       {version.note != null && <p className="quiet">{visible(version.note)}</p>}
       <p>
         <code>{visible(version.selection.where ?? "all that is ready")}</code>

@@ -3,7 +3,7 @@ import { useState } from "react";
 
 import { call, type Schemas } from "../api/client";
 import { needs, useScopes } from "../api/scopes";
-import { bytes, count } from "../format";
+import { bytes, count, counted } from "../format";
 import { Facts } from "./facts";
 import { Problem } from "./problem";
 
@@ -64,7 +64,7 @@ function Taken({ found }: { found: Collection }) {
       </p>
       <Facts
         items={[
-          ["Trajectories", `${count(found.trajectories ?? 0)} with ${count(found.steps ?? 0)} steps`],
+          ["Trajectories", `${count(found.trajectories ?? 0)} with ${counted(found.steps ?? 0, "step", "steps")}`],
           ["Content that only they had", `${count(found.token_blocks ?? 0)} blocks of tokens, ${count(found.message_nodes ?? 0)} messages, ${count(found.tool_sets ?? 0)} sets of tools`],
           ["Media", `${count(found.media ?? 0)}, ${bytes(found.media_bytes ?? 0)}`],
           ["Named and kept", `${count(found.kept_pinned ?? 0)} pinned by versions, ${count(found.kept_leased ?? 0)} leased, ${count(found.kept_waiting ?? 0)} that consumers wait for`],

@@ -34,7 +34,7 @@ export function ReviewQueue() {
       {waiting.isSuccess && (
         <p className="quiet">
           {count(waiting.data.items.length)}
-          {waiting.data.next_cursor === null ? "" : " or more"} wait for a person.
+          {waiting.data.next_cursor === null ? "" : " or more"} {waiting.data.items.length === 1 ? "waits" : "wait"} for a person.
         </p>
       )}
       {write ? (

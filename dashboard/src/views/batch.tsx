@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 
 import { get, type Schemas } from "../api/client";
-import { count, decimal, span, visible } from "../format";
+import { count, counted, decimal, span, visible } from "../format";
 import { DataTable } from "../parts/data-table";
 import { Facts } from "../parts/facts";
 import { Problem } from "../parts/problem";
@@ -30,7 +30,7 @@ export function BatchView({ id }: { id: string }) {
         items={[
           ["State", <span key="state" className={`readiness ${data.state}`}>{data.state}</span>],
           ["Consumer", visible(data.consumer)],
-          ["Method", `${visible(data.method)}, ${count(data.unit_count ?? units.length)} units of ${data.unit} from channel ${visible(data.channel)}`],
+          ["Method", `${visible(data.method)}, ${counted(data.unit_count ?? units.length, "unit", "units")} of ${data.unit} from channel ${visible(data.channel)}`],
           ["Leased", <When key="at" at={data.created_at} />],
           [data.state === "leased" ? "Goes back" : "Ended", <When key="end" at={ended ?? data.deadline} />],
           ["Held", data.created_at == null || ended === null ? "still" : span(ended - data.created_at)],

@@ -6,7 +6,7 @@ import { get, type Page, type Schemas } from "../api/client";
 import { useConnection, useEvents, type PoolEvent } from "../api/live";
 import { useScopes } from "../api/scopes";
 import { joined, kindOf, saidBy, type FeedKind } from "../feed";
-import { count, decimal, visible } from "../format";
+import { count, counted, decimal, visible } from "../format";
 import { Engines } from "../parts/engines";
 import { DataTable } from "../parts/data-table";
 import { FailedCalls } from "../parts/failed-calls";
@@ -58,8 +58,7 @@ function Open() {
   return (
     <>
       <p className="quiet">
-        {count(open.data.items.length)}
-        {open.data.next_cursor === null ? "" : " or more"} trajectories have not ended.
+        {open.data.next_cursor === null ? counted(open.data.items.length, "trajectory has", "trajectories have") : `${count(open.data.items.length)} or more trajectories have`} not ended.
       </p>
       <DataTable
         label="Trajectories in progress"
@@ -155,7 +154,7 @@ function Agents() {
   return (
     <>
       <p className="quiet">
-        Over the newest {count(runs.data.looked)} trajectories{runs.data.whole ? ", which are all" : ", not all that there are"}.
+        Over the newest {counted(runs.data.looked, "trajectory", "trajectories")}{runs.data.whole ? ", all that there are" : ", not all that there are"}.
       </p>
       <DataTable
         label="Agents"

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useSearchParams } from "wouter";
 
 import { get, type Page, type Schemas } from "../api/client";
-import { count, span, visible } from "../format";
+import { count, counted, span, visible } from "../format";
 import { Bars, Chart } from "../parts/chart";
 import { DataTable } from "../parts/data-table";
 import { Poisoned } from "../parts/poisoned";
@@ -148,7 +148,7 @@ function Usage({ consumer }: { consumer: string }) {
       </p>
       <div className="charts">
         <Bars title="Versions behind at the lease" says={data.unjudged > 0 ? `${count(data.unjudged)} cannot be judged: no policy, or another run` : undefined} bars={data.staleness.map((each) => ({ name: String(each.value), count: each.count }))} />
-        <Bars title="Times handed out" says={`${count(data.redelivered)} units more than once`} bars={data.uses.map((each) => ({ name: `${each.value} x`, count: each.count }))} />
+        <Bars title="Times handed out" says={`${counted(data.redelivered, "unit", "units")} more than once`} bars={data.uses.map((each) => ({ name: `${each.value} x`, count: each.count }))} />
         <Chart title="Staleness" x="at" xText={clock} series={[{ name: "mean", points: along((batch) => batch.staleness) }, { name: "most", points: along((batch) => batch.staleness_most) }]} />
         <Chart title="Seconds from lease to end" x="at" xText={clock} series={[{ name: "held", points: along((batch) => batch.held_seconds) }]} />
       </div>

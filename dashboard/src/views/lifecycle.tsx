@@ -148,8 +148,9 @@ function Empty({ alerts }: { alerts: readonly Alert[] }) {
         ) : (
           <>
             <Command name="a first call" text={firstCallOf(address, model, server.data?.keys_required ?? false)} />
-            <p>Where a client asks for a base URL:</p>
+            <p>The base URL of OpenAI's clients and those that speak as they do:</p>
             <Command name="the base URL of OpenAI's clients" text={`${address}/v1`} />
+            <p>The base URL of Anthropic's clients:</p>
             <Command name="the base URL of Anthropic's clients" text={address} />
           </>
         )}

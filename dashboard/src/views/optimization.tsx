@@ -3,7 +3,7 @@ import { useState } from "react";
 import { useSearchParams } from "wouter";
 
 import { get, type Schemas } from "../api/client";
-import { count, decimal, visible } from "../format";
+import { count, counted, decimal, visible } from "../format";
 import { DataTable } from "../parts/data-table";
 import { Icicle } from "../parts/icicle";
 import { Packing } from "../parts/packing";
@@ -112,7 +112,7 @@ function Numbers({ stats }: { stats: Schemas["MergeStats"] }) {
   return (
     <section className="cards">
       <Fact name="Ratio" value={`${decimal(whole.ratio)} x`} says={`${count(whole.total)} tokens flat, ${count(whole.unique)} merged`} />
-      <Fact name="Sequences" value={count(whole.sequences)} says={`${count(stats.units)} units, ${count(whole.depth)} deep at most`} />
+      <Fact name="Sequences" value={count(whole.sequences)} says={`${counted(stats.units, "unit", "units")}, ${count(whole.depth)} deep at most`} />
       <Fact name="Forks" value={count(whole.forks)} says={reasons.join(", ") || "none"} />
       {packing != null && (
         <Fact

@@ -2,7 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearchParams } from "wouter";
 
 import { get, type Schemas } from "../api/client";
-import { count, decimal, visible } from "../format";
+import { count, counted, decimal, visible } from "../format";
 import { Chart } from "../parts/chart";
 import { DataTable } from "../parts/data-table";
 import { Problem } from "../parts/problem";
@@ -60,7 +60,7 @@ export function Runs() {
           <input type="number" step="any" value={success} onChange={(event) => event.target.value !== "" && setAsked(withOne(asked, "success", event.target.value))} />
         </label>
         <span className="quiet">
-          Over the newest {count(report.data.looked)} trajectories{report.data.whole ? ", which are all" : ", not all that there are"}. Choose up to {MOST} to compare.
+          Over the newest {counted(report.data.looked, "trajectory", "trajectories")}{report.data.whole ? ", all that there are" : ", not all that there are"}. Choose up to {MOST} to compare.
         </span>
       </div>
       <DataTable
