@@ -33,7 +33,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, kw_only=True):
     """One run of a cell with a seed. `curve`: figures of each batch, its mean reward at temperature 1 among them.
 
-    `figures`: of the whole run. `cpu_seconds`: of all its processes, the start's not included. `seconds`: of wall time.
+    `figures`: of the whole run. `cpu_seconds`: of its processes but the engine, which runs share; the start's not
+    included. `seconds`: of wall time.
     """
 
     cell: Cell
