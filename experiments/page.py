@@ -80,8 +80,9 @@ def _budget(found: Sequence[Finding]) -> str:
     return _wrapped(
         f"The {len(runs)} runs here took {cpu / 60:.0f} minutes of CPU time, {cpu / len(runs):.0f} s each, the start "
         f"and the engine that runs share not counted, on a machine with {software['cores']} cores that were busy "
-        f"otherwise too (Python {software['python']}, torch {software['torch']}). That is a small budget: runs end after "
-        f"{runs[0].plan.iterations} batches, so what is not told from the base here may be told from it in longer ones."
+        f"otherwise too (Python {software['python']}, torch {software['torch']}). That is a small budget: runs end "
+        f"after {runs[0].plan.iterations} batches, so what is not told from the base here may be told "
+        "from it in longer ones."
     )
 
 
