@@ -73,7 +73,7 @@ def test_the_list_filters_tells_errors_and_grows_by_itself(server, visit):
     search = page.get_by_role("combobox", name="Filter")
     search.fill("rewrad >= 1")
     search.press("Enter")
-    page.get_by_role("alert").get_by_text("rewrad").wait_for()
+    page.get_by_role("alert").locator("mark").get_by_text("rewrad").wait_for()
     assert "reward" in page.get_by_role("alert").inner_text()
     page.go_back()
     page.get_by_text("2 shown").wait_for()

@@ -1,6 +1,7 @@
 """Weights into engines: what each is asked, in which order with the gateways' pause, and what failures leave behind."""
 
 import json
+import logging
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -176,10 +177,10 @@ def test_a_stop_while_engines_load_says_that_the_gateways_stay_paused(world, tmp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(board, "set_policy", stopped)
+    to = PublishTo(engine=make().url, model="policy", driver="sglang")
+    caplog.set_level(logging.WARNING, logger="agentworld.trainers.publish")
     with pytest.raises(KeyboardInterrupt):
-        Publisher(PublishTo(engine=make().url, model="policy", driver="sglang"), lora=False).publish(
-            tmp_path, POLICY, board
-        )
+        Publisher(to, lora=False).publish(tmp_path, POLICY, board)
     assert board.paused
     assert "the gateways stay paused" in caplog.text
 
