@@ -24,8 +24,9 @@ from agentworld.records import (
     ToolCall,
 )
 from tests.api.serving import Serving
+from tests.browser.accessibility import broken_rules
 from tests.browser.driving import play
-from tests.browser.test_views import AXE, HOSTILE, RULES_OF_AXE
+from tests.browser.test_views import HOSTILE
 
 # One pixel.
 PNG = base64.b64decode(
@@ -390,8 +391,7 @@ def test_hostile_content_of_every_kind_is_text(server, visit):
 def test_each_part_holds_to_the_rules_of_accessibility(server, visit, scheme):
     agents(server.pool)
     page = visit(server, color_scheme=scheme).page
-    broken = {}
-    for path, shown in {
+    views = {
         "/trajectories?facets=on&actions=on": ".facets button",
         "/trajectories/agents?step=b": ".call",
         "/trajectories/agents?step=b&tab=tokens": ".token-row",
@@ -399,11 +399,5 @@ def test_each_part_holds_to_the_rules_of_accessibility(server, visit, scheme):
         "/trajectories/agents?step=a&tab=facts": ".step-facts table",
         "/trajectories/agents?step=a&tab=call": ".exchange",
         "/trajectories/agents?step=a&tab=record": ".json",
-    }.items():
-        page.goto(f"{server.url}/dashboard{path}")
-        page.locator(shown).first.wait_for()
-        page.get_by_text("Live", exact=True).wait_for()
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("rules => axe.run(rules)", RULES_OF_AXE)["violations"]
-        broken |= {f"{path} {each['id']}": [node["target"] for node in each["nodes"]][:3] for each in found}
-    assert broken == {}
+    }
+    assert broken_rules(page, server, views) == {}

@@ -3,12 +3,12 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from agentworld.pool.keys import NewKey
 from agentworld.records import BatchSpec, Message, Step
+from tests.browser.accessibility import broken_rules
 from tests.browser.driving import play
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -274,28 +274,17 @@ def test_reviews_go_by_the_keyboard_and_can_be_undone(server, visit):
     assert server.pool.get_trajectory(done.trajectory_id).readiness == "excluded"
 
 
-AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
-RULES_OF_AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}}
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_views_hold_to_the_rules_of_accessibility(server, visit, scheme):
     server.pool.lease(BatchSpec(unit="trajectory", size=2), "policy")
     seen = visit(server, color_scheme=scheme)
     page = seen.page
-    broken = {}
-    for path, shown in {
+    views = {
         "/": ".stages",
         "/trajectories": ".row a",
         "/trajectories/run-0-1": ".message",
         "/consumption": "td",
         "/curation?tab=rules": "textarea",
         "/optimization?group=run-g0": ".icicle .node",
-    }.items():
-        page.goto(f"{server.url}/dashboard{path}")
-        page.locator(shown).first.wait_for()
-        page.get_by_text("Live", exact=True).wait_for()
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("rules => axe.run(rules)", RULES_OF_AXE)["violations"]
-        broken |= {f"{path} {each['id']}": [node["target"] for node in each["nodes"]][:3] for each in found}
-    assert broken == {}
+    }
+    assert broken_rules(page, server, views) == {}

@@ -13,8 +13,8 @@ from agentworld.pool.keys import NewKey
 from agentworld.records import BatchSpec, CurationPolicy, Exchange, Feedback, Metrics, Selection
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
+from tests.browser.accessibility import LIGHT_AND_DARK, broken_rules
 from tests.browser.driving import play
-from tests.browser.test_views import AXE, RULES_OF_AXE
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 # `make test` goes a few ways alone, as a browser takes its time; `make test-browser` goes them all.
@@ -369,8 +369,7 @@ def test_these_views_hold_to_the_rules_of_accessibility(filled, visit):
     page = visit(filled).page
     [batch] = filled.pool.list_batches().items
     version = quote(filled.pool.list_datasets(name="all").items[0].version)
-    broken = {}
-    for path, shown in {
+    views = {
         "/": ".alerts",
         "/collection": ".feed li",
         "/collection?tab=agents": "td",
@@ -392,17 +391,8 @@ def test_these_views_hold_to_the_rules_of_accessibility(filled, visit):
         "/settings?tab=keys": "form",
         "/settings?tab=retention": "form",
         "/settings?tab=labels": "td",
-    }.items():
-        page.goto(f"{filled.url}/dashboard{path}")
-        page.locator(f"{shown}:visible").first.wait_for()
-        page.get_by_text("Live", exact=True).first.wait_for()
-        page.evaluate(AXE.read_text())
-        # What is dark differs by its colours alone.
-        for scheme, rules in {"light": RULES_OF_AXE, "dark": {"runOnly": ["color-contrast"]}}.items():
-            page.emulate_media(color_scheme=scheme)
-            found = page.evaluate("rules => axe.run(rules)", rules)["violations"]
-            broken |= {f"{scheme} {path} {each['id']}": [one["target"] for one in each["nodes"]][:3] for each in found}
-    assert broken == {}
+    }
+    assert broken_rules(page, filled, views, LIGHT_AND_DARK) == {}
 
 
 @whole

@@ -65,8 +65,8 @@ class PromptTasks:
         return None
 
     def check(self, task: Task, answer: str | None) -> Score:
-        """Not called."""
-        raise NotImplementedError
+        """Refused: the trainer rewards."""
+        raise InvalidRequestError("rollouts of verl's prompts are judged by verl")
 
 
 class PromptStage(Stage):
