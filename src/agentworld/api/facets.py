@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Annotated
 
 import msgspec
 from litestar import get
 from litestar.datastructures import State
-from litestar.params import FromQuery, QueryParameter
+from litestar.params import FromQuery
 
 from agentworld.api.access import reach
+from agentworld.api.scanning import MOST_ROWS, Rows, Scan
 from agentworld.api.trajectories import Where
 from agentworld.client.wire import API
 from agentworld.pool.protocol import Page, Pool
@@ -20,16 +19,9 @@ from agentworld.query import Subject
 from agentworld.query.fields import Kind, fields_of
 from agentworld.records import Trajectory
 
-MOST_ROWS = 10_000
-"""So many of the newest trajectories that match are counted."""
-MOST_SECONDS = 2.0
-"""And no further page is read after so long."""
 MOST_VALUES = 20
 """Values of a field that are named, the most frequent first."""
 BUCKETS = 8
-_PAGE = 1000
-
-Rows = Annotated[int, QueryParameter(ge=1, le=MOST_ROWS, description="Trajectories that are counted, at most")]
 
 
 class WhereField(msgspec.Struct, frozen=True):
@@ -90,28 +82,21 @@ def facets(state: State, where: Where = None, channel: FromQuery[str | None] = N
 
 
 def count_facets(pool: Pool, where: str | None, channel: str | None, limit: int) -> Facets:
-    """Look at up to `limit` trajectories from the newest on, page by page, as long as `MOST_SECONDS` allow."""
+    """Look at up to `limit` trajectories, the newest first."""
     counts: dict[str, Counter[str | None]] = {name: Counter() for name in _VALUES}
     rewards: list[float] = []
-    looked, cursor = 0, None
-    begun = time.monotonic()
-    while True:
-        page = pool.list_trajectories(
-            where=where, channel=channel, order="newest", cursor=cursor, limit=min(_PAGE, limit - looked)
-        )
-        looked += len(page.items)
+    scan = Scan(pool, where, channel, limit)
+    for item in scan:
         for name, read in _VALUES.items():
-            counts[name].update(map(read, page.items))
-        rewards += [item.reward for item in page.items if item.reward is not None]
-        cursor = page.next_cursor
-        if cursor is None or looked >= limit or time.monotonic() - begun > MOST_SECONDS:
-            break
+            counts[name][read(item)] += 1
+        if item.reward is not None:
+            rewards.append(item.reward)
     return Facets(
-        looked=looked,
-        whole=cursor is None,
+        looked=scan.looked,
+        whole=scan.whole,
         values={name: [FacetValue(*each) for each in found.most_common(MOST_VALUES)] for name, found in counts.items()},
         rewards=bucketed(rewards),
-        unrewarded=looked - len(rewards),
+        unrewarded=scan.looked - len(rewards),
     )
 
 
