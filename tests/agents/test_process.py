@@ -9,21 +9,13 @@ import pytest
 from agentworld.agents import process as process_module
 from agentworld.agents.ports import AgentFailure
 from agentworld.agents.process import KEPT_BYTES, run_command
+from tests.alive import alive
 
 
 async def run(script, *, stdin=b"", timeout=30.0, **variables):
     return await run_command(
         [sys.executable, "-c", script], env={**os.environ, **variables}, cwd=None, stdin=stdin, timeout=timeout
     )
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 async def gone(pid):

@@ -6,6 +6,8 @@ import subprocess
 import pytest
 
 from agentworld.agents.reward_command import RewardCommandError, parse_reward, run_reward_command
+from agentworld.agents.stop_signals import Stopped
+from tests.alive import wait_gone
 
 
 @pytest.mark.parametrize(
@@ -52,18 +54,59 @@ def test_a_command_that_does_not_end():
         run_reward_command("exec sleep 60", "trj_1", timeout=0.3)
 
 
-def test_ctrl_c_while_the_command_starts_ends_it(monkeypatch):
-    """The signal comes when the process is there and nobody knows it yet."""
+def signalling(monkeypatch, place):
+    """Popen with a signal while it starts ("start"), or once its command has ended ("end"); the processes."""
     started = []
 
-    class Starting(subprocess.Popen):
+    class Signalling(subprocess.Popen):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             started.append(self)
-            signal.raise_signal(signal.SIGINT)
+            if place == "start":
+                signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(subprocess, "Popen", Starting)
+        def __exit__(self, *args):
+            if place == "end":
+                signal.raise_signal(signal.SIGINT)
+            return super().__exit__(*args)
+
+    monkeypatch.setattr(subprocess, "Popen", Signalling)
+    return started
+
+
+def test_ctrl_c_while_the_command_starts_ends_it(monkeypatch):
+    """The signal comes when the process is there and nobody knows it yet."""
+    started = signalling(monkeypatch, "start")
     with pytest.raises(KeyboardInterrupt):
         run_reward_command("exec sleep 600", "trj_1")
     assert [process.returncode for process in started] == [-signal.SIGKILL]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_after_the_commands_end_is_not_lost(monkeypatch):
+    signalling(monkeypatch, "end")
+    with pytest.raises(KeyboardInterrupt):
+        run_reward_command("echo 1", "trj_1")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_all_that_the_command_started(monkeypatch, number):
+    """The signal comes while the command's output is awaited, which a process that it started holds open."""
+    before = signal.getsignal(number)
+    started = []
+
+    class Communicating(subprocess.Popen):
+        def communicate(self, *args, **kwargs):
+            started.append((self, self.stdout.readline()))
+            signal.raise_signal(number)
+            return super().communicate(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", Communicating)
+    with pytest.raises(Stopped) as stopped:
+        run_reward_command("sleep 600 & echo $!; wait", "trj_1")
+    assert stopped.value.number == number
+    ((process, child),) = started
+    assert process.returncode == -signal.SIGKILL
+    wait_gone(int(child))
+    assert signal.getsignal(number) is before

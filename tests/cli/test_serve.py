@@ -17,6 +17,7 @@ import pytest
 
 from agentworld.client import Factory
 from agentworld.testing import ScriptedEngine
+from tests.alive import alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -31,13 +32,6 @@ def until(condition, seconds=30):
 def answers(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 class Server:

@@ -12,7 +12,8 @@ import pytest
 from agentworld.client import Factory
 from agentworld.records import Message
 from agentworld.testing import ScriptedEngine
-from tests.cli.test_serve import alive, serve, until
+from tests.alive import alive
+from tests.cli.test_serve import serve, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 CONFIG = """

@@ -1,18 +1,9 @@
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from agentworld.demo.services import Service, ServiceError, Services
-
-
-def ended(process):
-    """Whether it is gone, or waits for its parent to hear of it."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+from tests.alive import wait_gone
 
 
 def service(tmp_path, code):
@@ -53,10 +44,7 @@ def test_stopping_ends_the_whole_group_though_it_ignores_requests(tmp_path):
     child = int(thing.wait_ready(30).rsplit(":", 1)[1])
     thing.stop(grace=0.1)
     assert not thing.alive
-    deadline = time.monotonic() + 30
-    while not ended(child):
-        assert time.monotonic() < deadline, "the child outlived its group"
-        time.sleep(0.01)
+    wait_gone(child)
 
 
 def test_leaving_the_block_stops_every_service(tmp_path):

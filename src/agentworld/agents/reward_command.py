@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-import threading
 
+from agentworld.agents.stop_signals import StopSignals
 from agentworld.agents.variables import NO_KEY
 from agentworld.errors import AgentWorldError
 from agentworld.rewards.printed import PrintedReward, read_printed
@@ -26,38 +27,35 @@ def run_reward_command(
 ) -> PrintedReward:
     """Run `command` in a shell with AGENTWORLD_TRAJECTORY_ID set; RewardCommandError says what it did wrong.
 
+    A signal that stops us ends it first and is Stopped then, a KeyboardInterrupt.
+
     It may run what the agent has just written, so it gets the trajectory's own `api_key`, not the user's.
     """
     env = {**os.environ, "AGENTWORLD_TRAJECTORY_ID": trajectory_id, "AGENTWORLD_API_KEY": api_key or NO_KEY}
-    process, interrupted = _start(command, env)
-    with process:
-        try:
-            if interrupted:
-                raise KeyboardInterrupt
-            said, _ = process.communicate(timeout=timeout)
-        except BaseException as error:
-            process.kill()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise RewardCommandError(f"{command!r} did not end within {timeout:g} s") from None
-            raise
+    with StopSignals() as signals:
+        # Its own process group: what the command started is ended with it.
+        process = subprocess.Popen(
+            command, shell=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, process_group=0
+        )
+        with process:
+            try:
+                with signals.raised():
+                    said, _ = process.communicate(timeout=timeout)
+            except BaseException as error:
+                end_group(process)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise RewardCommandError(f"{command!r} did not end within {timeout:g} s") from None
+                raise
     if process.returncode != 0:
         raise RewardCommandError(f"{command!r} ended with code {process.returncode}")
     return parse_reward(said.decode("utf-8", "replace"))
 
 
-def _start(command: str, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], bool]:
-    """The command's process, and whether Ctrl-C came while it started, when nobody could have ended it yet."""
-    interrupts: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-    catches = threading.current_thread() is threading.main_thread() and callable(before)
-    if catches:
-        signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
-    try:
-        process = subprocess.Popen(command, shell=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    finally:
-        if catches:
-            signal.signal(signal.SIGINT, before)
-    return process, bool(interrupts)
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group that `process` leads, if it has not been waited for."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def parse_reward(output: str) -> PrintedReward:

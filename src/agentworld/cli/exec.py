@@ -15,6 +15,7 @@ import typer
 
 from agentworld.agents.failed_calls import failed_of, told
 from agentworld.agents.reward_command import run_reward_command
+from agentworld.agents.stop_signals import Stopped
 from agentworld.agents.variables import agent_environment
 from agentworld.cli import output
 from agentworld.client.factory import Factory
@@ -67,8 +68,9 @@ def exec_(
             status = "finished" if code == 0 else ("abandoned" if interrupted else "failed")
         if reward_cmd is not None and status in ("finished", "truncated"):
             reward = put_reward(factory, trajectory_id, reward_cmd, started.api_key)
-    except KeyboardInterrupt:
-        code, status = 130, "abandoned"
+    except KeyboardInterrupt as stop:
+        code = 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
+        status = "abandoned"
     except BaseException:
         factory.complete_trajectory(trajectory_id, "failed")
         raise
