@@ -137,6 +137,22 @@ def test_signals_reach_the_command(url, factory):
     assert f"{trajectory_in(errors)} abandoned, 0 steps" in errors
 
 
+def test_a_signal_while_the_command_starts_is_handed_on(url, factory, monkeypatch, capsys):
+    """The signal comes when the process is there and nobody knows it yet."""
+    from agentworld.cli import exec as command
+
+    class Starting(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Starting)
+    code = command.exec_(["sleep", "600"], url=url, channel="train")
+    errors = capsys.readouterr().err
+    assert code == 128 + signal.SIGINT
+    assert factory.get_trajectory(trajectory_in(errors)).status == "abandoned"
+
+
 @pytest.mark.parametrize(
     ("address", "command", "says"),
     [

@@ -7,15 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple, Self
 
 import typer
 
 from agentworld.agents.failed_calls import failed_of, told
 from agentworld.agents.reward_command import run_reward_command
-from agentworld.agents.stop_signals import Stopped
+from agentworld.agents.stop_signals import STOPPING, Stopped
 from agentworld.agents.variables import agent_environment
 from agentworld.cli import output
 from agentworld.client.factory import Factory
@@ -139,13 +138,15 @@ def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None
     which is ended as a whole.
     """
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
-    try:
-        child = subprocess.Popen(command, env=env, process_group=None if at_terminal else 0)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot run {command[0]!r}: {error.strerror}", hint="A script needs #! and its program in the first line"
-        ) from None
-    with forwarding(child, at_terminal) as heard:
+    with Forwarding(at_terminal) as signals:
+        try:
+            child = subprocess.Popen(command, env=env, process_group=None if at_terminal else 0)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot run {command[0]!r}: {error.strerror}",
+                hint="A script needs #! and its program in the first line",
+            ) from None
+        signals.forward_to(child)
         try:
             code = child.wait(timeout)
             timed_out = False
@@ -159,7 +160,7 @@ def run_child(command: Sequence[str], env: dict[str, str], timeout: float | None
                 code = child.wait()
     if not at_terminal:
         send(child, signal.SIGKILL, at_terminal)
-    return Ended(128 - code if code < 0 else code, timed_out, bool(heard))
+    return Ended(128 - code if code < 0 else code, timed_out, bool(signals.heard))
 
 
 def send(child: subprocess.Popen[bytes], number: int, at_terminal: bool) -> None:
@@ -173,23 +174,37 @@ def send(child: subprocess.Popen[bytes], number: int, at_terminal: bool) -> None
         pass
 
 
-@contextmanager
-def forwarding(child: subprocess.Popen[bytes], at_terminal: bool) -> Iterator[list[int]]:
-    """Hand signals on to the child while it runs; gives the list of those that came.
+class Forwarding:
+    """Signals handed on to the child; one that comes while it starts, once it is there. `heard`: those that came.
 
     A terminal sends its Ctrl-C to the child by itself.
     """
-    heard: list[int] = []
 
-    def hand_on(number: int, frame: object) -> None:
-        heard.append(number)
-        if not (at_terminal and number == signal.SIGINT):
-            send(child, number, at_terminal)
+    def __init__(self, at_terminal: bool) -> None:
+        self.heard: list[int] = []
+        self._at_terminal = at_terminal
+        self._child: subprocess.Popen[bytes] | None = None
+        self._before: dict[int, Any] = {}
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, hand_on) for number in numbers}
-    try:
-        yield heard
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._hear) for number in STOPPING}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def forward_to(self, child: subprocess.Popen[bytes]) -> None:
+        """From here on signals go to `child`, and those that came before are sent now."""
+        earlier = list(self.heard)
+        self._child = child
+        for number in earlier:
+            self._send(number)
+
+    def _hear(self, number: int, frame: object) -> None:
+        self.heard.append(number)
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        if self._child is not None and not (self._at_terminal and number == signal.SIGINT):
+            send(self._child, number, self._at_terminal)
