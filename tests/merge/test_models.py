@@ -9,7 +9,8 @@ import torch
 from agentworld.errors import ConfigError
 from agentworld.merge import build_tree, check_model, tree_scores
 from agentworld.merge.attention import NAME, tree_attention
-from agentworld.trainers.forward import padded_scores
+from agentworld.trainers.forward import part_scores
+from agentworld.trainers.parts import flat_parts
 from agentworld.trainers.rows import Row
 from tests.merge.models import farthest, flat_logprobs, gradients, model_of
 from tests.merge.test_exact import CHAIN, STAR, merged
@@ -141,5 +142,5 @@ def test_nothing_has_no_scores():
     assert found.shape == (0,)
     found.sum().backward()  # as that of a micro-batch without trained tokens
     row = Row("", np.arange(3), np.zeros(3, bool), np.zeros(3, np.float32), np.zeros(3, np.float32))
-    flat = padded_scores(model, [row], entropies=True)
+    flat = part_scores(model, flat_parts([[row]], 64)[0], entropies=True)
     assert flat.logprobs.shape == flat.entropies.shape == (0,)

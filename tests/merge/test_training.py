@@ -11,8 +11,9 @@ from agentworld.factory import open_pool
 from agentworld.merge.heads import check_head
 from agentworld.merge.verify import MergeDiffersError, windows
 from agentworld.records import Annotation, BatchSpec
-from agentworld.trainers.forward import padded_scores
+from agentworld.trainers.forward import part_scores
 from agentworld.trainers.objective import Objective
+from agentworld.trainers.parts import flat_parts
 from agentworld.trainers.recipes import RECIPES
 from agentworld.trainers.reference import Trainer
 from agentworld.trainers.rows import Row
@@ -216,7 +217,8 @@ def test_what_models_do_to_their_logits_is_done_flat_too(kind, more):
     ends = {"eos_token_id": 1, "bos_token_id": 1, "pad_token_id": 0}
     model = model_of(kind, torch.float32, **more, **ends).eval()
     ids, zeros = np.array([1, 2, 3, 4, 5]), np.zeros(5, np.float32)
-    found = padded_scores(model, [Row("", ids, np.arange(5) > 0, zeros, zeros)]).logprobs
+    row = Row("", ids, np.arange(5) > 0, zeros, zeros)
+    found = part_scores(model, flat_parts([[row]], 64)[0]).logprobs
     torch.testing.assert_close(found, flat_logprobs(model, [ids])[0], rtol=1e-5, atol=1e-5)
     check_head(model)
 

@@ -13,7 +13,6 @@ from agentworld.trainers.parts import flat_parts, merged_parts
 from agentworld.trainers.reference import Trainer
 from agentworld.trainers.rows import TAUGHT, distillation_rows
 from agentworld.trainers.settings import TrainSettings
-from agentworld.trainers.top_scores import part_top_scores
 from tests.merge.models import farthest, model_of
 from tests.trainers.builders import VOCABULARY, batch, member, reply_logprobs, step, tiny_model
 
@@ -107,7 +106,7 @@ def test_ids_beside_the_sampled_ones_are_scored_alike_merged_and_flat():
     found = []
     for part in (*flat_parts(units, 4096), *merged_parts(units, 4096)):
         ids = np.concatenate([row.arrays["teacher_top_ids"][row.mask] for row in part.rows]).astype(np.int64)
-        scores = part_top_scores(model, part, ids)
+        scores = part_scores(model, part, also=ids)
         assert torch.allclose(scores.logprobs, part_scores(model, part).logprobs, atol=1e-5)
         found.append(dict(zip(part.units, scores.top.split([row.trained for row in part.rows]), strict=True)))
     for unit, row in enumerate(rows):

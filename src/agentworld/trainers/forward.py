@@ -1,4 +1,7 @@
-"""Log-probabilities of a micro-batch's trained tokens, row after row, from padded rows or from their token tree."""
+"""One forward over a micro-batch, of padded rows or of their token tree, and what is read off its hidden states.
+
+A state is computed once, however many rows go through it, and logits are made where something is trained only.
+"""
 
 from __future__ import annotations
 
@@ -6,54 +9,87 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from agentworld.merge import tree_scores
+from agentworld.merge import plan_attention
+from agentworld.merge.attention import tree_hidden
 from agentworld.merge.heads import head_of
 from agentworld.merge.scores import label_scores
 from agentworld.trainers.minibatches import trained
 from agentworld.trainers.parts import Part
-from agentworld.trainers.rows import Row
 
 if TYPE_CHECKING:
     import torch
 
 
+class States(NamedTuple):
+    """`hidden` [R, width]: last hidden states, with gradient. `rows` int64 [N]: which of them each of the N marked
+    tokens has, row after row.
+    """
+
+    hidden: torch.Tensor
+    rows: npt.NDArray[np.int64]
+
+
 class Scores(NamedTuple):
-    """`logprobs` [N] in the model's type, and at least float32; `entropies` [N] where asked for."""
+    """Of the N trained tokens of a micro-batch, in the model's type and at least float32: `logprobs` [N]; `entropies`
+    [N] where asked for; `top` [N, k] of the ids that were named for each of them, where some were.
+    """
 
     logprobs: torch.Tensor
     entropies: torch.Tensor | None
+    top: torch.Tensor | None = None
 
 
-def part_scores(model: Any, part: Part, *, entropies: bool = False) -> Scores:
-    """Of every trained token, log p(ids[t] | ids[:t]) with the logits divided by the row's temperature."""
-    if part.tree is None:
-        return padded_scores(model, part.rows, entropies=entropies)
-    tree = part.tree
-    nodes = tree.index[np.concatenate([trained(row) for row in part.rows])]
-    needed = np.zeros(len(tree.tokens), dtype=bool)
-    needed[nodes] = True
-    heats = np.empty(len(tree.tokens))
-    heats[tree.index] = np.concatenate([np.full(len(row), row.temperature) for row in part.rows])
-    found = tree_scores(model, tree, needed, temperatures=heats, entropies=entropies)
-    return Scores(found.on_paths(nodes), found.entropies_on_paths(nodes) if entropies else None)
-
-
-def padded_scores(model: Any, rows: Sequence[Row], *, entropies: bool = False) -> Scores:
-    """The same from rows that are padded on the right, which needs no mask with causal attention. Logits are made where
-    something is trained only.
-    """
+def states_at(model: Any, part: Part, masks: Sequence[npt.NDArray[np.bool_]]) -> States:
+    """The states after the tokens of the part's rows that `masks` (bool [L] each) mark."""
     import torch
 
+    if part.tree is not None:
+        places, rows = np.unique(part.tree.index[np.concatenate(masks)], return_inverse=True)
+        hidden = tree_hidden(model, plan_attention(part.tree))
+        return States(hidden[torch.from_numpy(places.astype(np.int64)).to(hidden.device)], rows.astype(np.int64))
     device = next(model.parameters()).device
-    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    # Padded on the right, which needs no mask with causal attention.
+    ids = np.zeros((len(part.rows), max(map(len, part.rows))), dtype=np.int64)
     chosen = np.zeros(ids.shape, dtype=bool)
-    for number, row in enumerate(rows):
+    for number, (row, mask) in enumerate(zip(part.rows, masks, strict=True)):
         ids[number, : len(row)] = row.ids
-        chosen[number, : len(row)] = trained(row)
-    hidden = model.get_decoder()(input_ids=torch.from_numpy(ids).to(device), use_cache=False).last_hidden_state
-    states = hidden[:, :-1][torch.from_numpy(chosen[:, 1:]).to(device)]
-    heats = np.repeat([row.temperature for row in rows], chosen.sum(axis=1))
-    places = np.arange(len(states))
-    logprobs, found = label_scores(head_of(model), states, heats, places, ids[chosen], entropies=entropies)
-    return Scores(logprobs, found)
+        chosen[number, : len(row)] = mask
+    found = model.get_decoder()(input_ids=torch.from_numpy(ids).to(device), use_cache=False).last_hidden_state
+    hidden = found[torch.from_numpy(chosen).to(device)]
+    return States(hidden, np.arange(len(hidden), dtype=np.int64))
+
+
+def states_before(model: Any, part: Part) -> States:
+    """The states that the trained tokens of the part's rows are drawn from: those after the tokens before them."""
+    return states_at(model, part, [np.append(trained(row)[1:], False) for row in part.rows])
+
+
+def token_scores(
+    model: Any, part: Part, states: States, *, entropies: bool = False, also: npt.NDArray[np.int64] | None = None
+) -> Scores:
+    """Of every trained token, log p(ids[t] | ids[:t]) with the logits divided by the row's temperature, and of `also`
+    int64 [N, k] in the place of each, from the same row of logits. `states`: those before them.
+    """
+    masks = [trained(row) for row in part.rows]
+    labels = np.concatenate([row.ids[mask] for row, mask in zip(part.rows, masks, strict=True)])
+    heats = np.empty(len(states.hidden))
+    # Rows of other temperatures share no state (see row_tree).
+    heats[states.rows] = np.repeat([row.temperature for row in part.rows], [int(mask.sum()) for mask in masks])
+    if also is None:
+        found, spread = label_scores(head_of(model), states.hidden, heats, states.rows, labels, entropies=entropies)
+        return Scores(found, spread)
+    count, width = also.shape
+    rows = np.concatenate([states.rows, np.repeat(states.rows, width)])
+    found, spread = label_scores(
+        head_of(model), states.hidden, heats, rows, np.concatenate([labels, also.reshape(-1)]), entropies=entropies
+    )
+    return Scores(found[:count], None if spread is None else spread[:count], found[count:].reshape(count, width))
+
+
+def part_scores(
+    model: Any, part: Part, *, entropies: bool = False, also: npt.NDArray[np.int64] | None = None
+) -> Scores:
+    """`token_scores` from a forward of their own."""
+    return token_scores(model, part, states_before(model, part), entropies=entropies, also=also)

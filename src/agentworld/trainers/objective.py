@@ -15,13 +15,12 @@ from agentworld.merge import check_model
 from agentworld.merge.costs import ModelShape, shape_of
 from agentworld.merge.heads import check_head
 from agentworld.merge.verify import verify_merging
-from agentworld.trainers.forward import Scores, part_scores
+from agentworld.trainers.forward import part_scores, states_before, token_scores
 from agentworld.trainers.losses import Terms, loss_of
 from agentworld.trainers.minibatches import Unit, flat_weights, trained
 from agentworld.trainers.parts import Part, chosen_parts
 from agentworld.trainers.rows import TAUGHT, Row
 from agentworld.trainers.settings import TrainSettings
-from agentworld.trainers.top_scores import part_top_scores
 
 if TYPE_CHECKING:
     import torch
@@ -106,18 +105,16 @@ class Objective:
 
         settings = self.settings
         masks = [trained(row) for row in part.rows]
-        top = teacher_top = None
+        ids = teacher_top = None
         if settings.uses_top:
-            ids, values = (wide(part.rows, masks, name) for name in settings.top_names)
+            named, values = (wide(part.rows, masks, name) for name in settings.top_names)
             # Tables of larger models have rows that smaller ones lack: what the student cannot say is of the rest, as
             # is what fills up a place of which less was named (an id below 0, a log-probability of -inf).
-            there = (ids >= 0) & (ids < self.model.get_input_embeddings().num_embeddings) & np.isfinite(values)
-            found = part_top_scores(self.model, part, np.where(there, ids, 0.0).astype(np.int64))
-            scores, top = Scores(found.logprobs, None), found.top
-            known = np.where(there, values, np.float32(np.nan))
-            teacher_top = torch.from_numpy(known).to(device=top.device, dtype=top.dtype)
-        else:
-            scores = part_scores(self.model, part, entropies=settings.entropy_weight > 0)
+            there = (named >= 0) & (named < self.model.get_input_embeddings().num_embeddings) & np.isfinite(values)
+            ids = np.where(there, named, 0.0).astype(np.int64)
+            teacher_top = torch.from_numpy(np.where(there, values, np.float32(np.nan)))
+        states = states_before(self.model, part)
+        scores = token_scores(self.model, part, states, entropies=settings.entropy_weight > 0, also=ids)
         device, dtype = scores.logprobs.device, scores.logprobs.dtype
 
         def flat(values: Sequence[npt.NDArray[Any]]) -> torch.Tensor:
@@ -149,8 +146,8 @@ class Objective:
             unit_weight=1.0 / units,
             reference=reference,
             teacher=annotated(settings.teacher if settings.method == "distill" else None),
-            top=top,
-            teacher_top=teacher_top,
+            top=scores.top,
+            teacher_top=None if teacher_top is None else teacher_top.to(device=device, dtype=dtype),
             taught=annotated(TAUGHT if settings.teacher_model is not None else None),
             entropies=scores.entropies,
         )
