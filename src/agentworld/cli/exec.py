@@ -182,6 +182,7 @@ class Forwarding:
 
     def __init__(self, at_terminal: bool) -> None:
         self.heard: list[int] = []
+        self._kept: list[int] = []
         self._at_terminal = at_terminal
         self._child: subprocess.Popen[bytes] | None = None
         self._before: dict[int, Any] = {}
@@ -196,15 +197,17 @@ class Forwarding:
 
     def forward_to(self, child: subprocess.Popen[bytes]) -> None:
         """From here on signals go to `child`, and those that came before are sent now."""
-        earlier = list(self.heard)
         self._child = child
-        for number in earlier:
-            self._send(number)
+        while self._kept:
+            self._send(child, self._kept.pop(0))
 
     def _hear(self, number: int, frame: object) -> None:
         self.heard.append(number)
-        self._send(number)
+        if self._child is None:
+            self._kept.append(number)
+        else:
+            self._send(self._child, number)
 
-    def _send(self, number: int) -> None:
-        if self._child is not None and not (self._at_terminal and number == signal.SIGINT):
-            send(self._child, number, self._at_terminal)
+    def _send(self, child: subprocess.Popen[bytes], number: int) -> None:
+        if not (self._at_terminal and number == signal.SIGINT):
+            send(child, number, self._at_terminal)
