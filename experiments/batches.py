@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from agentworld.demo.state import write_atomically
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import AgentWorldError
 from agentworld.records import Batch, Message, Step
@@ -66,7 +69,7 @@ class Retokenised:
     """Each step with the ids that its texts come to: messages are rendered by the model's template, as trainers do that
     are handed texts. A reply is what its message adds to the prompt, up to the end of its turn.
 
-    `steps`, `different`: how many steps were seen, and of how many the ids are not those that were sampled.
+    `steps`, `different`: how many steps the newest batch had, and of how many the ids are not those that were sampled.
     """
 
     def __init__(self, tokenizer: TokenizerAdapter) -> None:
@@ -78,6 +81,7 @@ class Retokenised:
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with other ids in its steps."""
+        self.steps = self.different = 0
         for item in batch.items:
             for member in item.trajectories:
                 member.steps = [self._step(step) for step in member.steps]
@@ -123,6 +127,17 @@ class Critic:
         self._model = model
         size = model.config.hidden_size + 1
         self._squares, self._products = np.zeros((size, size)), np.zeros(size)
+
+    def save(self, path: Path) -> None:
+        """Keep what is known so far; a reader sees all of it or nothing."""
+        whole = io.BytesIO()
+        np.savez(whole, squares=self._squares, products=self._products)
+        write_atomically(path, whole.getvalue())
+
+    def load(self, path: Path) -> None:
+        """Know what was kept there, and nothing else."""
+        with np.load(path) as kept:
+            self._squares, self._products = kept["squares"], kept["products"]
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with annotations `values` from what is known so far; then learns from its rewards."""

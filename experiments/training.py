@@ -24,16 +24,16 @@ from agentworld.agents.report import RolloutResult
 from agentworld.demo.services import Services
 from agentworld.demo.state import write_atomically
 from agentworld.engines.builtin.pocket import load_pocket
-from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
-from agentworld.engines.tokenizer import load_tokenizer
 from agentworld.errors import AgentWorldError, ConflictError
 from agentworld.records import Annotation, BatchSpec, Reward, digest
 from agentworld.tasks import Task
 from agentworld.trainers.settings import TrainSettings
 from experiments.agents import agent_for
-from experiments.batches import ChangingTrainer, Critic, Retokenised, step_logprobs
+from experiments.batches import ChangingTrainer, step_logprobs
 from experiments.cells import Cell, Plan
+from experiments.changing import change_for, retokenised_figures
 from experiments.curating import ask_what_they_did, curation_policy
+from experiments.progress import ProgressFile
 from experiments.results import Evaluation, Result, tasks_digest, write_result
 from experiments.starts import start_weights
 from experiments.task_sets import LESSONS, Lesson
@@ -59,15 +59,6 @@ def run_cell(cell: Cell, seed: int, plan: Plan, work: Path, results: Path, engin
     return path
 
 
-class _State(msgspec.Struct):
-    """What is done of a run: the plan it began with, figures of each batch, CPU seconds of earlier processes."""
-
-    plan: Plan
-    curve: list[dict[str, Any]] = []
-    cpu_seconds: float = 0.0
-    seconds: float = 0.0
-
-
 class _Run:
     def __init__(self, cell: Cell, seed: int, plan: Plan, work: Path, folder: Path, engine_url: str, say: Say) -> None:
         self.cell, self.seed, self.plan, self.work, self.folder, self.say = cell, seed, plan, work, folder, say
@@ -77,10 +68,8 @@ class _Run:
         self.task_set = self.lesson.task_set
         self.agent: Agent = agent_for(cell.runtime, self.lesson.turns)
         self.held_out = self.task_set.tasks(plan.evaluation_tasks, split="heldout", seed=HELD_OUT_SEED)
-        self.figures: dict[str, float] = {}
         self._size = f"{plan.teacher_tasks}x{plan.epochs}"
-        self._state_path = folder / "state.json"
-        self.state = self._read_state()
+        self.progress = ProgressFile(folder, plan)
 
     def result(self) -> Result:
         """The whole run."""
@@ -93,11 +82,8 @@ class _Run:
         trainer = ChangingTrainer(model, settings_of(self.cell, self.seed), self.folder / "weights", run=self.name)
         trainer.resume()
         trainer.present = not self.cell.corrected or self.cell.tokens == "retokenised"
-        if self.cell.tokens == "retokenised":
-            trainer.change = Retokenised(load_tokenizer(str(POCKET_TOKENIZER_PATH)))
-        elif self.cell.method == "ppo":
-            trainer.change = Critic(model)
         done = trainer.record.version
+        trainer.change = change_for(self.cell, model, self.folder, self.progress, done)
         if done:  # What was trained last may have been cut before it was kept.
             self._keep_version(weights, done, _newest(trainer))
         with Services(self.folder / "logs") as services:
@@ -112,23 +98,22 @@ class _Run:
                 tree.publish(self._version(weights, speaking), self.name, speaking)
                 self._iterate(tree, trainer, consumer, iteration)
                 self._keep_version(weights, trainer.record.version, _newest(trainer))
-                self._spend(began, used)
+                self.progress.spend(time.monotonic() - began, _cpu_seconds() - used)
                 began, used = time.monotonic(), _cpu_seconds()
             tree.publish(self._version(weights, self.plan.iterations), self.name, self.plan.iterations)
             after = self._evaluate(tree, "after")
-        self._spend(began, used)
-        if isinstance(trainer.change, Retokenised):
-            self.figures["steps_with_other_ids"] = trainer.change.different / max(trainer.change.steps, 1)
+        self.progress.spend(time.monotonic() - began, _cpu_seconds() - used)
+        now = self.progress.now
         return Result(
             cell=self.cell,
             seed=self.seed,
             plan=self.plan,
             before=before,
             after=after,
-            curve=self.state.curve,
-            figures=self.figures,
-            cpu_seconds=round(self.state.cpu_seconds, 1),
-            seconds=round(self.state.seconds, 1),
+            curve=now.curve,
+            figures=retokenised_figures(now.curve),
+            cpu_seconds=round(now.cpu_seconds, 1),
+            seconds=round(now.seconds, 1),
             software=_software(),
         )
 
@@ -142,7 +127,7 @@ class _Run:
             exploring(self.lesson.reply_tokens, 1000 * self.seed + iteration),
             rollouts=self.plan.rollouts,
         )
-        entry: dict[str, Any] = {"reward": report.summary().mean_reward, "steps": report.summary().steps}
+        entry = self.progress.begin_batch(iteration, report.summary().steps, report.rollouts)
         if self.cell.corrupted:
             entry["corrupted"] = self._corrupt(tree, report.rollouts)
         if self.cell.curated:
@@ -150,8 +135,7 @@ class _Run:
         if self.cell.method == "distill":
             self._annotate(tree, report.rollouts)
         # Before training: who is cut after it goes on with the next batch, and this one would be without its reward.
-        self.state.curve = [*self.state.curve[:iteration], entry]
-        self._save()
+        self.progress.save()
         metrics = list(trainer.run(consumer, self._spec(), batches=1, timeout=1.0))
         if metrics:
             one = metrics[0]
@@ -163,7 +147,7 @@ class _Run:
             trainer.record.version += 1
             trainer.save()
             entry["nothing"] = True
-        self._save()
+        self.progress.save()
         where = f"batch {iteration + 1}/{self.plan.iterations}"
         self.say(f"{self.cell.name} seed {self.seed}: {where}, reward {entry['reward']:.3f}")
 
@@ -194,10 +178,9 @@ class _Run:
         for each in rollouts:
             drawn = int.from_bytes(digest(f"{self.seed}/{each.group_id}/{each.rollout_index}".encode())[:4], "big")
             if drawn < self.cell.corrupted * 2**32:
-                # From the same source, so that it replaces the right one.
-                wrong.append(
-                    Reward(value=1.0 - (each.reward or 0.0), trajectory_id=each.trajectory_id, source="checker")
-                )
+                # From the same source, so that it replaces the right one; what was noted is right in any case.
+                right = self.progress.now.checked[each.trajectory_id or ""]
+                wrong.append(Reward(value=1.0 - right, trajectory_id=each.trajectory_id, source="checker"))
         tree.pool.add_rewards(wrong)
         return len(wrong)
 
@@ -248,26 +231,6 @@ class _Run:
             shutil.copy(checkpoint / "model.safetensors", partial)
             partial.rename(target)
         shutil.rmtree(self._version(weights, version - self.cell.lag - 2), ignore_errors=True)
-
-    def _read_state(self) -> _State:
-        try:
-            state = msgspec.json.decode(self._state_path.read_bytes(), type=_State)
-        except FileNotFoundError:
-            return _State(self.plan)
-        if state.plan != self.plan:
-            raise ConflictError(
-                f"{self.folder} holds a run with another plan", hint="Go on with its minutes, or remove the folder"
-            )
-        return state
-
-    def _spend(self, began: float, used: float) -> None:
-        """Note what was used since, and save the state."""
-        self.state.seconds += time.monotonic() - began
-        self.state.cpu_seconds += _cpu_seconds() - used
-        self._save()
-
-    def _save(self) -> None:
-        write_atomically(self._state_path, msgspec.json.encode(self.state))
 
 
 def settings_of(cell: Cell, seed: int) -> TrainSettings:

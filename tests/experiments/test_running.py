@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("reasoning_gym")
 
-from experiments.cells import CELLS, Cell, Plan  # noqa: E402
+from experiments.batches import ChangingTrainer  # noqa: E402
+from experiments.cells import CELLS, Plan  # noqa: E402
 from experiments.results import read_results  # noqa: E402
 from experiments.starts import start_weights  # noqa: E402
 from experiments.task_sets import Sums  # noqa: E402
@@ -28,9 +30,8 @@ from agentworld.trainers.reference import build_optimizer  # noqa: E402
 from agentworld.trainers.settings import TrainSettings  # noqa: E402
 
 PLAN = Plan(iterations=2, teacher_tasks=8, epochs=1, evaluation_tasks=2, groups=2, rollouts=2)
-# Whoever begins has learnt nothing and is always wrong, so that with every reward turned round there is something to
-# imitate.
-CELL = Cell(name="tiny", axis="test", what="a test", method="sft", corrupted=1.0, lag=1)
+# Whoever begins has learnt nothing and is always wrong, so that with every reward turned round each is 1.
+CELL = msgspec.structs.replace(CELLS["ppo"], name="tiny", axis="test", what="a test", corrupted=1.0, lag=1)
 
 
 class Interrupted(Exception):
@@ -72,26 +73,37 @@ def start_without_an_expert(folder: Path) -> None:
     save_checkpoint(folder / "weights", model, build_optimizer(model, TrainSettings()), record)
 
 
-def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, engine_url: str) -> None:
-    work, results = tmp_path / "work", tmp_path / "results"
+def test_a_run_goes_on_where_it_was_interrupted(
+    tmp_path: Path, engine_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second batch is sampled, its rewards are turned round, and nobody hears of what was trained on it."""
+    work, results, said = tmp_path / "work", tmp_path / "results", []
     start_without_an_expert(work / f"start-sums-{PLAN.teacher_tasks}x{PLAN.epochs}")
-
-    def interrupt(line: str) -> None:
-        if "batch 1/2" in line:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        run_cell(CELL, 0, PLAN, work, results, engine_url, interrupt)
     folder = work / "tiny-seed0"
-    assert read_results(results) == []
-    with aw.open_pool(f"sqlite:///{folder / 'pool.db'}") as pool:
-        assert len(pool.list_trajectories(channel="train").items) == PLAN.groups * PLAN.rollouts
-    with pytest.raises(ConflictError, match="another plan"):
-        run_cell(CELL, 0, msgspec.structs.replace(PLAN, iterations=9), work, results, engine_url, interrupt)
+    whole = ChangingTrainer.save
 
-    rest: list[str] = []
-    path = run_cell(CELL, 0, PLAN, work, results, engine_url, rest.append)
-    assert [line.partition(", ")[0] for line in rest] == ["tiny seed 0: batch 2/2"]
+    def interrupt(trainer: ChangingTrainer) -> Path:
+        if trainer.record.version == 2:
+            raise Interrupted
+        return whole(trainer)
+
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(ChangingTrainer, "save", interrupt)
+        run_cell(CELL, 0, PLAN, work, results, engine_url, said.append)
+    assert read_results(results) == []
+    with pytest.raises(ConflictError, match="another plan"):
+        run_cell(CELL, 0, msgspec.structs.replace(PLAN, iterations=9), work, results, engine_url, said.append)
+
+    def look(line: str) -> None:
+        said.append(line)
+        with aw.open_pool(f"sqlite:///{folder / 'pool.db'}") as pool:
+            played = pool.list_trajectories(channel="train").items
+        assert [each.reward for each in played] == [1.0] * PLAN.groups * PLAN.rollouts * PLAN.iterations
+        with np.load(folder / "critic-2.npz") as kept:  # Each token of both batches is in it once.
+            assert kept["squares"][-1, -1] == sum(each.response_tokens for each in played)
+
+    path = run_cell(CELL, 0, PLAN, work, results, engine_url, look)
+    assert [line.partition(", ")[0] for line in said] == ["tiny seed 0: batch 1/2", "tiny seed 0: batch 2/2"]
     (result,) = read_results(results)
     assert path.name == "tiny-seed0.json"
     assert not folder.exists()
@@ -99,6 +111,7 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, engine_url: str)
     assert result.before.tasks == result.after.tasks
     assert len(result.after.passed) == PLAN.evaluation_tasks
     assert [point["corrupted"] for point in result.curve] == [PLAN.groups * PLAN.rollouts] * 2
+    assert [point["reward"] for point in result.curve] == [0.0, 0.0]  # As the checker had them.
     assert all(point["tokens"] > 0 for point in result.curve)
     assert result.cpu_seconds > 0
 
