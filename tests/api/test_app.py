@@ -29,6 +29,11 @@ def test_one_server_takes_llm_calls_and_control_calls(engine):
         assert steps[0]["response_ids"]
         assert server.get("/v1/models")[1]["data"][0]["id"] == "m"
         assert server.get("/readyz")[0] == 200
+        # No browser may take stored text for a page, errors and what is not there included.
+        calls = ("GET", "/api/v1/stats"), ("GET", "/healthz"), ("GET", "/v1/models"), ("GET", "/metrics")
+        faults = ("POST", "/api/v1/steps"), ("GET", "/api/v1/nothing"), ("GET", "/v1/nothing"), ("PUT", "/v1/models")
+        for method, path in (*calls, *faults):
+            assert server.send(method, path)[1].get_all("x-content-type-options") == ["nosniff"], path
 
 
 def test_agents_are_sent_to_the_origin_that_is_set(engine):

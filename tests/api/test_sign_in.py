@@ -7,7 +7,8 @@ import pytest
 from agentworld.gateway.browser_sessions import (
     COOKIE,
     BrowserSession,
-    read_browser_session,
+    cookie_of,
+    read_browser_sessions,
     signed_browser_session,
 )
 from agentworld.pool.keys import NewKey, secret_digest
@@ -34,10 +35,18 @@ def signed_in(server, secret):
     return {"Cookie": f"other=1; {morsel.key}={morsel.value}"}, morsel, said
 
 
+def forgotten(headers):
+    """The names of cookies that a reply takes away."""
+    sent = [SimpleCookie(each) for each in headers.get_all("set-cookie") or ()]
+    return sorted(
+        name for one in sent for name, morsel in one.items() if (morsel.value, morsel["max-age"]) == ("", "0")
+    )
+
+
 def test_a_key_becomes_a_cookie_that_no_script_and_no_other_site_has(closed):
     issued = key(closed, "read", "write", channel="train")
     cookie, morsel, said = signed_in(closed, issued.secret)
-    assert morsel.key == COOKIE
+    assert morsel.key == cookie_of(issued.key.key_id)
     assert (morsel["httponly"], morsel["samesite"].lower(), morsel["path"]) == (True, "strict", "/")
     assert 0 < int(morsel["max-age"]) <= 12 * 3600
     assert issued.secret not in morsel.value
@@ -68,11 +77,10 @@ def test_without_a_sign_in_nothing_is_told(closed):
 
 def test_a_cookie_ends_with_its_key_and_at_the_sign_out(closed):
     issued = key(closed)
-    cookie, _, _ = signed_in(closed, issued.secret)
+    cookie, morsel, _ = signed_in(closed, issued.secret)
     status, headers, said = closed.send("DELETE", SESSION, headers=cookie)
     assert (status, said["scopes"]) == (200, [])
-    [gone] = SimpleCookie(headers["set-cookie"]).values()
-    assert (gone.value, int(gone["max-age"])) == ("", 0)
+    assert forgotten(headers) == [morsel.key]
     closed.pool.revoke_key(issued.key.key_id)
     closed.app._access._known.clear()  # What a server knows of keys it knows for two seconds.
     assert closed.send("GET", "/api/v1/stats", headers=cookie)[0] == 401
@@ -105,13 +113,46 @@ def test_a_cookie_takes_no_rights_where_no_key_is_asked_for(server, closed):
         assert server.send("DELETE", SESSION, headers=cookie)[2]["scopes"] == ["admin"]
 
 
+def test_servers_on_one_host_take_no_cookie_from_each_other(closed):
+    issued = key(closed)
+    mine, morsel, said = signed_in(closed, issued.secret)
+    with Serving(require_keys=True) as other:
+        theirs, their_morsel, theirs_said = signed_in(other, key(other).secret)
+        # A browser sends both to each, whatever the order in which they were set.
+        for both in (f"{mine['Cookie']}; {theirs['Cookie']}", f"{theirs['Cookie']}; {mine['Cookie']}"):
+            assert closed.send("GET", SESSION, headers={"Cookie": both})[2] == said
+            assert other.send("GET", SESSION, headers={"Cookie": both})[2] == theirs_said
+        # A cookie of before names had ids holds on, until a sign-in or a sign-out takes it away.
+        old = f"{COOKIE}={morsel.value}"
+        assert closed.send("GET", "/api/v1/stats", headers={"Cookie": f"{old}; {theirs['Cookie']}"})[0] == 200
+        everything = {"Cookie": f"{old}; {mine['Cookie']}; {theirs['Cookie']}"}
+        assert forgotten(closed.send("DELETE", SESSION, headers=everything)[1]) == sorted((COOKIE, morsel.key))
+        assert forgotten(other.send("DELETE", SESSION, headers=everything)[1]) == [their_morsel.key]
+        assert closed.send("GET", SESSION, headers=theirs)[2]["scopes"] == []
+        assert closed.send("GET", "/api/v1/stats", headers=theirs)[0] == 401
+    again = key(closed, "read", "write")
+    headers = closed.send("POST", SESSION, {"key": again.secret}, everything)[1]
+    assert forgotten(headers) == sorted((COOKIE, morsel.key))
+    # Of two of this server, one that holds counts.
+    now = signed_in(closed, again.secret)[0]["Cookie"]
+    closed.pool.revoke_key(again.key.key_id)
+    closed.app._access._known.clear()
+    assert closed.send("GET", SESSION, headers={"Cookie": f"{mine['Cookie']}; {now}"})[2] == said
+
+
 def test_only_what_was_signed_counts():
     secret, name = b"s" * 32, "key_" + "0" * 26
     value = signed_browser_session(name, secret, 2_000_000_000)
 
     def read(said):
-        return read_browser_session([(b"cookie", said.encode())])
+        found = read_browser_sessions([(b"cookie", said.encode())])
+        return found[0] if found else None
 
+    assert [
+        each.cookie
+        for each in read_browser_sessions([(b"cookie", f"{COOKIE}={value}; {cookie_of(name)}={value}".encode())])
+    ] == [cookie_of(name), COOKIE]
+    assert read(f"{cookie_of('key_' + '1' * 26)}={value}") is None
     good = read(f"a=b; {COOKIE}={value}")
     assert isinstance(good, BrowserSession)
     assert (good.key_id, good.expires_at, good.is_signed_with(secret)) == (name, 2_000_000_000, True)

@@ -77,6 +77,8 @@ LLM_PREFIXES = ("/v1/", "/t/")
 # The gateway reports on its engines too, so where there is one its own probes answer.
 GATEWAY_PROBES = ("/healthz", "/readyz")
 _BODIES = ("POST", "PUT", "PATCH")
+# What a browser must not take for anything but what its type says, such as JSON with stored text for a page.
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 logger = structlog.get_logger("agentworld.api")
 
@@ -236,6 +238,8 @@ class Server:
 
         async def watch(message: MutableMapping[str, Any]) -> None:
             nonlocal begun
+            if not begun and NO_SNIFFING not in message["headers"]:
+                message["headers"] = [*message["headers"], NO_SNIFFING]
             begun = True
             await send(message)
 
@@ -322,7 +326,8 @@ async def _reply(scope: Scope, send: Send, error: AgentWorldError) -> None:
         theirs = dialect_at(scope["path"]).error_body(error)
         body = {**theirs, "error": {**theirs["error"], **body["error"]}}
     content = b"" if scope["method"] == "HEAD" else msgspec.json.encode(body)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    length = (b"content-length", str(len(content)).encode())
+    headers = [(b"content-type", b"application/json"), length, NO_SNIFFING]
     if isinstance(error, UnauthorizedError):
         headers.append((b"www-authenticate", b"Bearer"))
     if error.status == RequestTimeoutError.status:
@@ -338,7 +343,7 @@ async def _reply_exporter(scope: Scope, send: Send, error: AgentWorldError) -> N
     status, headers, body = otlp_replies.failure(otlp_replies.kind_of(said), error)
     headers |= {"content-length": str(len(body))} | ({"www-authenticate": "Bearer"} if status == 401 else {})
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.start", "status": status, "headers": [*encoded, NO_SNIFFING]})
     await send({"type": "http.response.body", "body": body})
 
 

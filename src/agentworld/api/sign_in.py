@@ -15,7 +15,7 @@ from agentworld.api.bodies import decode
 from agentworld.client.wire import API
 from agentworld.errors import ForbiddenError
 from agentworld.gateway.access import EVERYTHING, NOTHING, Grant
-from agentworld.gateway.browser_sessions import COOKIE, signed_browser_session
+from agentworld.gateway.browser_sessions import cookie_of, signed_browser_session
 from agentworld.pool.keys import Scope
 
 SESSION_SECONDS = 12 * 3600
@@ -56,15 +56,26 @@ async def sign_in(request: Request[Any, Any, Any], state: State, body: RawBody) 
             hint="Use one that `agentworld keys create` made; where the server asks for none, there is no need to",
         )
     value = signed_browser_session(grant.key_id, grant.secret, int(time.time() + SESSION_SECONDS))
-    return Response(_said(state, grant), cookies=[_cookie(request, state, value, SESSION_SECONDS)])
+    name = cookie_of(grant.key_id)
+    cookies = [_cookie(request, state, name, value, SESSION_SECONDS)]
+    # Who signs in with another key is no more who it was.
+    cookies += await _forgotten(request, state, but=name)
+    return Response(_said(state, grant), cookies=cookies)
 
 
 @delete(f"{API}/session", status_code=200)
 async def sign_out(request: Request[Any, Any, Any], state: State) -> Response[SignedIn]:
-    """Forget the cookie."""
+    """Forget the cookies of this pool's keys; those of other servers on the host stay."""
     # What may be done without it.
     left = NOTHING if state.access.required else EVERYTHING
-    return Response(_said(state, left), cookies=[_cookie(request, state, "", 0)])
+    return Response(_said(state, left), cookies=await _forgotten(request, state))
+
+
+async def _forgotten(request: Request[Any, Any, Any], state: State, but: str | None = None) -> list[Cookie]:
+    """What takes away the cookies that the request has of this pool's keys, except the one named `but`."""
+    known = await state.access.sessions(request.scope["headers"])
+    names = dict.fromkeys(session.cookie for session, _ in known)
+    return [_cookie(request, state, name, "", 0) for name in names if name != but]
 
 
 def _said(state: State, grant: Grant) -> SignedIn:
@@ -72,10 +83,10 @@ def _said(state: State, grant: Grant) -> SignedIn:
     return SignedIn(required, grant.key_id, sorted(grant.scopes), grant.channel, grant.trajectory_id)
 
 
-def _cookie(request: Request[Any, Any, Any], state: State, value: str, seconds: int) -> Cookie:
+def _cookie(request: Request[Any, Any, Any], state: State, name: str, value: str, seconds: int) -> Cookie:
     # A proxy that ends TLS is known by the address that agents are given.
     secure = request.url.scheme == "https" or (state.settings.gateway_url or "").startswith("https:")
-    return Cookie(key=COOKIE, value=value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure)
+    return Cookie(key=name, value=value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure)
 
 
 ROUTES = [get_session, sign_in, sign_out]

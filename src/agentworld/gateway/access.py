@@ -18,7 +18,7 @@ import structlog
 
 from agentworld.errors import AgentWorldError, ForbiddenError, NotFoundError, UnauthorizedError
 from agentworld.gateway import metrics
-from agentworld.gateway.browser_sessions import BrowserSession, read_browser_session
+from agentworld.gateway.browser_sessions import BrowserSession, read_browser_sessions
 from agentworld.gateway.keys import PAGE_PREFIX, PREFIX, SessionKey, read_session_key
 from agentworld.pool.keys import SECRET_PREFIX, Scope, StoredKey, secret_digest
 from agentworld.pool.protocol import Pool
@@ -133,13 +133,12 @@ class Access:
 
     async def grant(self, headers: Iterable[tuple[bytes, bytes]], *, browser: bool = False) -> Grant:
         """What the key in the headers grants; UnauthorizedError where it is none that holds, or is missing. `browser`:
-        without a key the cookie of a sign-in counts, where keys are required: elsewhere it could only take rights away,
-        and may be another server's, as cookies know no ports.
+        without a key the cookie of a sign-in counts, where keys are required: elsewhere it could only take rights away.
         """
         headers = list(headers)
         key = presented_key(headers)
-        if browser and self.required and not key and (signed_in := read_browser_session(headers)) is not None:
-            return await self._browser(signed_in)
+        if browser and self.required and not key and (signed_in := await self.sessions(headers)):
+            return self._browser(signed_in)
         session = read_session_key(key)
         if session is not None and (session.key_id is not None or self.required):
             return await self._session(session)
@@ -153,7 +152,7 @@ class Access:
         """What a request for an open path may see beyond what everybody may: nothing without a key that holds."""
         try:
             headers = list(headers)
-            shows = presented_key(headers) or (browser and read_browser_session(headers) is not None)
+            shows = presented_key(headers) or (browser and read_browser_sessions(headers))
             return await self.grant(headers, browser=browser) if shows or not self.required else NOTHING
         except UnauthorizedError:
             return NOTHING
@@ -167,12 +166,25 @@ class Access:
         bound = stored.key
         return Grant(frozenset(bound.scopes), bound.channel, bound.trajectory_id, bound.key_id, stored.digest)
 
-    async def _browser(self, session: BrowserSession) -> Grant:
-        stored = await self._find(session.key_id)
-        if stored is None or not session.is_signed_with(stored.digest):
-            raise _refused("unknown")
+    async def sessions(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[BrowserSession, StoredKey]]:
+        """The sign-ins of the cookies in the headers that keys of this pool signed, held or not, with those keys, the
+        latest first. Those of other servers on the host are passed over, as cookies know no ports.
+        """
+        found = []
+        for session in read_browser_sessions(headers):
+            stored = await self._find(session.key_id)
+            if stored is not None and session.is_signed_with(stored.digest):
+                found.append((session, stored))
+        return found
+
+    def _browser(self, signed_in: list[tuple[BrowserSession, StoredKey]]) -> Grant:
+        """What the latest sign-in that holds grants; where none does, the error of the latest."""
+        now = self._clock()
+        session, stored = next(
+            ((one, by) for one, by in signed_in if one.expires_at > now and by.key.lives(now)), signed_in[0]
+        )
         self._check_alive(stored)
-        if session.expires_at <= self._clock():
+        if session.expires_at <= now:
             raise _refused("expired", stored.key.key_id)
         key = stored.key
         return Grant(frozenset(key.scopes), key.channel, key.trajectory_id, key.key_id, stored.digest)

@@ -149,7 +149,8 @@ class Http:
     async def _start(self, status: int, content_type: bytes, more: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         self.started = True
-        headers = [(b"content-type", content_type), *more, *self.headers]
+        # Replies hold what models and callers wrote: no browser may take them for a page.
+        headers = [(b"content-type", content_type), (b"x-content-type-options", b"nosniff"), *more, *self.headers]
         await self._write({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _write(self, message: MutableMapping[str, Any]) -> None:
