@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
@@ -39,6 +40,8 @@ from agentworld.records import check_name as check_name
 
 MAX_COUNT = 2**31 - 1
 MAX_INTEGER = 2**63 - 1
+CLOCKS_DIFFER = 86_400.0
+"""Seconds that the time of a signal may lie in the future, as clocks of machines differ."""
 # One record that was found good; a whole run mostly shares one.
 _last_sampling: list[Sampling | None] = [None]
 _last_policy: list[Policy | None] = [None]
@@ -127,6 +130,17 @@ def check_seconds(value: float | None, path: str) -> None:
     """InvalidRequestError where a time, a duration or another number is not finite."""
     if isinstance(value, (int, float)) and not is_finite(value):
         raise InvalidRequestError(f"{path} must be a finite number", path=path)
+
+
+def check_moment(value: float | None, path: str) -> None:
+    """InvalidRequestError where a time at which something was said is before 1970 or over a day from now."""
+    check_seconds(value, path)
+    if isinstance(value, (int, float)) and not 0 <= value <= time.time() + CLOCKS_DIFFER:
+        raise InvalidRequestError(
+            f"{path} must lie between 1970 and a day from now, not at {float(value):g} s",
+            path=path,
+            hint="Send seconds since 1970, not milliseconds, or leave it out for now",
+        )
 
 
 def check_policy_record(policy: Policy) -> None:

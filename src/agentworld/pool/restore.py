@@ -9,6 +9,7 @@ from pathlib import Path
 from agentworld.errors import ConfigError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.media.address import split_media
+from agentworld.pool.urls import shown_url
 
 
 def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> None:
@@ -47,4 +48,6 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
         finally:
             pool.close()
         return
-    raise ConfigError(f"no pool can be restored to {url!r}", path="pool", hint="Use sqlite:///FILE or postgresql://...")
+    raise ConfigError(
+        f"no pool can be restored to {shown_url(url)!r}", path="pool", hint="Use sqlite:///FILE or postgresql://..."
+    )

@@ -11,7 +11,7 @@ import msgspec
 from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.pool.arguments import listed
 from agentworld.pool.base import no_cursor
-from agentworld.pool.bounds import check_name, encode, wrong_type
+from agentworld.pool.bounds import check_moment, check_name, encode, wrong_type
 from agentworld.pool.decision_rules import MAX_REASON, Target, check_reason
 from agentworld.records import (
     Decision,
@@ -30,6 +30,7 @@ USUAL_WORTH = 0.5
 MAX_CLAIM = 7 * 86_400.0  # seconds
 MAX_REVIEWS = 1000  # in one call
 MAX_EVALUATIONS = 1000
+MAX_VALUES = 1000  # named values of one evaluation
 MAX_DETAILS = 256 * 1024  # bytes of JSON
 MAX_ERROR = 2000  # characters
 MAX_STATE = 64 * 1024 * 1024
@@ -189,6 +190,12 @@ def _checked(one: object, path: str) -> Evaluation:
             raise InvalidRequestError(f"{name} is a digest of {DIGEST} bytes", path=f"{path}.{name}")
     if not isinstance(one.values, dict):
         raise wrong_type(one.values, "an object", f"{path}.values")
+    if len(one.values) > MAX_VALUES:
+        raise InvalidRequestError(
+            f"{len(one.values)} values of one evaluation are over {MAX_VALUES}",
+            path=f"{path}.values",
+            hint="Keep lists of numbers in details, or as an annotation of the step",
+        )
     for name, value in one.values.items():
         check_name(name, f"{path}.values")
         if not _is_number(value):
@@ -199,8 +206,11 @@ def _checked(one: object, path: str) -> Evaluation:
         raise wrong_type(one.error, "a text", f"{path}.error")
     if not isinstance(one.attempts, int) or isinstance(one.attempts, bool) or not 0 <= one.attempts < 2**31:
         raise InvalidRequestError("attempts is a whole number", path=f"{path}.attempts")
-    if one.seconds is not None and not _is_number(one.seconds):
-        raise InvalidRequestError("seconds is a finite number", path=f"{path}.seconds")
+    if one.seconds is not None and not (_is_number(one.seconds) and one.seconds >= 0):
+        raise InvalidRequestError("seconds is a finite number from 0", path=f"{path}.seconds")
+    if not _is_number(one.at):
+        raise InvalidRequestError("at is a finite number", path=f"{path}.at")
+    check_moment(one.at, f"{path}.at")
     if len(encode(one.details)) > MAX_DETAILS:
         raise InvalidRequestError(f"details are over {MAX_DETAILS} bytes", path=f"{path}.details")
     return msgspec.structs.replace(one, error=one.error[:MAX_ERROR] if one.error else None)

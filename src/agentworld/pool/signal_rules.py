@@ -17,7 +17,7 @@ from agentworld.errors import ConflictError, InvalidRequestError
 from agentworld.pool import rules
 from agentworld.pool.annotation_arrays import PackedArray, pack_values
 from agentworld.pool.arguments import listed
-from agentworld.pool.bounds import MAX_NAME, check_seconds, is_finite, storable
+from agentworld.pool.bounds import MAX_NAME, check_moment, check_seconds, is_finite, storable
 from agentworld.pool.plain_values import as_number, plain_json
 from agentworld.pool.results import SignalsResult
 from agentworld.query.rules import TAG, WEIGHT
@@ -52,10 +52,13 @@ def check_signals(signals: Sequence[Signal]) -> list[CheckedSignal]:
     signals = listed(signals, "Reward, Feedback or Annotation", "signals")
     if len(signals) > MAX_SIGNALS:
         raise InvalidRequestError(f"{len(signals)} signals in one call", hint=f"Send at most {MAX_SIGNALS} at once")
-    return [
+    checked = [
         check_signal(signal, f"{PLACES.get(type(signal), 'signals')}[{number}]")
         for number, signal in enumerate(signals)
     ]
+    for one in checked:  # Not of what is restored, which stays as it was.
+        check_moment(one.record.created_at, f"{one.path}.created_at")
+    return checked
 
 
 def check_signal(signal: Signal, path: str) -> CheckedSignal:

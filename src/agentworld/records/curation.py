@@ -146,7 +146,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """The latest that an evaluator said of a step, a trajectory or a group: named values, or why it failed.
 
     `fingerprint`: digest of the evaluator's version and configuration; `content`: of what it read; 16 bytes each.
-    Another target of the same content has the same values without being evaluated. `seconds`: how long it took.
+    Another target of the same content has the same values without being evaluated. `values`: up to 1,000.
+    `seconds`: how long it took; `at`: when it was said, seconds since 1970.
     """
 
     evaluator: str

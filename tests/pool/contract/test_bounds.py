@@ -1,14 +1,17 @@
 """Numbers out of range and JSON that is too deep: refused where they come in, alone, and never a crash later."""
 
 import math
+import time
 
 import pytest
 
 from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.records import (
     MAX_DEPTH,
+    Annotation,
     BatchSpec,
     Exchange,
+    Feedback,
     NewTrajectory,
     Policy,
     Reward,
@@ -108,7 +111,7 @@ def test_a_trajectory_out_of_bounds_is_refused(pool, settings, path):
     ("change", "path"),
     [
         *[({"value": value}, "value") for value in (math.nan, math.inf, 10**400, "1", None)],
-        ({"created_at": math.nan}, "created_at"),
+        *[({"created_at": at}, "created_at") for at in (math.nan, -1.0, 1e300, time.time() * 1000)],
         ({"source": 7}, "source"),
         *[({"details": nested(depth)}, "details") for depth in (MAX_DEPTH + 1, 950, 5000)],
     ],
@@ -120,6 +123,13 @@ def test_a_reward_out_of_bounds_is_refused(pool, change, path):
     with pytest.raises(InvalidRequestError) as caught:
         pool.add_rewards([good, Reward(**{"value": 1.0, "trajectory_id": "t", **change})])
     assert caught.value.path == f"rewards[1].{path}"
+    if path == "created_at":
+        for signal in (
+            Feedback(kind="rating", value=1, trajectory_id="t", **change),
+            Annotation(name="v", values=1.0, trajectory_id="t", **change),
+        ):
+            with pytest.raises(InvalidRequestError, match="created_at"):
+                pool.add_signals([signal])
     assert pool.stats() == before
 
 

@@ -113,6 +113,9 @@ def test_what_cannot_be_is_refused(pool):
         said("a", fingerprint=b"short"),
         said("a", details={"x": "y" * 300_000}),
         said("a", attempts=-1),
+        said("a", values={str(number): 0.0 for number in range(1001)}),
+        said("a", seconds=-1.0),
+        *(said("a", at=at) for at in (float("nan"), -1.0, 1e300, True)),
         said("", attempts=1),
         "exact",
     ):
