@@ -29,10 +29,13 @@ def first_columns(table):
 def test_a_field_that_is_said_to_have_an_index_has_one():
     of_readiness = {"open", "complete", "ready", "excluded"}
     columns = {"user": "user_id", "policy.model": "policy_model", **dict.fromkeys(of_readiness, "readiness")}
+    columns["review"] = "state"
     by_trajectory = {"trajectory_id", "group_id", "status", "user", "priority"}
     for field in FIELDS:
         for subject in field.indexed:
             table = schema.trajectories if field.name in by_trajectory else getattr(schema, subject)
+            if field.name == "review":
+                table = schema.reviews
             assert columns.get(field.name, field.name) in first_columns(table), (field.name, subject)
     # From a trajectory to its steps.
     assert "trajectory" in first_columns(schema.steps)

@@ -26,8 +26,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
-from agentworld.errors import InvalidRequestError, StaleLeaseError
-from agentworld.query import parse
+from agentworld.errors import InvalidRequestError, QueryError, StaleLeaseError
+from agentworld.query import conditions, parse
 from agentworld.records import BatchSpec, Readiness, check_id
 from agentworld.records.methods import METHODS, STEP_REWARD, required_by
 from agentworld.records.step import LogprobSpace
@@ -78,7 +78,14 @@ def check_spec(spec: BatchSpec, consumer: str) -> tuple[BatchSpec, tuple[str, ..
     check_id(consumer, "consumer")
     spec = spec.resolved()
     if spec.where is not None:
-        parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+        asked = parse(spec.where, "steps" if spec.unit == "step" else "trajectories")
+        if any(leaf.field.field.name == "review" for leaf in conditions(asked)):
+            # A verdict that changes nothing else of a trajectory tells no consumer to look at it again.
+            raise QueryError(
+                "review is no field of batches",
+                path="where",
+                hint="What a rule sends to review is not served before; label what is accepted, and ask for the label",
+            )
     return spec, requirements(spec)
 
 

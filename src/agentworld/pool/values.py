@@ -9,14 +9,30 @@ from agentworld.pool.exact_text import storable
 from agentworld.pool.intake import Prepared
 from agentworld.pool.rules import shown_reason, staleness
 from agentworld.query import FieldRef
-from agentworld.records import Policy, Readiness, Step, Trajectory
+from agentworld.records import Policy, Readiness, Review, Step, Trajectory
+
+REVIEWED = ("waiting", "skipped", "accepted", "rejected")
+"""What the field `review` can be."""
 
 
-def trajectory_value(trajectory: Trajectory, reference: FieldRef, current: Policy | None) -> Any:
-    """The value of a field of a trajectory; `current`: the policy of its model that speaks now.
+def reviewed(review: Review | None) -> str | None:
+    """One of REVIEWED; None where nobody asks for the review, or not any more."""
+    if review is None or review.state == "withdrawn":
+        return None
+    if review.state == "done":
+        return f"{review.verdict}ed"
+    return "skipped" if review.skipped_by else "waiting"
+
+
+def trajectory_value(
+    trajectory: Trajectory, reference: FieldRef, current: Policy | None, review: Review | None = None
+) -> Any:
+    """The value of a field of a trajectory; `current`: the policy of its model that speaks now; `review`: its own.
 
     Texts inside JSON are as stores write them, so that their order and what is like them is the same in all stores.
     """
+    if reference.field.name == "review":
+        return reviewed(review)
     return _stored(_trajectory_value(trajectory, reference, current), reference)
 
 

@@ -106,6 +106,14 @@ FIELDS: tuple[Field, ...] = (
         _BOTH,
         "Why it is not served: of a trajectory also `failed` or `abandoned`; a step has the reasons of its own.",
     ),
+    Field(
+        "review",
+        "text",
+        _TRAJECTORIES,
+        "What became of the review of the trajectory: `waiting`, `skipped` (it waits, and somebody passed it on), "
+        "`accepted` or `rejected`; absent where nobody asked for one. Not in batches and rules.",
+        indexed=_TRAJECTORIES,
+    ),
     Field("late", "boolean", _STEPS, "Came after its trajectory had ended."),
     Field(
         "status",

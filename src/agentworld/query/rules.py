@@ -46,6 +46,7 @@ _REFUSED = {
     "ready": "Ask for what it is made of, such as: has reward",
     "excluded": "The rules decide that themselves",
     "excluded_reason": "The rules decide that themselves",
+    "review": "The rules ask for reviews themselves",
     "staleness": "It changes as policies are published: give max_staleness to the batch",
 }
 

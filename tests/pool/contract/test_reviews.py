@@ -8,7 +8,7 @@ from agentworld.errors import ConflictError, InvalidRequestError, NotFoundError,
 from agentworld.pool.sql import reviews
 from agentworld.pool.sql.statements import sql
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import CurationPolicy, Decision, NewReview, NewTrajectory
+from agentworld.records import BatchSpec, CurationPolicy, Decision, NewReview, NewTrajectory
 
 from ..samples import finished, step
 
@@ -48,6 +48,28 @@ def test_what_is_skipped_is_not_asked_again_of_the_same_one(pool):
     assert pool.skip_review(first.review_id, "ann").skipped_by == ("ann",)
     assert pool.claim_review("ann").trajectory_id == "t1"
     assert pool.claim_review("bob").review_id == first.review_id
+
+
+def test_where_tells_what_became_of_reviews(pool):
+    asked(pool, 0.9, 0.8, 0.7, 0.6)
+    finished(pool, "t4", reward=1.0)
+    pool.add_reviews([NewReview(step_id=pool.list_steps(trajectory_id="t4").items[0].step_id, reason="not of it")])
+    pool.skip_review(pool.claim_review("ann").review_id, "ann")
+    pool.resolve_review(pool.claim_review("ann").review_id, "ann", "accept")
+    pool.resolve_review(pool.claim_review("ann").review_id, "ann", "reject")
+    found = {
+        where: "".join(one.trajectory_id[1:] for one in pool.list_trajectories(where=where).items)
+        for where in (
+            "review == 'waiting'", "review in ('skipped', 'accepted')", "review like 'a%'", "review != 'rejected'",
+            "has review and channel == 'train'", "review is null", "review == 'nothing'", "review > 'b'",
+            "not has review",
+        )
+    }  # fmt: skip
+    assert list(found.values()) == ["3", "01", "1", "0134", "0123", "4", "", "023", "4"]
+    with pytest.raises(QueryError, match="review is no field of batches"):
+        pool.consumer("c").lease(
+            BatchSpec(method="reinforce", unit="trajectory", where="ready and review == 'accepted'")
+        )
 
 
 def test_many_that_were_skipped_are_passed_over(pool, monkeypatch):

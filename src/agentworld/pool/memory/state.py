@@ -23,7 +23,7 @@ from agentworld.pool.own_channel import Named, check_own
 from agentworld.pool.protocol import DeadLetter, GatewayWorker
 from agentworld.pool.step_arrays import restore_arrays
 from agentworld.pool.values import step_value, trajectory_value
-from agentworld.query import Expression, Subject, bind, evaluate, parse, with_texts
+from agentworld.query import Expression, FieldRef, Subject, bind, evaluate, parse, with_texts
 from agentworld.records import (
     ActivePolicy,
     Annotation,
@@ -231,7 +231,12 @@ class State:
         if expression is None:
             return True
         current = self._current(trajectory.policy)
-        return evaluate(expression, lambda field: trajectory_value(trajectory, field, current))
+
+        def value(field: FieldRef) -> Any:
+            own = self._review(trajectory.trajectory_id) if field.field.name == "review" else None
+            return trajectory_value(trajectory, field, current, own)
+
+        return evaluate(expression, value)
 
     def step_matches(self, expression: Expression | None, found: StoredStep) -> bool:
         """Whether the expression, if any, holds for the step."""
@@ -256,6 +261,11 @@ class State:
         kept = found.prepared
         restore_arrays(step, kept.prompt, kept.response, kept.mask, kept.logprobs, include)
         return step
+
+    def _review(self, trajectory_id: str) -> Review | None:
+        """The review of the trajectory itself."""
+        of_trajectories = (one for one in self.reviews.values() if one.step_id is None)
+        return next((one for one in of_trajectories if one.trajectory_id == trajectory_id), None)
 
     def _current(self, policy: Policy | None) -> Policy | None:
         return self.policies.get(policy.model) if policy else None

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Float,
+    Select,
     Text,
     and_,
     bindparam,
@@ -39,6 +40,7 @@ from agentworld.pool.sql.json_functions import (
 )
 from agentworld.pool.sql.numbers import Condition, Number, Numeric
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
+from agentworld.pool.values import REVIEWED
 from agentworld.query import (
     Comparison,
     Conjunction,
@@ -59,7 +61,7 @@ from agentworld.query.expression import Condition as Leaf
 from agentworld.records.step import DEFAULT_RUN
 
 NOW = "now"
-_s, _t, _p = schema.steps, schema.trajectories, schema.policies
+_s, _t, _p, _r = schema.steps, schema.trajectories, schema.policies, schema.reviews
 _RENAMED = {"user": "user_id"}
 _OF_TRAJECTORY = ("trajectory_id", "group_id", "status", "task", "user", "priority")
 _READINESS = ("open", "complete", "ready", "excluded")
@@ -91,6 +93,8 @@ def _leaf(leaf: Leaf, subject: Subject) -> Condition:
             return _presence(field, subject)
         case "text" if field.field.name == "readiness":
             return _readiness({name for name in _READINESS if evaluate(leaf, lambda _: name)}, subject)  # noqa: B023
+        case "text" if field.field.name == "review":
+            return _review({name for name in (None, *REVIEWED) if evaluate(leaf, lambda _: name)})  # noqa: B023
     match leaf:
         case Has():
             return not_(_is_null(field, subject))
@@ -177,6 +181,25 @@ def _readiness(wanted: set[str], subject: Subject) -> Condition:
     if "excluded" in wanted:
         return or_(_s.c.excluded_reason.is_not(None), of_trajectory)
     return and_(_s.c.excluded_reason.is_(None), of_trajectory)
+
+
+def _review(wanted: set[str | None]) -> Condition:
+    # By the targets of reviews, which are few and have an index, and not by a look at the review of each trajectory.
+    if None in wanted:
+        others = set(REVIEWED) - wanted
+        return _t.c.trajectory_id.not_in(_reviewed(others)) if others else true()
+    return _t.c.trajectory_id.in_(_reviewed({name for name in wanted if name})) if wanted else false()
+
+
+def _reviewed(states: set[str]) -> Select[Any]:
+    """Ids of trajectories whose review is in one of these states, as review_rules.reviewed says."""
+    fits = {
+        "waiting": and_(_r.c.state == "open", _r.c.skipped_by.is_(None)),
+        "skipped": and_(_r.c.state == "open", _r.c.skipped_by.is_not(None)),
+        "accepted": and_(_r.c.state == "done", _r.c.verdict == "accept"),
+        "rejected": and_(_r.c.state == "done", _r.c.verdict == "reject"),
+    }
+    return select(_r.c.target_id).where(_r.c.target == "trajectory", or_(*(fits[name] for name in sorted(states))))
 
 
 def _presence(field: FieldRef, subject: Subject) -> Condition:
