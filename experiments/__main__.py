@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     page = commands.add_parser("page", help="write docs/experiments.md from the results")
     page.add_argument("--out", type=Path, default=PAGE)
     for each in (run, page):
-        each.add_argument("--results", type=Path, default=FOLDER, help="folder of the JSON files")
+        each.add_argument("--results", type=Path, default=FOLDER, help="folder of their folders")
     options = parser.parse_args(arguments)
     try:
         if options.command == "run":
@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     """Cell by cell in the order given, so that an interruption leaves whole cells; exit code 1 where one failed."""
     cells, plan, failed = chosen(options.cells), plan_for(options.minutes), 0
     todo = [(cell, seed) for cell in cells for seed in range(options.seeds)]
-    todo = [(cell, seed) for cell, seed in todo if not result_path(options.results, cell.name, seed).exists()]
+    todo = [(cell, seed) for cell, seed in todo if not result_path(options.results, plan, cell.name, seed).exists()]
     if not todo:
         return 0
     from agentworld.demo.services import Services

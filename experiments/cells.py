@@ -88,7 +88,8 @@ _STALENESS = tuple(
     Cell(
         name=f"lag-{lag}{'' if corrected else '-uncorrected'}",
         axis="staleness",
-        what=f"sampled by weights {lag} versions back, {'ratios to these' if corrected else 'as if there were no lag'}",
+        what=f"sampled by weights {lag} version{'s' if lag > 1 else ''} back, "
+        f"{'ratios to these' if corrected else 'as if there were no lag'}",
         lag=lag,
         corrected=corrected,
     )

@@ -1,4 +1,4 @@
-"""docs/experiments.md, made from the results and nothing else."""
+"""docs/experiments.md, made from the results and nothing else: the evidence first, then how it was come by."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from pathlib import Path
 
 from agentworld.demo.state import write_atomically
 from agentworld.errors import NotFoundError
-from experiments.cells import BASE, CELLS, ITERATIONS_A_MINUTE
+from experiments.cells import ITERATIONS_A_MINUTE
 from experiments.plots import curves_plot, gains_plot
-from experiments.reading import Finding, compared, findings
+from experiments.reading import Finding, by_plan
 from experiments.results import read_results
-from experiments.statistics import Interval
-from experiments.wording import ABOUT, OPENING, TITLES
+from experiments.sentences import MORE, SEEDS, answer, budget, by_axis, not_run, shown
+from experiments.wording import ABOUT, HOW, OPENING, READING, TITLES
 
-SEEDS = 3
-ENOUGH_TASKS = 200
 COLUMNS = 120
 _HOLD = "\x00"
 
@@ -34,12 +32,18 @@ def pages(results: Path, out: Path) -> dict[Path, str]:
     read = read_results(results)
     if not read:
         raise NotFoundError(f"there are no results in {results}", hint="python -m experiments run base")
-    found = findings(read)
-    gains, curves = out.with_name(f"{out.stem}-gains.svg"), out.with_name(f"{out.stem}-curves.svg")
-    return {out: _page(found, gains.name, curves.name), gains: gains_plot(found), curves: curves_plot(found)}
+    plans = by_plan(read)
+    made, files = [], {}
+    for place, found in enumerate(plans):
+        suffix = "" if not place else f"-{found[0].results[0].plan.iterations}"
+        gains, curves = (out.with_name(f"{out.stem}-{kind}{suffix}.svg") for kind in ("gains", "curves"))
+        files |= {gains: gains_plot(found), curves: curves_plot(found)}
+        made.append((found, gains.name, curves.name))
+    return {out: _page(made), **files}
 
 
-def _page(found: Sequence[Finding], gains: str, curves: str) -> str:
+def _page(plans: Sequence[tuple[Sequence[Finding], str, str]]) -> str:
+    (found, gains, curves), *others = plans
     plan = found[0].results[0].plan
     numbers = {
         "seeds": SEEDS,
@@ -50,18 +54,60 @@ def _page(found: Sequence[Finding], gains: str, curves: str) -> str:
         "minutes": plan.iterations / ITERATIONS_A_MINUTE,
         "per_minute": ITERATIONS_A_MINUTE,
     }
-    parts = ["# Experiments", *(_wrapped(paragraph.format(**numbers)) for paragraph in OPENING), _budget(found)]
-    parts += [*_summary(found), f"![Gains with intervals]({gains})", f"![Rewards by batch]({curves})"]
-    for axis, title in TITLES.items():
-        own = [each for each in found if each.cell.axis == axis]
-        if own:
-            parts += _axis(axis, title, own, found)
-    return "\n\n".join([*parts, *_not_run(found)]) + "\n"
+    parts = ["# Experiments", _wrapped(answer(found)), _wrapped(OPENING.format(**numbers)), "## Results"]
+    parts += [_table(found), f"![Gains with intervals]({gains})", _wrapped(READING), _listed(by_axis(found))]
+    parts += [f"![Rewards by batch]({curves})"]
+    for own, own_gains, own_curves in others:
+        parts += _other_budget(own, own_gains, own_curves)
+    parts += ["## Axis by axis", *_axes(found)]
+    parts += ["## How", *(_wrapped(paragraph.format(**numbers)) for paragraph in HOW)]
+    parts += [_wrapped(" ".join(budget(own) for own, _, _ in plans)), "## What was not run"]
+    parts += [_listed(not_run(found, [own[0].results[0].plan.iterations for own, _, _ in plans]))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _other_budget(found: Sequence[Finding], gains: str, curves: str) -> list[str]:
+    plan = found[0].results[0].plan
+    parts = [f"## Runs of {plan.iterations} batches", _wrapped(answer(found)), _table(found), _listed(by_axis(found))]
+    more = [text for axis, own in _of_axes(found) if axis in MORE and (text := MORE[axis](own, found))]
+    return [*parts, *map(_wrapped, more), f"![Gains with intervals]({gains})", f"![Rewards by batch]({curves})"]
+
+
+def _of_axes(found: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
+    """Findings by axis, in the order of the page, as far as there are any."""
+    of_axes = [(axis, [each for each in found if each.cell.axis == axis]) for axis in TITLES]
+    return [(axis, own) for axis, own in of_axes if own]
+
+
+def _axes(found: Sequence[Finding]) -> list[str]:
+    """Of each axis, what it is and what there is to say beside the table."""
+    parts = []
+    for axis, own in _of_axes(found):
+        more = MORE[axis](own, found) if axis in MORE else ""
+        parts += [_wrapped(f"**{TITLES[axis]}.** {ABOUT[axis]}"), *([_wrapped(more)] if more else [])]
+    return parts
+
+
+def _table(found: Sequence[Finding]) -> str:
+    """A row a cell, by axis; the axis stands at its first."""
+    lines = [
+        "| axis | cell | what differs | seeds | before | after | gain | beside base | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for axis, own in _of_axes(found):
+        for place, each in enumerate(own):
+            beside = "" if each.beside_base is None else shown(each.beside_base, strong=True)
+            lines.append(
+                f"| {'' if place else axis} | `{each.cell.name}` | {each.cell.what} | {len(each.seeds)} "
+                f"| {each.before:.3f} | {each.after:.3f} | {shown(each.gain, strong=True)} | {beside} "
+                f"| {each.cpu_seconds:.0f} |"
+            )
+    return "\n".join(lines)
 
 
 def _wrapped(text: str, bullet: str = "") -> str:
-    """A paragraph in lines of COLUMNS; code and headings stay as they are."""
-    if text.startswith(("    ", "#")):
+    """A paragraph in lines of COLUMNS; code stays as it is."""
+    if text.startswith("    "):
         return text
     held = re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", _HOLD), bullet + text)  # No break within code.
     indent = " " * len(bullet)
@@ -71,127 +117,3 @@ def _wrapped(text: str, bullet: str = "") -> str:
 
 def _listed(sentences: Sequence[str]) -> str:
     return "\n".join(_wrapped(each, "- ") for each in sentences)
-
-
-def _budget(found: Sequence[Finding]) -> str:
-    runs = [result for each in found for result in each.results]
-    cpu = sum(result.cpu_seconds for result in runs)
-    software = runs[0].software
-    return _wrapped(
-        f"The {len(runs)} runs here took {cpu / 60:.0f} minutes of CPU time, {cpu / len(runs):.0f} s each, the start "
-        f"and the engine that runs share not counted, on a machine with {software['cores']} cores that were busy "
-        f"otherwise too (Python {software['python']}, torch {software['torch']}). That is a small budget: runs end "
-        f"after {runs[0].plan.iterations} batches, so what is not told from the base here may be told "
-        "from it in longer ones."
-    )
-
-
-def _summary(found: Sequence[Finding]) -> list[str]:
-    """What was found and what was not, sentence by sentence from the intervals."""
-    whole = [each for each in found if len(each.seeds) >= SEEDS]
-    part = [each for each in found if len(each.seeds) < SEEDS]
-    said = []
-    for chosen, seeds in ((whole, f"With {SEEDS} seeds"), (part, f"With fewer than {SEEDS} seeds")):
-        for sign, words in (
-            (1, "a gain, the whole interval above 0"),
-            (0, "no gain shown, as the interval holds 0"),
-            (-1, "a loss, the whole interval below 0"),
-        ):
-            named = [f"{each.cell.name} {_shown(each.gain)}" for each in chosen if each.gain.sign == sign]
-            if named:
-                said.append(f"{seeds}, {words}: {', '.join(named)}.")
-    beside = [(each.cell.name, each.beside_base) for each in whole if each.beside_base is not None]
-    if beside:
-        for sign, words in (
-            (1, "More gain than the base"),
-            (-1, "Less gain than the base"),
-            (0, "Not told from the base"),
-        ):
-            named = [f"{name} {_shown(interval)}" for name, interval in beside if interval.sign == sign]
-            said.append(f"{words}: {', '.join(named) or 'none'}.")
-    return ["## What was found, and what was not", _listed(said)]
-
-
-def _axis(axis: str, title: str, own: Sequence[Finding], found: Sequence[Finding]) -> list[str]:
-    table = [
-        "| cell | what | seeds | before | after | gain | beside base | CPU s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    parts = [f"## {title}", _wrapped(ABOUT[axis]), "\n".join([*table, *map(_row, own)])]
-    more = _MORE[axis](own, found) if axis in _MORE else ""
-    return [*parts, *([_wrapped(more)] if more else [])]
-
-
-def _row(each: Finding) -> str:
-    beside = "" if each.beside_base is None else _shown(each.beside_base)
-    return (
-        f"| `{each.cell.name}` | {each.cell.what} | {len(each.seeds)} | {each.before:.3f} | {each.after:.3f} "
-        f"| {_shown(each.gain)} | {beside} | {each.cpu_seconds:.0f} |"
-    )
-
-
-def _shown(interval: Interval) -> str:
-    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
-
-
-def _computed(own: Sequence[Finding], found: Sequence[Finding]) -> str:
-    """What merging saves."""
-    said = []
-    for each in [*(one for one in found if one.cell.name == BASE.name), *own]:
-        points = [point for result in each.results for point in result.curve if "computed_tokens" in point]
-        rows = sum(point["sequence_tokens"] for point in points)
-        if rows:
-            computed = sum(point["computed_tokens"] for point in points)
-            said.append(f"`{each.cell.name}` computed {computed / rows:.2f} tokens for each token of its rows")
-    return f"{', '.join(said)}; padding counts." if said else ""
-
-
-def _kept_back(own: Sequence[Finding], found: Sequence[Finding]) -> str:
-    said = []
-    for each in own:
-        kept = [point["kept_back"] for result in each.results for point in result.curve if "kept_back" in point]
-        if kept:
-            plan = each.results[0].plan
-            share = sum(kept) / len(kept) / (plan.groups * plan.rollouts)
-            said.append(f"In `{each.cell.name}` the policy kept back {share:.0%} of the rollouts.")
-    results = {each.cell.name: each.results for each in own}
-    if {"corrupted", "corrupted-curated"} <= results.keys():
-        beside = compared(results["corrupted-curated"], results["corrupted"])
-        if beside is not None:
-            words = {1: "Curation gained more", 0: "No use of curation was shown", -1: "Curation gained less"}
-            said.append(f"{words[beside.sign]}: `corrupted-curated` beside `corrupted` is {_shown(beside)}.")
-    return " ".join(said)
-
-
-def _other_ids(own: Sequence[Finding], found: Sequence[Finding]) -> str:
-    shares = [result.figures["steps_with_other_ids"] for each in own for result in each.results]
-    return (
-        f"Of {sum(shares) / len(shares):.0%} of the steps the ids of the reply are not those that were sampled: "
-        "Qwen3's template writes an empty `<think>` block before replies of the last turn, which the model never said."
-    )
-
-
-_MORE = {"merging": _computed, "curation": _kept_back, "tokens": _other_ids}
-
-
-def _not_run(found: Sequence[Finding]) -> list[str]:
-    """What there is to run and has no results."""
-    seeds = {each.cell.name: len(each.seeds) for each in found}
-    missing = {name: SEEDS - seeds.get(name, 0) for name in CELLS if seeds.get(name, 0) < SEEDS}
-    plan = found[0].results[0].plan
-    said = []
-    if plan.evaluation_tasks < ENOUGH_TASKS:
-        said.append(f"Evaluations of {ENOUGH_TASKS} tasks: these have {plan.evaluation_tasks}.")
-    if missing:
-        named = ", ".join(f"`{name}` ({'1 run' if runs == 1 else f'{runs} runs'})" for name, runs in missing.items())
-        count = sum(missing.values())
-        each = sum(one.cpu_seconds for one in found) / len(found)
-        said.append(
-            f"{named}: {count} in all, about {count * each / 60:.0f} minutes of CPU time by what the others took, "
-            "and one or two more for the start of each task set."
-        )
-    lag = max(cell.lag for cell in CELLS.values())
-    if plan.iterations <= lag:
-        said.append(f"A lag of {lag} that moves: in runs of {plan.iterations} batches the start samples all of them.")
-    said.append("Other models, other learning rates, longer runs.")
-    return ["## What was not run", _listed(said)]

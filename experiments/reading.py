@@ -31,11 +31,20 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[Result, ...]
 
 
+def by_plan(results: Sequence[Result]) -> list[list[Finding]]:
+    """The findings of each plan, that with the most runs first."""
+    plans: dict[bytes, list[Result]] = {}
+    for result in results:
+        plans.setdefault(msgspec.json.encode(result.plan), []).append(result)
+    ordered = sorted(plans.values(), key=lambda own: (-len(own), -own[0].plan.iterations))
+    return [findings(own) for own in ordered]
+
+
 def findings(results: Sequence[Result]) -> list[Finding]:
     """Of each cell that has results, in the order of CELLS. ConfigError where plans differ: they cannot be compared."""
     plans = {msgspec.json.encode(result.plan) for result in results}
     if len(plans) > 1:
-        raise ConfigError(f"the results are of {len(plans)} plans", hint="Keep those of one plan in a folder")
+        raise ConfigError(f"the results are of {len(plans)} plans", hint="Read those of each plan by themselves")
     by_cell = {name: [result for result in results if result.cell.name == name] for name in CELLS}
     base = {result.seed: result for result in by_cell[BASE.name]}
     return [_finding(own, base) for own in by_cell.values() if own]

@@ -49,23 +49,23 @@ class Result(msgspec.Struct, kw_only=True):
     software: dict[str, str]
 
 
-def result_path(folder: Path, cell: str, seed: int) -> Path:
-    """Where the result of a run lies."""
-    return folder / f"{cell}-seed{seed}.json"
+def result_path(folder: Path, plan: Plan, cell: str, seed: int) -> Path:
+    """Where the result of a run lies: those of as many batches are together."""
+    return folder / f"{plan.iterations}-batches" / f"{cell}-seed{seed}.json"
 
 
 def write_result(folder: Path, result: Result) -> Path:
     """Write the result; a reader sees all of it or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = result_path(folder, result.cell.name, result.seed)
+    path = result_path(folder, result.plan, result.cell.name, result.seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
     return path
 
 
 def read_results(folder: Path) -> list[Result]:
-    """All results of a folder, by cell and seed; ConfigError names a file that is none."""
+    """All results under a folder, by cell and seed; ConfigError names a file that is none."""
     found = []
-    for path in sorted(folder.glob("*-seed*.json")):
+    for path in sorted(folder.glob("*/*-seed*.json")):
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=Result))
         except msgspec.DecodeError as error:

@@ -38,32 +38,41 @@ ABOUT = {
 }
 
 OPENING = (
-    "Does data from the factory train agents? From one base cell one thing is varied at a time, with {seeds} seeds "
-    "each. `python -m experiments page` writes this page from the files in `experiments/results/`, and a test compares "
-    "the two.",
-    "## How",
-    "The model is `pocket`, about a million parameters. It begins as the imitation of a scripted expert that went "
-    "through the gateway and is right every time; but on 40% of the tasks the expert answers at once instead of "
-    "working with the tool, which a small model cannot do. All cells and seeds of a task set begin with the same "
-    "weights. A run samples {groups} tasks x {rollouts} rollouts through gateway and engine, token-in, leases them "
-    "from the pool, trains on them with `agentworld.trainers`, publishes the new weights to the engine, and again, for "
-    "{iterations} batches. Engine, gateway, agents and trainer are processes on loopback. Before and after, the agent "
-    "does the same {tasks} held-out tasks once each at temperature 0.",
-    "A *gain* is the share of held-out tasks that pass after, less the share before. Intervals are of 95%, paired by "
-    "task, over seeds and tasks as two crossed samples: with the mean squares A of S seeds, B of n tasks and E of the "
-    "rest, the variance of the mean is (A + B - E) / (S n) (two-way random model, Searle, Casella and McCulloch 1992, "
-    "chapter 4), and the interval is mean ± t times its root, with Satterthwaite's degrees of freedom "
-    "(doi:10.2307/3002019). With one seed it is the t interval over tasks, which says nothing of other seeds. "
+    "From one base cell one thing is varied at a time, with {seeds} seeds each. These are small runs of a model of a "
+    "million parameters on two CPU cores: {iterations} batches of {groups} tasks x {rollouts} rollouts, "
+    "`--minutes {minutes:g}`. `python -m experiments page` writes this page from the files in `experiments/results/`, "
+    "and a test compares the two."
+)
+READING = (
+    "*Gain*: the share of held-out tasks that pass after training, less the share before. *Beside base*: how much more "
+    "the cell gained than the base, on the same seeds and tasks. In brackets 95% intervals; bold: all of it is on one "
+    "side of 0."
+)
+"""What the table's columns mean."""
+
+HOW = (
+    "The model is `pocket`. It begins as the imitation of a scripted expert that went through the gateway and is right "
+    "every time; but on 40% of the tasks the expert answers at once instead of working with the tool, which a small "
+    "model cannot do. All cells and seeds of a task set begin with the same weights. A run samples {groups} tasks x "
+    "{rollouts} rollouts through gateway and engine, token-in, leases them from the pool, trains on them with "
+    "`agentworld.trainers`, publishes the new weights to the engine, and again, batch by batch. Engine, gateway, "
+    "agents and trainer are processes on loopback. Before and after, the agent does the same {tasks} held-out tasks "
+    "once each at temperature 0.",
+    "Intervals are paired by task, over seeds and tasks as two crossed samples: with the mean squares A of S seeds, B "
+    "of n tasks and E of the rest, the variance of the mean is (A + B - E) / (S n) (two-way random model, Searle, "
+    "Casella and McCulloch 1992, chapter 4), and the interval is mean ± t times its root, with Satterthwaite's degrees "
+    "of freedom (doi:10.2307/3002019). With one seed it is the t interval over tasks, which says nothing of other "
+    "seeds. `experiments/statistics.py` has the details.",
     "Learning rate and batch size were chosen among three settings by what the base with seed 0 came to on these "
     "held-out tasks, which flatters the base a little. As all begin with the same weights, no interval says anything "
-    "of other starts. `experiments/statistics.py` has the details. *Beside base* is the same of the difference to what "
-    "the base came to on the same seed and task. There are many intervals here: of twenty whose true value is 0, one "
-    "is expected to leave it out.",
+    "of other starts. There are many intervals here: of twenty whose true value is 0, one is expected to leave it out.",
     "    python -m experiments list\n"
-    "    python -m experiments run [CELL or AXIS ...] --minutes {minutes:g}    # or make experiments\n"
-    "    python -m experiments page",
+    "    python -m experiments run [CELL or AXIS ...] --minutes {minutes:g}\n"
+    "    python -m experiments page\n"
+    '    make experiments ARGS="[CELL or AXIS ...] --minutes {minutes:g}"    # installs, runs, writes the page',
     "A run that was interrupted goes on where it was, and what has a result is not run again. `--minutes` counts "
-    "batches, {per_minute} a minute, so that load changes nothing in what is computed. Seeds decide tasks, sampling "
+    "batches, {per_minute} a minute, so that load changes nothing in what is computed; results of each number of "
+    "batches have a folder of their own, and are never compared with others. Seeds decide tasks, sampling "
     "and the order of updates; but which sequences the engine computes together depends on when they come, which "
     "changes last digits of log-probabilities and now and then a token, so that a run done again is not the same bit "
     "for bit. The text games need `textworld`; the runtime `langgraph` needs `langgraph` and `langchain-openai`, or "

@@ -8,7 +8,7 @@ from experiments.__main__ import PAGE, main
 from experiments.cells import CELLS, Plan, chosen, plan_for
 from experiments.page import pages, write_page
 from experiments.reading import findings
-from experiments.results import FOLDER, Evaluation, Result, read_results, write_result
+from experiments.results import FOLDER, Evaluation, Result, read_results, result_path, write_result
 
 from agentworld.errors import AgentWorldError
 
@@ -42,16 +42,37 @@ def test_results_are_in_it(tmp_path: Path) -> None:
     write_result(tmp_path, result("conversion", 0, "0000000000", tasks="b"))
     write_page(tmp_path, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "With 3 seeds, a gain, the whole interval above 0: base +0.600" in text
-    assert "With 3 seeds, no gain shown, as the interval holds 0: sft +0.000" in text
-    assert "Less gain than the base: sft -0.600" in text
-    assert "With fewer than 3 seeds, a loss, the whole interval below 0: conversion -0.400" in text
+    assert "Yes: in 1 batches the base, GRPO" in " ".join(text.split())
+    assert "Of 1 other cells with 3 seeds 0 gained too" in " ".join(text.split())
+    assert "| `base` | GRPO on sums, white-box loop, everything as it comes | 3 | 0.400 | 1.000 | **+0.600** [" in text
+    assert "- **Methods**: no gain shown: `sft`; less than the base: `sft`.\n" in text
+    assert "- **Task sets**: a loss: `conversion` (1 seed).\n" in text
     assert "`conversion` (2 runs)" in text
     assert "`rloo` (3 runs)" in text
+    assert "A lag of 16 that moves" in text
     assert 'class="bar"' in (tmp_path / "page-gains.svg").read_text()
     base, _, conversion = findings(read_results(tmp_path))
     assert base.gains == pytest.approx([0.6] * 3)
     assert conversion.beside_base is None  # Other tasks.
+
+
+def test_each_number_of_batches_is_read_by_itself(tmp_path: Path) -> None:
+    """Both budgets are on the page, that with more runs first, and the correction of a lag is told."""
+    longer = Plan(iterations=17)
+    write_result(tmp_path, msgspec.structs.replace(result("lag-4-uncorrected", 0, "0000000000"), plan=longer))
+    path = write_result(tmp_path, msgspec.structs.replace(result("lag-4", 0, "1111111111"), plan=longer))
+    assert path == result_path(tmp_path, longer, "lag-4", 0)
+    for seed in range(3):
+        write_result(tmp_path, result("lag-4", seed, "0011001100"))
+    made = pages(tmp_path, tmp_path / "page.md")
+    assert sorted(each.name for each in made) == [
+        "page-curves-17.svg", "page-curves.svg", "page-gains-17.svg", "page-gains.svg", "page.md"
+    ]  # fmt: skip
+    first, later = made[tmp_path / "page.md"].split("## Runs of 17 batches")
+    assert "+0.000" in first
+    assert "At `lag-4` the correction helps: +1.000" in later.split("## Axis by axis")[0]
+    assert "A lag of 16 that moves" not in later
+    assert "runs of more than 17 batches" in " ".join(later.split())
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,14 +80,13 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "there are no results" in capsys.readouterr().err
     write_result(tmp_path, result("base", 0, "1111111111"))
     other = msgspec.structs.replace(result("base", 1, "1111111111"), plan=Plan(iterations=2))
-    write_result(tmp_path, other)
     with pytest.raises(AgentWorldError, match="2 plans"):
-        findings(read_results(tmp_path))
+        findings([*read_results(tmp_path), other])
     lagging = msgspec.structs.replace(CELLS["base"], lag=3)
     write_result(tmp_path, msgspec.structs.replace(result("base", 1, "1111111111"), cell=lagging))
     with pytest.raises(AgentWorldError, match="base seed 1 was run when the cell was another"):
         findings(read_results(tmp_path))
-    (tmp_path / "base-seed1.json").write_text("{")
+    result_path(tmp_path, Plan(iterations=1), "base", 1).write_text("{")
     with pytest.raises(AgentWorldError, match="no result"):
         read_results(tmp_path)
 
