@@ -91,16 +91,17 @@ def _axes(found: Sequence[Finding]) -> list[str]:
 def _table(found: Sequence[Finding]) -> str:
     """A row a cell, by axis; the axis stands at its first."""
     lines = [
-        "| axis | cell | what differs | seeds | before | after | gain | beside base | CPU s |",
+        "| axis | cell | what differs | seeds | before | after | gain | beside base | sampled |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for axis, own in _of_axes(found):
         for place, each in enumerate(own):
             beside = "" if each.beside_base is None else shown(each.beside_base, strong=True)
+            first, last = each.curve[0], each.curve[-1]
             lines.append(
                 f"| {'' if place else axis} | `{each.cell.name}` | {each.cell.what} | {len(each.seeds)} "
                 f"| {each.before:.3f} | {each.after:.3f} | {shown(each.gain, strong=True)} | {beside} "
-                f"| {each.cpu_seconds:.0f} |"
+                f"| {first:.2f} to {last:.2f} |"
             )
     return "\n".join(lines)
 

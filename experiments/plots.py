@@ -49,7 +49,7 @@ def curves_plot(found: Sequence[Finding]) -> str:
     rows = -(-len(found) // columns)
     title = "Mean reward of rollouts at temperature 1, batch by batch, from 0 to 1; orange: the base"
     parts = [_opening(TOP + rows * (height + 12), title)]
-    base = next((_curve(each) for each in found if each.cell.name == "base"), [])
+    base = next((each.curve for each in found if each.cell.name == "base"), [])
     for number, each in enumerate(found):
         left, top = 14 + (number % columns) * (width + 6), TOP + (number // columns) * (height + 12)
         floor = top + height - 18
@@ -58,13 +58,8 @@ def curves_plot(found: Sequence[Finding]) -> str:
         parts.append(f'<line class="grid" x1="{left}" y1="{top + 16}" x2="{left + width - 14}" y2="{top + 16}"/>')
         if each.cell.lesson == found[0].cell.lesson and each.cell.name != "base":
             parts.append(_polyline("base", base, left, top, width, floor))
-        parts.append(_polyline("line", _curve(each), left, top, width, floor))
+        parts.append(_polyline("line", each.curve, left, top, width, floor))
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _curve(finding: Finding) -> list[float]:
-    curves = [[point["reward"] for point in result.curve] for result in finding.results]
-    return [sum(values) / len(values) for values in zip(*curves, strict=True)]
 
 
 def _polyline(kind: str, values: Sequence[float], left: int, top: int, width: int, floor: int) -> str:

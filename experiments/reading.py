@@ -30,6 +30,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     results: tuple[Result, ...]
 
+    @property
+    def curve(self) -> list[float]:
+        """The mean reward of the rollouts of each batch, mean over seeds."""
+        curves = [[point["reward"] for point in result.curve] for result in self.results]
+        return [sum(values) / len(values) for values in zip(*curves, strict=True)]
+
 
 def by_plan(results: Sequence[Result]) -> list[list[Finding]]:
     """The findings of each plan, that with the most runs first."""
