@@ -2,13 +2,19 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agentworld.factory import open_pool
+from agentworld.ingest.examining import examine
+from agentworld.ingest.finding import entries
 from agentworld.ingest.growth import relation
 from agentworld.ingest.loader import import_paths
+from agentworld.ingest.reading import read_entries
+from agentworld.ingest.wholes import Placing, make_whole
 from agentworld.records import Message, NewTrajectory, Step, WholeTrajectory
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -226,3 +232,91 @@ def test_a_file_of_a_sub_agent_is_known_as_what_its_folder_had_of_it(pool):
         assert (counts.added, counts.replaced, counts.known, report.lost) == (0, 0, 1, 0)
     assert "the run of who began it" in report.notes[0].why
     assert pool.stats().trajectories == {"finished": 2}
+
+
+TURNS = ("messages", "steps", "trajectory", "history", "simulations", "samples", "results", "observations", "attempts")
+
+
+def earlier_states(path):
+    """What a file held before: its first lines, or a document with less in each of its lists of turns."""
+    lines = path.read_bytes().splitlines(True)
+    if path.suffix == ".jsonl":
+        yield from (b"".join(lines[:count]) for count in {len(lines) // 3, len(lines) // 2, len(lines) - 1} if count)
+        return
+    try:
+        document = json.loads(b"".join(lines))
+    except ValueError:  # one that is broken off already
+        return
+    for part, parts in ((1, 3), (1, 2), (2, 3)):
+
+        def cut(turns, part=part, parts=parts):
+            return turns[: -(-len(turns) * part // parts)]
+
+        if isinstance(document, list):
+            yield json.dumps(cut(document)).encode()
+        elif any(isinstance(document.get(name), list) for name in TURNS):
+            less = {name: cut(document[name]) for name in TURNS if isinstance(document.get(name), list)}
+            yield json.dumps(document | less).encode()
+
+
+def steps_served(pool):
+    found = Counter()
+    for one in served(pool):
+        for step in pool.list_steps(trajectory_id=one.trajectory_id, limit=1000, include=["messages", "tokens"]).items:
+            found[repr((step.prompt_messages, step.prompt_ids, step.response_message, step.response_ids))] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.iterdir()))
+def test_no_step_is_there_twice_however_often_a_file_comes_and_from_wherever(tmp_path, name):
+    files = (path for path in sorted((FIXTURES / name).rglob("*")) if path.suffix in (".jsonl", ".json", ".traj"))
+    for number, path in enumerate(files):
+        here, there = tmp_path / f"{number}" / path.name, tmp_path / "elsewhere" / f"other-{path.name}"
+        here.parent.mkdir()
+        there.parent.mkdir(exist_ok=True)
+        shutil.copy(path, there)
+        with open_pool("memory://") as pool:
+            import_paths(pool, [path], name)
+            wanted = steps_served(pool)
+            for again in (path, there):
+                import_paths(pool, [again], name)
+                assert steps_served(pool) == wanted, again
+        for state in earlier_states(path):
+            with open_pool("memory://") as pool:
+                for content in (state, path.read_bytes(), state):
+                    here.write_bytes(content)
+                    report = import_paths(pool, [here], name)
+                    assert report.total("refused") == 0
+                assert steps_served(pool) == wanted, (path, state)
+
+
+def test_what_an_earlier_version_imported_under_another_id_is_known_outgrown_or_stays_deleted(pool, tmp_path):
+    document = json.loads((FIXTURES / "mini-swe-agent" / "calls.traj.json").read_text())
+    path = tmp_path / "calls.traj.json"
+    path.write_text(json.dumps(document))
+    (now,) = [read.run for read in read_entries("auto", entries([path], print), print)]
+    facts = examine(now)
+    at_that_time = replace(now, grows_as=None)
+    old = make_whole("mini-swe-agent", path.name, 0, at_that_time, facts, Placing(), lambda *said: None)
+    pool.add_whole([old])
+    counts = import_paths(pool, [path]).formats["mini-swe-agent"]
+    assert (counts.known, [one.trajectory_id for one in pool.list_trajectories().items]) == (1, [old.new.trajectory_id])
+    pool.delete_trajectories([old.new.trajectory_id], "asked")
+    assert import_paths(pool, [path]).formats["mini-swe-agent"].deleted == 1
+    assert not pool.list_trajectories().items
+
+    # What `codex exec` prints was known by the name of its thread alone.
+    lines = (FIXTURES / "codex" / "stream.jsonl").read_text().replace("7ead0000-0000-4000-8000-000000000006", "mine")
+    path = tmp_path / "stream.jsonl"
+    path.write_text("".join(lines.splitlines(True)[:5]))
+    (part,) = [read.run for read in read_entries("auto", entries([path], print), print)]
+    named = replace(part, native_id="mine", session=None)
+    old = make_whole("codex", path.name, 0, named, examine(part), Placing(), lambda *said: None)
+    pool.add_whole([old])
+    path.write_text(lines)
+    report = import_paths(pool, [path])
+    assert report.total("replaced") == 1
+    assert any(note.why == f"{old.new.trajectory_id} is a part of it, and excluded" for note in report.notes)
+    (standing,) = [one for one in pool.list_trajectories().items if old.new.trajectory_id != one.trajectory_id]
+    assert pool.decisions(trajectory_id=old.new.trajectory_id)[0].verdict == "exclude"
+    assert pool.decisions(trajectory_id=standing.trajectory_id) == []

@@ -160,7 +160,7 @@ def test_a_run_that_has_grown_takes_the_place_of_what_was_there(pool, tmp_path):
     # What is older than the latest one is known too, and what people decided stands.
     written(path, {"id": "one", "chat": TALK[:2]})
     assert import_paths(pool, [path]).formats["chat"].known == 1
-    assert pool.get_step(f"{third}.1", include=["messages"]).parent_step_id == f"{third}.0"
+    assert pool.get_step(f"{first}~3.1", include=["messages"]).parent_step_id == f"{first}~3.0"
 
 
 def states(pool):

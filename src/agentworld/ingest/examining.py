@@ -18,7 +18,7 @@ _PIECE = 2047
 _HASHED_AT_ONCE = 64 * 1024
 # Only what is said is hashed, so that a record with more fields has the same digest.
 _STEP = [name for name in Step.__struct_fields__ if name not in ("prompt_messages", "tools")]
-_RUN = [name for name in Run.__struct_fields__ if name not in ("steps", "media", "file")]
+_RUN = [name for name in Run.__struct_fields__ if name not in ("steps", "media", "file", "grows_as")]
 _of_step, _of_run = operator.attrgetter(*_STEP), operator.attrgetter(*_RUN)
 _UNSAID_STEP = _of_step(Step(step_id="", trajectory_id=""))
 _UNSAID_RUN = _of_run(Run(native_id=None))
@@ -163,12 +163,14 @@ def name_of(format: str, native_id: str | None, digest: str, occurrence: int, us
 
 
 def name_of_session(format: str, run: Run, user: str | None = None) -> str:
-    """The id of a run whose `session` others may have too: of that and of the prompt of its first step, so that it is
-    the same however far the session has come.
+    """The id of a run whose `session` others may have too, or that has none and may grow: of that and of what its first
+    step says, so that it is the same however far the session has come. The reply is part of it where no session is,
+    as it tells apart what was sampled for one task; a session file may end within it.
     """
-    assert run.session is not None
     first = run.steps[0]
-    named = ["session", format, run.session, first.prompt_messages, first.prompt_ids]
+    named: list[Any] = ["session", format, run.session, first.prompt_messages, first.prompt_ids]
+    if run.session is None:
+        named = ["begun", format, run.grows_as, *named[3:], first.response_message, first.response_ids]
     if user is not None:
         named.append(user)
     return _named(format, named)

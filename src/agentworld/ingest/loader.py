@@ -7,20 +7,20 @@ its channel are excluded by a manual decision.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentworld.errors import InvalidRequestError
+from agentworld.ingest.collecting import seldom_collecting
 from agentworld.ingest.examining import examine, name_of
 from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
 from agentworld.ingest.format import Format
 from agentworld.ingest.formats import get_format
+from agentworld.ingest.former import FormerImports
 from agentworld.ingest.growth import is_other_part, relation
 from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.occurrences import Occurrences
@@ -29,7 +29,17 @@ from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
 from agentworld.ingest.thinking import split_thinking
 from agentworld.ingest.versions import exclude_older, is_same, take_back, there, version, versions
-from agentworld.ingest.wholes import EMPTY, PARENT, PRIMARY, Placing, is_empty, is_session, make_whole, renamed
+from agentworld.ingest.wholes import (
+    EMPTY,
+    PARENT,
+    PRIMARY,
+    Placing,
+    former_names,
+    is_empty,
+    is_session,
+    make_whole,
+    renamed,
+)
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
 from agentworld.records import AddedTrajectory, Trajectory, WholeTrajectory
@@ -40,27 +50,18 @@ if TYPE_CHECKING:
 # What waits is stored once it has so much: several transactions of the pool, which take one while the next is made.
 _STEPS, _TRAJECTORIES, _BYTES = 1024, 256, 16 * 1024 * 1024
 _VERSIONS = 10_000
-_COLLECTING = (400_000, 20, 20)  # objects, and times that the younger ones were gone through
-
-
-@contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """The collector of cycles comes seldom: what is read holds none, and it would go through all of it each time."""
-    before = gc.get_threshold()
-    gc.set_threshold(*_COLLECTING)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class _Waiting(NamedTuple):
-    """What is to be stored; `first`: the id of the first of the runs that are equal to it, where that is another."""
+    """What is to be stored; `first`: the id of the first of the runs that are equal to it, where that is another;
+    `former`: ids that earlier versions gave to it.
+    """
 
     format: str
     file: str
     whole: WholeTrajectory
     first: str | None
+    former: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -99,6 +100,8 @@ class Importer:
         self._named: set[tuple[str, ...]] = set()
         self._occurrences = Occurrences()
         self._split_in: str | None = None  # the file of which it was said last
+        self._former = None if pool is None else FormerImports(pool)
+        self._outgrown: dict[str, tuple[str, ...]] = {}  # of runs that wait, what they take the place of
         self._deleted: set[str] = set()  # runs without a name that were deleted on request
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
@@ -110,7 +113,7 @@ class Importer:
         self._before = 0
         self._current: StreamEntry | None = None
         reads = read_entries(self._format, self._followed(paths), self.report.take, self._seen)
-        with _seldom_collecting():
+        with seldom_collecting():
             for read in islice(reads, self._limit):
                 self._take(read)
                 self._show()
@@ -162,6 +165,7 @@ class Importer:
             occurrence = 1 if is_named else self._occurrence(file, facts.digest)
             if not self._keep_thinking and getattr(read.format, "plain_chat", False) and split_thinking(run):
                 self._tell_split(file)
+            former = former_names(format, run, facts, self._placing)
             whole = make_whole(format, file, number, run, facts, self._placing, say, occurrence)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
             # A format put something into a run that records do not take.
@@ -191,7 +195,7 @@ class Importer:
             say("$", f"its media cannot be stored: {error.one_line()}", True)
             return
         first = None if occurrence == 1 else name_of(format, None, facts.digest, 1, whole.new.user)
-        self._waiting.append(_Waiting(format, file, whole, first))
+        self._waiting.append(_Waiting(format, file, whole, first, former))
         self._waiting_steps += len(whole.steps)
         self._waiting_bytes += facts.size
         if self._waiting_steps >= _STEPS or len(self._waiting) >= _TRAJECTORIES or self._waiting_bytes >= _BYTES:
@@ -242,7 +246,7 @@ class Importer:
         if not waiting:
             return
         assert self._pool is not None
-        waiting = [one for one in waiting if not self._is_within(one)]
+        waiting = [one for one in waiting if not self._is_within(one) and not self._is_former(one)]
         outcomes = self._pool.add_whole([one.whole for one in waiting])
         known: list[tuple[_Waiting, str]] = []
         for one, outcome in zip(waiting, outcomes, strict=True):
@@ -270,6 +274,22 @@ class Importer:
                 return True
         return False
 
+    def _is_former(self, one: _Waiting) -> bool:
+        """Whether an earlier version imported all of it under another id; what it imported of it is kept in mind."""
+        assert self._pool is not None
+        assert self._former is not None
+        if not one.former or there(self._pool, [one.name]):
+            return False
+        former = self._former.find(one.whole, one.former)
+        if former.outgrown:
+            self._outgrown[one.name] = former.outgrown
+        if former.outcome is None:
+            return False
+        self._settle(one, AddedTrajectory(trajectory_id=former.name, outcome=former.outcome))
+        if former.outcome == "known":
+            self._note(one, f"it is {former.name}, which is there: nothing is stored", lost=False)
+        return True
+
     def _tell_known(self, one: _Waiting, found: Trajectory) -> None:
         if found.channel != one.whole.new.channel:
             why = f"it is there already, in the channel {found.channel}, and stays there"
@@ -290,7 +310,13 @@ class Importer:
             elif outcome.outcome == "added":
                 counts.added += 1
         elif outcome.outcome == "added":
-            counts.added += 1
+            outgrown = self._outgrown.pop(one.name, ())
+            if self._pool is not None and outgrown:
+                exclude_older(self._pool, outgrown, outcome.trajectory_id, one.whole.new.channel)
+                counts.replaced += 1
+                self._note(one, f"{', '.join(outgrown)} is a part of it, and excluded", lost=False)
+            else:
+                counts.added += 1
         if outcome.outcome == "known":
             counts.known += 1
         elif outcome.outcome == "deleted":
@@ -337,7 +363,7 @@ class Importer:
             if outcome.outcome != "differs":
                 break
         if outcome.outcome in ("added", "known"):
-            replaces = grown if "session" in one.whole.origin else older
+            replaces = older if "native_id" in one.whole.origin else grown
             replaces = [each for each in replaces if each in grown or not is_other_part(self._pool, one.whole, each)]
             replaced = exclude_older(self._pool, replaces, outcome.trajectory_id, one.whole.new.channel)
         elif outcome.outcome == "deleted":
@@ -363,14 +389,6 @@ def import_paths(
     progress: Progress = no_progress,
 ) -> ImportReport:
     """Import files, folders and archives into a pool; None only counts, and says what would be lost. See `Importer`."""
-    importer = Importer(
-        pool,
-        format,
-        placing=placing,
-        limits=limits,
-        limit=limit,
-        deriver=deriver,
-        keep_thinking=keep_thinking,
-        progress=progress,
-    )
+    options: dict[str, Any] = {"placing": placing, "limits": limits, "limit": limit, "deriver": deriver}
+    importer = Importer(pool, format, keep_thinking=keep_thinking, progress=progress, **options)
     return importer.run([Path(path) for path in paths])

@@ -40,7 +40,8 @@ class Run(msgspec.Struct, kw_only=True):
     """One trajectory. `native_id`: what the file calls it, or None where it has no name for it; then its content
     decides what is the same, so nothing in it may depend on where in the file it stands. `session`: where native_id is
     None, what the file calls a session that may grow, and that others may be called too: what it begins with tells it
-    apart from these.
+    apart from these. `grows_as`: where both are None, and the file is this run, which whoever wrote it may go on with:
+    which of the runs of the file it is ("" where it is the only one). Then what it begins with tells it apart.
 
     `steps`: in order; `step_id` is the run's own key ("0", "1", ...), `parent_step_id` names such a key,
     `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in
@@ -54,6 +55,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     native_id: str | None
     session: str | None = None
+    grows_as: str | None = None
     file: str | None = None
     steps: list[Step] = []
     status: TerminalStatus = "finished"

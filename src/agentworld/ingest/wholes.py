@@ -12,7 +12,7 @@ import msgspec
 
 from agentworld.errors import InvalidRequestError
 from agentworld.ingest import limits
-from agentworld.ingest.examining import Facts, name_of, name_of_session
+from agentworld.ingest.examining import Facts, examine, name_of, name_of_session
 from agentworld.ingest.run import Run
 from agentworld.pool.bounds import MAX_COUNT, MAX_NAME
 from agentworld.records import (
@@ -110,8 +110,25 @@ def is_empty(run: Run) -> bool:
 
 
 def is_session(run: Run) -> bool:
-    """Whether a run is known by a session and what it begins with."""
-    return run.native_id is None and run.session is not None and bool(run.steps)
+    """Whether a run is known by what it begins with, and by a session where it has one."""
+    return run.native_id is None and bool(run.steps) and (run.session is not None or run.grows_as is not None)
+
+
+def former_names(format: str, run: Run, facts: Facts, placing: Placing) -> tuple[str, ...]:
+    """The ids that earlier versions gave to a run which is known by what it begins with: they knew it by its content
+    alone, or by its session alone. To be asked before `make_whole`.
+    """
+    if not is_session(run):
+        return ()
+    user = placing.user or (_name(run.user, "user", _unsaid) or None)
+    if run.session is None:
+        return (name_of(format, None, facts.digest, 1, user),)
+    nameless = examine(msgspec.structs.replace(run, session=None))
+    return name_of(format, None, nameless.digest, 1, user), name_of(format, run.session, "", 1, user)
+
+
+def _unsaid(place: str, why: str, lost: bool) -> None:
+    """What `make_whole` says too."""
 
 
 def _step_keys(run: Run, trajectory_id: str, say: Say) -> dict[str, str]:
@@ -332,11 +349,15 @@ def _feedback(run: Run, trajectory_id: str, keys: dict[str, str], at: float, say
 
 
 def renamed(whole: WholeTrajectory, trajectory_id: str) -> WholeTrajectory:
-    """The same under another id, as are its steps and what is said of them."""
+    """The same under the id of one of its versions, as are its steps and what is said of them.
+
+    Steps of the version `ID.2` begin with `ID~2.`: with `ID.2.` a step of the first may begin too, whose key has a dot.
+    """
     old = whole.new.trajectory_id or ""
+    among_steps = f"{old}~{trajectory_id.removeprefix(old).removeprefix('.')}"
 
     def moved(name: str | None) -> str | None:
-        return None if name is None else trajectory_id + name.removeprefix(old)
+        return None if name is None else among_steps + name.removeprefix(old)
 
     replace = msgspec.structs.replace
     return replace(
@@ -360,7 +381,7 @@ def renamed(whole: WholeTrajectory, trajectory_id: str) -> WholeTrajectory:
                 trajectory_id=trajectory_id,
                 step_id=moved(f.step_id),
                 other_id=moved(f.other_id),
-                feedback_id=moved(f.feedback_id),
+                feedback_id=trajectory_id + (f.feedback_id or "").removeprefix(old),
             )
             for f in whole.feedback
         ],

@@ -83,7 +83,7 @@ def _tells(turn: Mapping[str, Any]) -> bool:
 
 
 def _run(document: dict[str, Any], messages: list[Any], values: Values, place: str) -> Run:
-    run = Run(native_id=None, agent="mini-swe-agent")
+    run = Run(native_id=None, agent="mini-swe-agent", grows_as="" if place == "$" else None)
     info = values.object(document, "info", place) or {}
     config = values.object(info, "config", f"{place}.info") or {}
     where = f"{place}.info.config.model"

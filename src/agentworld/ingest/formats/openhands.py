@@ -204,6 +204,7 @@ class _Reader:
         self._status: TerminalStatus = "finished"
         self._sampling: Sampling | None = None
         self._native_id: str | None = None
+        self._is_row = False
 
     def _say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
         self._note(Note(file=self._file, place=place, why=why, hint=hint, lost=lost))
@@ -250,6 +251,7 @@ class _Reader:
     def row(self, row: dict[str, Any], file: str, place: str) -> None:
         """What a row of the resolver or of an evaluation says beside its events."""
         self._file = file
+        self._is_row = True
         issue, metrics = object_of(row.get("issue")), object_of(row.get("metrics"))
         task_id = name_of(row.get("instance_id"))
         if task_id is None and issue:
@@ -316,6 +318,7 @@ class _Reader:
             return
         yield Run(
             native_id=self._native_id,
+            grows_as=None if self._is_row else "",
             steps=steps.all,
             status=status,
             rewards=self._rewards,

@@ -94,7 +94,9 @@ def _messages(document: Mapping[str, Any]) -> Any:
 def _runs(document: dict[str, Any], values: Values, place: str) -> Iterator[Run]:
     kind = _kind(document)
     if kind != "attempts":
-        yield _run(document, kind or "history", values, place)
+        run = _run(document, kind or "history", values, place)
+        run.grows_as = "" if place == "$" else None
+        yield run
         return
     best = (values.object(document, "info", place) or {}).get("best_attempt_idx")
     for number, attempt in enumerate(document["attempts"]):
@@ -104,6 +106,7 @@ def _runs(document: dict[str, Any], values: Values, place: str) -> Iterator[Run]
             values.lost(where, "it is no trajectory of SWE-agent")
             continue
         run = _run(attempt, found or "history", values, where)
+        run.grows_as = str(number) if place == "$" else None
         run.rollout_index = number
         run.metadata["attempt"] = {"number": number, "of": len(document["attempts"]), "is_chosen": number == best}
         yield run

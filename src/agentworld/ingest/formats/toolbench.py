@@ -73,7 +73,7 @@ class _Growing:
 
     def __init__(self, values: Values, place: str) -> None:
         self.values, self.place = values, place
-        self.built = Run(native_id=None)
+        self.built = Run(native_id=None, grows_as="" if place == "$" else None)
         self.chat = ChatReader(values, self.built.media)
         self._children: dict[str | None, int] = {}
 

@@ -1,0 +1,65 @@
+"""Runs that earlier versions imported under other ids: by their content alone, or by the name of their session alone.
+
+What is there of them is known, or outgrown, as under the id that they have now; what was deleted stays deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agentworld.ingest.growth import relation
+from agentworld.ingest.versions import is_same, versions
+from agentworld.pool.protocol import Pool
+from agentworld.records import WholeOutcome, WholeTrajectory
+
+_PAGE = 1000
+_LENGTH = 24  # hex digits at the end of an id that an import gave
+
+
+class Former(msgspec.Struct, frozen=True):
+    """What an earlier import left of a run. `outcome`: known or deleted, where nothing is to be stored; `name`: under
+    which id; `outgrown`: ids of parts of it, whose place it takes.
+    """
+
+    outcome: WholeOutcome | None = None
+    name: str = ""
+    outgrown: tuple[str, ...] = ()
+
+
+class FormerImports:
+    """Looks for them in a pool. Which were deleted is read once, as far as imports can have given their ids."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._deleted: set[str] | None = None
+
+    def find(self, whole: WholeTrajectory, names: Sequence[str]) -> Former:
+        """What is there of a run, or was, under the ids that it had, of which the first is over its content."""
+        outgrown: list[str] = []
+        for name in names:
+            for found in reversed(versions(self._pool, name)):
+                if name == names[0] or is_same(found, whole):
+                    return Former("known", found.trajectory_id)
+                related = relation(self._pool, whole, found)
+                if related == "earlier":
+                    return Former("known", found.trajectory_id)
+                if related == "later":
+                    outgrown.append(found.trajectory_id)
+        if not outgrown and (deleted := self._among_deleted(names)) is not None:
+            return Former("deleted", deleted)
+        return Former(outgrown=tuple(outgrown))
+
+    def _among_deleted(self, names: Sequence[str]) -> str | None:
+        if self._deleted is None:
+            self._deleted = set()
+            after = 0
+            while page := self._pool.tombstones(after, _PAGE):
+                after = page[-1].sequence
+                self._deleted.update(
+                    each.target_id
+                    for each in page
+                    if each.kind == "trajectory" and len(each.target_id.rpartition("-")[2]) == _LENGTH
+                )
+        return next((name for name in names if name in self._deleted), None)
