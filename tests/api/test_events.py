@@ -6,6 +6,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from agentworld.api.events import _woken
+from agentworld.pool.keys import NewKey
+from agentworld.records import NewTrajectory, Policy
+from tests.api.serving import Serving
 
 
 class Stream:
@@ -37,6 +40,12 @@ class Stream:
     def __exit__(self, *_):
         self.response.close()
         self.connection.close()
+
+
+@pytest.fixture
+def closed():
+    with Serving(require_keys=True) as running:
+        yield running
 
 
 def create(server, *names):
@@ -89,6 +98,36 @@ def test_open_streams_end_with_the_server(server):
         stream.take(1)
         server.end_streams()
         assert stream.response.read() == b""
+
+
+def test_a_bound_key_hears_of_its_channel_alone(closed):
+    def key(**bound):
+        return closed.pool.create_key(NewKey(name="k", scopes=("read",), **bound)).secret
+
+    mine, own = (
+        {"Authorization": f"Bearer {key(**bound)}"} for bound in ({"channel": "val"}, {"trajectory_id": "t-2"})
+    )
+    tell = closed.pool.create_trajectory
+    tell(NewTrajectory(trajectory_id="v-1", channel="val"))
+    with Stream(closed, "/api/v1/events?from_now=true", **mine) as stream, Stream(closed, **own) as narrow:
+        # Nothing of what was before, nor of others: the first that comes is the own.
+        tell(NewTrajectory(trajectory_id="t-1", channel="train"))
+        tell(NewTrajectory(trajectory_id="t-2", channel="train"))
+        tell(NewTrajectory(trajectory_id="v-2", channel="val"))
+        closed.pool.set_policy(Policy("m", "r", 1))
+        told = stream.take(2)
+        assert [event["event"] for event in told] == ["trajectory.created", "policy.set"]
+        assert json.loads(told[0]["data"])["trajectory_id"] == "v-2"
+        assert [json.loads(event["data"])["trajectory_id"] for event in narrow.take(2)] == ["t-2", None]
+        tell(NewTrajectory(trajectory_id="v-3", channel="val"))
+        assert json.loads(stream.take(1)[0]["data"])["trajectory_id"] == "v-3"
+    # What a stream has seen goes before the present.
+    again = {**mine, "Last-Event-ID": told[0]["id"]}
+    with Stream(closed, "/api/v1/events?from_now=true", **again) as stream:
+        assert [event["event"] for event in stream.take(2)] == ["policy.set", "trajectory.created"]
+    assert closed.send("GET", "/api/v1/events?channel=train", headers=mine)[0] == 403
+    theirs = closed.send("GET", "/api/v1/events?trajectory_id=t-1", headers={**mine, "Accept": "application/json"})[2]
+    assert [event["kind"] for event in theirs["items"]] == ["policy.set"]
 
 
 async def test_a_client_that_leaves_leaves_no_task_behind():

@@ -32,6 +32,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Events a page,
 About = Annotated[str | None, QueryParameter(description="About this trajectory alone, and what is told to all")]
 Within = Annotated[str | None, QueryParameter(description="Of this channel alone, and what is told to all")]
 After = Annotated[int, QueryParameter(ge=0, description="What has a sequence over this")]
+FromNow = Annotated[bool, QueryParameter(description="What comes from now on; Last-Event-ID goes before it")]
 
 
 @get(f"{API}/events")
@@ -42,16 +43,23 @@ async def events(
     limit: Limit = 1000,
     trajectory_id: About = None,
     channel: Within = None,
+    from_now: FromNow = False,
 ) -> Response[Page[Event]]:
     """Events in commit order. With `Accept: application/json` one page; otherwise a stream of server-sent events, which
-    begins after the header Last-Event-ID, or after `after`.
+    begins after the header Last-Event-ID, or after `after`. A key that is bound to a channel or a trajectory gets what
+    is about that, and what is told to all; `from_now` spares it the number of the pool's last event, which it may not
+    ask for.
     """
     look = functools.partial(reach(state).events, trajectory_id=trajectory_id, channel=channel)
     accept = request.headers.get("accept", "")
     if "application/json" in accept and "text/event-stream" not in accept:
         found = await sync_to_thread(look, after, limit)
         return Response(sequence_page(found, limit))
-    start = _last_event_id(request.headers.get("last-event-id"), after)
+    named = request.headers.get("last-event-id")
+    if from_now and named is None:
+        start = (await sync_to_thread(state.pool.stats)).last_event
+    else:
+        start = _last_event_id(named, after)
     await sync_to_thread(look, start, 1)  # What is asked wrongly is an error, and no stream that breaks off.
     stream: Any = Stream(
         follow(reach(state), start, state.closing, key_holds(state), look),
