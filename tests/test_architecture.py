@@ -1,9 +1,8 @@
 """Who may import whom, as docs/architecture.md says: a module imports only from those above it."""
 
 import ast
+import functools
 import pathlib
-
-import pytest
 
 SOURCE = pathlib.Path(__file__).parent.parent / "src" / "agentworld"
 
@@ -50,6 +49,11 @@ def relative(path):
     return path.relative_to(SOURCE).as_posix()
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def imports(tree, top_level_only=False):
     nodes = _outside_functions(tree) if top_level_only else ast.walk(tree)
     for node in nodes:
@@ -80,30 +84,32 @@ def test_every_module_has_a_layer():
     assert found - set(LEVEL) <= {"__init__", "__main__"}
 
 
-@pytest.mark.parametrize("path", files(), ids=relative)
-def test_modules_import_only_from_above(path):
-    own = relative(path).split("/")[0].removesuffix(".py")
-    if own in {"__init__", "__main__"}:
-        return
-    tree = ast.parse(path.read_text())
+def test_modules_import_only_from_above():
     wrong = []
-    for name, line in imports(tree):
-        parts = name.split(".")
-        if parts[0] != "agentworld" or len(parts) < 2 or parts[1] not in LEVEL:
+    for path in files():
+        own = relative(path).split("/")[0].removesuffix(".py")
+        if own in {"__init__", "__main__"}:
             continue
-        if parts[1] != own and LEVEL[parts[1]] >= LEVEL[own]:
-            wrong.append(f"{relative(path)}:{line} imports {name}")
+        for name, line in imports(parsed(path)):
+            parts = name.split(".")
+            if parts[0] != "agentworld" or len(parts) < 2 or parts[1] not in LEVEL:
+                continue
+            if parts[1] != own and LEVEL[parts[1]] >= LEVEL[own]:
+                wrong.append(f"{relative(path)}:{line} imports {name}")
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", files(), ids=relative)
-def test_heavy_libraries_are_loaded_only_where_they_are_needed(path):
-    own = relative(path)
-    tree = ast.parse(path.read_text())
-    if not own.startswith(HEAVY_ALLOWED):
-        assert [(name, line) for name, line in imports(tree) if name.split(".")[0] in HEAVY] == []
-    if own.startswith(NO_SQL):
-        assert [(name, line) for name, line in imports(tree) if name.split(".")[0] in {"sqlite3", "sqlalchemy"}] == []
+def test_heavy_libraries_are_loaded_only_where_they_are_needed():
+    wrong = []
+    for path in files():
+        own = relative(path)
+        refused = set() if own.startswith(HEAVY_ALLOWED) else set(HEAVY)
+        if own.startswith(NO_SQL):
+            refused |= {"sqlite3", "sqlalchemy"}
+        if refused:
+            found = imports(parsed(path))
+            wrong += [f"{own}:{line} imports {name}" for name, line in found if name.split(".")[0] in refused]
+    assert wrong == []
 
 
 def test_no_module_is_called_after_nothing():
