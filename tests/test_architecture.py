@@ -50,33 +50,17 @@ def relative(path):
 
 
 @functools.cache
-def parsed(path):
-    return ast.parse(path.read_text())
-
-
-def imports(tree, top_level_only=False):
-    nodes = _outside_functions(tree) if top_level_only else ast.walk(tree)
-    for node in nodes:
+def imports(path):
+    """Names of what the file imports anywhere, each with its line."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node.lineno
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module, node.lineno
+            found.append((node.module, node.lineno))
             if node.module == "agentworld":
-                for alias in node.names:
-                    yield f"agentworld.{alias.name}", node.lineno
-
-
-def _outside_functions(node):
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_checking(child):
-            continue
-        yield child
-        yield from _outside_functions(child)
-
-
-def _is_type_checking(node):
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+                found += [(f"agentworld.{alias.name}", node.lineno) for alias in node.names]
+    return found
 
 
 def test_every_module_has_a_layer():
@@ -90,7 +74,7 @@ def test_modules_import_only_from_above():
         own = relative(path).split("/")[0].removesuffix(".py")
         if own in {"__init__", "__main__"}:
             continue
-        for name, line in imports(parsed(path)):
+        for name, line in imports(path):
             parts = name.split(".")
             if parts[0] != "agentworld" or len(parts) < 2 or parts[1] not in LEVEL:
                 continue
@@ -107,7 +91,7 @@ def test_heavy_libraries_are_loaded_only_where_they_are_needed():
         if own.startswith(NO_SQL):
             refused |= {"sqlite3", "sqlalchemy"}
         if refused:
-            found = imports(parsed(path))
+            found = imports(path)
             wrong += [f"{own}:{line} imports {name}" for name, line in found if name.split(".")[0] in refused]
     assert wrong == []
 
