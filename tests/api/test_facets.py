@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentworld.api.facets import BUCKETS, bucketed
 from agentworld.pool.keys import NewKey
 from agentworld.query.fields import fields_of
-from agentworld.records import NewTrajectory
+from agentworld.records import Message, NewReview, NewTrajectory, Step, TextPart
 from tests.api.serving import Serving
 from tests.examples import examples
 
@@ -54,6 +54,39 @@ def test_facets_count_what_matches_and_say_where_they_stopped(server):
     assert counts(capped, "channel") == {"train": 1, "val": 1}  # The newest two.
     assert server.get("/api/v1/facets?where=rewrad")[1]["error"]["code"] == "invalid_query"
     assert server.get("/api/v1/facets?limit=10001")[0] == 400
+
+
+def test_rows_begin_with_what_was_asked_and_tell_of_their_reviews(server):
+    filled(server.pool)
+    block = TextPart("<system-reminder>\n<b>x</b>\n</system-reminder>")
+    said = Message(role="user", content=(block, TextPart("  Fix\n\n it: " + "x" * 300)))
+    steps = [
+        Step(step_id="a", trajectory_id="t1", prompt_messages=[Message(role="system", content="You"), said]),
+        Step(step_id="b", trajectory_id="t1", prompt_messages=[Message(role="user", content="Later")]),
+        Step(step_id="c", trajectory_id="t2", prompt_messages=[Message(role="user", content=(block,))]),
+    ]
+    server.pool.append_steps(steps)
+    server.pool.create_trajectory(NewTrajectory(trajectory_id="t6", task={"prompt": "How  many?"}))
+    server.pool.add_reviews([NewReview(trajectory_id=f"t{number}", reason="look") for number in range(5)])
+    for verdict in ("accept", "reject"):
+        server.pool.resolve_review(server.pool.claim_review("ann").review_id, "ann", verdict)
+    for who in ("ann", "bob"):
+        server.pool.skip_review(server.pool.claim_review(who).review_id, who)
+    server.pool.claim_review("bob")
+    items = server.get("/api/v1/previews?trajectory_ids=t6,t2,t1,none,t3,t0,t5")[1]["items"]
+    assert [(each["trajectory_id"], each["review"]) for each in items] == [
+        ("t6", None), ("t2", "skipped"), ("t1", "rejected"), ("t3", "waiting"), ("t0", "accepted"), ("t5", None),
+    ]  # fmt: skip
+    asked = {each["trajectory_id"]: each["prompt"] for each in items}
+    assert (asked["t6"], asked["t3"]) == ("How many?", None)
+    assert asked["t1"] == ("Fix it: " + "x" * 300)[:240] + "…"
+    assert asked["t2"] == "<system-reminder> <b>x</b> </system-reminder>"
+    assert server.get("/api/v1/previews?trajectory_ids=" + ",".join(f"t{n}" for n in range(101)))[0] == 400
+    kinds = {"waiting": 1, "skipped": 1, "accepted": 1, "rejected": 1}
+    assert counts(server.get("/api/v1/facets")[1], "review") == {**kinds, "waiting": 2, None: 2}
+    found = server.get("/api/v1/review-counts?by=ann")[1]
+    assert found == {**kinds, "claimed": 1, "withdrawn": 0, "whole": True}
+    assert server.get("/api/v1/review-counts")[1] == {**found, "waiting": 2, "skipped": 0}
 
 
 def test_a_bound_key_counts_its_own_channel_alone():

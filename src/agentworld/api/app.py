@@ -36,6 +36,8 @@ from agentworld.api import (
     otlp_replies,
     page,
     pieces,
+    previews,
+    review_counts,
     runs,
     server_status,
     sign_in,
@@ -85,6 +87,8 @@ logger = structlog.get_logger("agentworld.api")
 ROUTES: list[Any] = [
     *trajectories.ROUTES,
     *facets.ROUTES,
+    *previews.ROUTES,
+    *review_counts.ROUTES,
     *pieces.ROUTES,
     *credit.ROUTES,
     *signals.ROUTES,

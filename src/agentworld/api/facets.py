@@ -15,8 +15,10 @@ from agentworld.api.scanning import MOST_ROWS, Rows, Scan
 from agentworld.api.trajectories import Where
 from agentworld.client.wire import API
 from agentworld.pool.protocol import Page, Pool
+from agentworld.pool.values import REVIEWED
 from agentworld.query import Subject
 from agentworld.query.fields import Kind, fields_of
+from agentworld.query.lexer import MAX_LENGTH
 from agentworld.records import Trajectory
 
 MOST_VALUES = 20
@@ -85,12 +87,16 @@ def count_facets(pool: Pool, where: str | None, channel: str | None, limit: int)
     """Look at up to `limit` trajectories, the newest first."""
     counts: dict[str, Counter[str | None]] = {name: Counter() for name in _VALUES}
     rewards: list[float] = []
+    looked: set[str] = set()
     scan = Scan(pool, where, channel, limit)
     for item in scan:
+        looked.add(item.trajectory_id)
         for name, read in _VALUES.items():
             counts[name][read(item)] += 1
         if item.reward is not None:
             rewards.append(item.reward)
+    if (reviews := _count_reviews(pool, where, channel, limit, looked)) is not None:
+        counts["review"] = reviews
     return Facets(
         looked=scan.looked,
         whole=scan.whole,
@@ -98,6 +104,20 @@ def count_facets(pool: Pool, where: str | None, channel: str | None, limit: int)
         rewards=bucketed(rewards),
         unrewarded=scan.looked - len(rewards),
     )
+
+
+def _count_reviews(
+    pool: Pool, where: str | None, channel: str | None, limit: int, looked: set[str]
+) -> Counter[str | None] | None:
+    """What became of the reviews of those that were looked at; None where the expression leaves no room to ask."""
+    found: Counter[str | None] = Counter()
+    for state in REVIEWED:
+        asked = f"review == '{state}'" if where is None else f"review == '{state}' and ({where})"
+        if len(asked) > MAX_LENGTH:
+            return None
+        found[state] = sum(each.trajectory_id in looked for each in Scan(pool, asked, channel, limit))
+    found[None] = len(looked) - found.total()
+    return +found
 
 
 def bucketed(values: Iterable[float]) -> list[FacetBucket]:

@@ -28,6 +28,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "explain": (_READ, _NONE),
     "fields": (_READ, _NONE),
     "facets": (_READ, _NONE),
+    "previews": (_READ, _NONE),
     "pieces": (_READ, _NONE),
     "credit": (_READ, _NONE),
     "rewards": (_READ, _WRITE),
@@ -43,6 +44,7 @@ _BY_PREFIX: dict[str, tuple[Scopes, Scopes]] = {
     "curation": (_READ, _READ),
     "decisions": (_READ, _WRITE),
     "reviews": (_READ, _WRITE),
+    "review-counts": (_READ, _NONE),
     "evaluations": (_READ, _WRITE),
     "followers": (_READ, _WRITE),
     # Deleting a version is for admins.

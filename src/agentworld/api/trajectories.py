@@ -15,6 +15,7 @@ from agentworld.client.wire import API, Completion, StartedTrajectory, StepsRepl
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.bounds import MAX_NAME
 from agentworld.pool.protocol import Page
+from agentworld.pool.sorting import SORTS
 from agentworld.query import Explanation, Subject
 from agentworld.records import Exchange, NewTrajectory, Step, Trajectory
 
@@ -23,6 +24,10 @@ Cursor = Annotated[str | None, QueryParameter(description="next_cursor of the pa
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Records a page, at most")]
 Include = Annotated[str | None, QueryParameter(description="Comma-separated: tokens, messages, logprobs")]
 Order = Literal["oldest", "newest"]
+Sort = Annotated[
+    str | None,
+    QueryParameter(description=f"{', '.join(SORTS)}; with - before it from the highest value on. Not with order"),
+]
 INCLUDES = ("tokens", "messages", "logprobs")
 
 
@@ -79,11 +84,12 @@ def list_trajectories(
     group_id: FromQuery[str | None] = None,
     channel: FromQuery[str | None] = None,
     order: FromQuery[Order] = "oldest",
+    sort: Sort = None,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> Page[Trajectory]:
-    """One page of trajectories by creation. With `where` a page can be `partial`: its search ended at the limit of what
-    one page looks at, so go on with next_cursor.
+    """One page of trajectories by creation, or in the order of a value; absent values come last. With `where` a page
+    can be `partial`: its search ended at the limit of what one page looks at, so go on with next_cursor.
     """
     page: Page[Trajectory] = reach(state).list_trajectories(
         where=where,
@@ -91,6 +97,7 @@ def list_trajectories(
         group_id=group_id,
         channel=channel,
         order=order,
+        sort=sort,
         cursor=cursor,
         limit=limit,
     )

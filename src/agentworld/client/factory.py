@@ -133,6 +133,7 @@ class Factory(
         group_id: str | None = None,
         channel: str | None = None,
         order: calls.Order = "oldest",
+        sort: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Trajectory]:
@@ -144,6 +145,7 @@ class Factory(
                 group_id=group_id,
                 channel=channel,
                 order=order,
+                sort=sort,
                 cursor=cursor,
                 limit=limit,
             )

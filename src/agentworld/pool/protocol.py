@@ -118,10 +118,15 @@ class Pool(
         group_id: str | None = None,
         channel: str | None = None,
         order: Literal["oldest", "newest"] = "oldest",
+        sort: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Trajectory]:
-        """One page, by creation order. With `where` it can be short or empty, and still have a next_cursor to go on."""
+        """One page, by creation order. With `where` it can be short or empty, and still have a next_cursor to go on.
+
+        `sort`: in the order of a field of `pool.sorting.SORTS`, with `-` before it from the highest value on; absent
+        values come last. What changes its value between two pages can be in both, or in none.
+        """
 
     # --- steps ------------------------------------------------------------------------------------------------
     def submit_exchange(self, exchange: Exchange) -> Future[list[AppendResult]]:

@@ -8,7 +8,8 @@ import pytest
 from agentworld.errors import InvalidRequestError, QueryError
 from agentworld.pool.memory import MemoryPool
 from agentworld.pool.postgres import PostgresPool
-from agentworld.pool.sql import reads, search
+from agentworld.pool.sorting import SORTS
+from agentworld.pool.sql import reads, search, sorted_pages
 from agentworld.pool.sql.connections import SearchTimeoutError
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import NewTrajectory, Policy, Reward
@@ -290,3 +291,45 @@ def test_a_page_says_how_many_rows_it_looked_at(pool, order):
     for where, found in (("late", []), ("not late", ["a", "b", "c"])):
         page = pool.list_steps(where=where, order=order)
         assert (sorted(ids(page)), page.next_cursor, page.scanned) == (found, None, 3)
+
+
+@pytest.mark.parametrize("sort", [f"{way}{name}" for name in SORTS for way in ("", "-")])
+def test_pages_in_the_order_of_a_value(filled, sort, monkeypatch):
+    pool, made = filled
+    monkeypatch.setattr(search, "FEW", 20)
+    monkeypatch.setattr(sorted_pages, "FEW", 20)
+    monkeypatch.setattr(sorted_pages, "_FIRST_LOOK", 3)
+    name, down = sort.removeprefix("-"), sort.startswith("-")
+    for where, fits in [
+        (None, lambda f: True),
+        ("group_id == 'g1'", lambda f: f["group_id"] == "g1"),
+        ("meta.k != 1 and channel == 'train'", lambda f: f["k"] != 1 and f["channel"] == "train"),
+    ]:
+        chosen = [each for each in made.items() if fits(each[1])]
+        there = [(facts[name], key) for key, facts in chosen if facts[name] is not None]
+        absent = [key for key, facts in chosen if facts[name] is None]
+        expected = [key for _, key in sorted(there, reverse=down)] + sorted(absent, reverse=down)
+        found, cursor = [], None
+        while True:
+            page = pool.list_trajectories(where=where, sort=sort, cursor=cursor, limit=7)
+            found += ids(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert found == expected, (where, sort)
+
+
+def test_a_page_in_the_order_of_a_value_ends_with_its_budget(filled, monkeypatch):
+    pool, _ = filled
+    monkeypatch.setattr(reads, "SCAN_ROWS", 10)
+    page = pool.list_trajectories(where="meta.k == 7", sort="-reward", limit=5)
+    if not isinstance(pool, MemoryPool):
+        assert (page.items, page.partial, page.scanned) == ([], True, 10)
+        page = pool.list_trajectories(where="meta.k == 7", sort="-reward", limit=5, cursor=page.next_cursor)
+        assert (page.items, page.partial) == ([], True)
+    for wrong in ({"sort": "agent"}, {"sort": "reward", "order": "newest"}, {"sort": "reward", "cursor": "o1"}):
+        with pytest.raises(QueryError):
+            pool.list_trajectories(**wrong)
+    of_users = pool.list_trajectories(sort="user", limit=1).next_cursor
+    with pytest.raises(QueryError, match="no cursor"):
+        pool.list_trajectories(sort="reward", cursor=of_users)

@@ -25,6 +25,7 @@ from agentworld.pool.memory.store_signals import SignalMethods
 from agentworld.pool.own_channel import Named, named_by_steps
 from agentworld.pool.plain_values import as_number
 from agentworld.pool.protocol import AppendResult, Page, Rejected
+from agentworld.pool.sorting import Entry, comes_after, cursor_after, in_order, read_cursor_after, read_sort
 from agentworld.records import (
     Exchange,
     NewTrajectory,
@@ -88,6 +89,7 @@ class MemoryPool(
         group_id: str | None = None,
         channel: str | None = None,
         order: Literal["oldest", "newest"] = "oldest",
+        sort: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Trajectory]:
@@ -102,7 +104,7 @@ class MemoryPool(
                 and channel in (None, found.channel)
                 and self._state.trajectory_matches(expression, found)
             ]
-            page = _page(rows, order, cursor, limit)
+            page = _page(rows, order, cursor, limit) if sort is None else _sorted(rows, sort, order, cursor, limit)
             return Page([shown(found) for found in page.items], page.next_cursor)
 
     # --- steps ------------------------------------------------------------------------------------------------
@@ -189,3 +191,16 @@ def _page(rows: list[tuple[int, R]], order: str, cursor: str | None, limit: int)
         rows = [row for row in rows if (row[0] < after if order == "newest" else row[0] > after)]
     more = cursor_for(rows[limit - 1][0], order) if len(rows) > limit else None
     return Page([row[1] for row in rows[:limit]], more)
+
+
+def _sorted(
+    rows: list[tuple[int, Trajectory]], sort: str, order: str, cursor: str | None, limit: int
+) -> Page[Trajectory]:
+    by = read_sort(sort, order)
+    after = read_cursor_after(cursor, by)
+    check_limit(limit)
+    found = dict(rows)
+    entries = in_order((Entry(getattr(each, by.name), number) for number, each in rows), by)
+    left = [entry for entry in entries if comes_after(entry, after, by)]
+    more = cursor_after(by, left[limit - 1]) if len(left) > limit else None
+    return Page([found[entry.number] for entry in left[:limit]], more)

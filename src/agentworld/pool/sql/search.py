@@ -149,6 +149,10 @@ class Search:
             return "ordered", max(ordered, key=lambda access: self._paces.get(access, _HIGHEST))
         return "walk", None
 
+    def finds_few(self, cap: int) -> bool:
+        """Whether a condition finds `cap` rows at most."""
+        return any(isinstance(one, Countable) and self._cost(one, cap) <= cap for one in self._plan.accesses)
+
     def _cost(self, access: Countable, cap: int) -> int:
         if isinstance(access, OfTrajectories):
             return OWNERS * self._count(access, cap // OWNERS)

@@ -27,6 +27,7 @@ from agentworld.pool.sql.own_channel import submit_own
 from agentworld.pool.sql.pages import page_of_rows
 from agentworld.pool.sql.reads import STEP, read_steps
 from agentworld.pool.sql.rows import trajectory_from
+from agentworld.pool.sql.sorted_pages import sorted_page
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.store_batches import BatchMethods
 from agentworld.pool.sql.store_call_marks import CallMarkMethods
@@ -132,13 +133,17 @@ class SqlPool(
         group_id: str | None = None,
         channel: str | None = None,
         order: Literal["oldest", "newest"] = "oldest",
+        sort: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Trajectory]:
         """See Pool."""
         filters = {"trajectory_id": trajectory_id, "group_id": group_id, "channel": channel}
         with self._database.reading() as connection:
-            found = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit, self._clock())
+            if sort is not None:
+                found = sorted_page(connection, where, filters, sort, order, cursor, limit, self._clock())
+            else:
+                found = page_of_rows(connection, "trajectories", where, filters, order, cursor, limit, self._clock())
         return Page([trajectory_from(row) for row in found.rows], *found[1:])
 
     # --- steps ------------------------------------------------------------------------------------------------
