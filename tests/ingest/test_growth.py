@@ -150,7 +150,7 @@ NAMELESS = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": [{"role": 
 NAMELESS |= {"gen_ai.output.messages": [{"role": "assistant", "content": "yes"}]}
 
 
-@pytest.mark.parametrize("name", ["otlp", "langfuse", "langsmith"])
+@pytest.mark.parametrize("name", ["otlp", "langfuse", "langsmith", "atif/chain", "claude-code/agents", "codex/threads"])
 def test_files_that_are_read_together_are_known_one_by_one_and_the_other_way_round(tmp_path, name):
     folder = tmp_path / "spans"
     shutil.copytree(FIXTURES / name, folder)
@@ -224,14 +224,22 @@ def test_a_file_of_a_sub_agent_is_known_as_what_its_folder_had_of_it(pool):
     folder = FIXTURES / "claude-code" / "agents"
     sub_agents = sorted(folder.rglob("agent-*.jsonl"))
     first = import_paths(pool, [sub_agents[0]], "claude-code").formats["claude-code"]
-    whole = import_paths(pool, [folder], "claude-code").formats["claude-code"]
-    assert (first.added, whole.added) == (1, 1)  # Who began it was not there before.
+    report = import_paths(pool, [folder], "claude-code")
+    assert (first.added, report.formats["claude-code"].added) == (1, 1)
+    # What was there of it alone gives way to the run of who began it, and does not come back while that is there.
+    alone, whole = pool.list_trajectories().items
+    assert (alone.readiness, whole.excluded_reason) == ("excluded", None)
+    assert any(note.why == f"{alone.trajectory_id} is a part of it, and excluded" for note in report.notes)
     for path in sub_agents:
         report = import_paths(pool, [path], "claude-code")
         counts = report.formats["claude-code"]
         assert (counts.added, counts.replaced, counts.known, report.lost) == (0, 0, 1, 0)
-    assert "the run of who began it" in report.notes[0].why
-    assert pool.stats().trajectories == {"finished": 2}
+    assert f"it is in {whole.trajectory_id}, which is there" in report.notes[0].why
+    assert pool.list_trajectories().items == [alone, whole]
+    pool.delete_trajectories([whole.trajectory_id], "asked")
+    report = import_paths(pool, [sub_agents[0]], "claude-code")
+    assert report.formats["claude-code"].known == 1
+    assert pool.get_trajectory(alone.trajectory_id).readiness != "excluded"
 
 
 TURNS = ("messages", "steps", "trajectory", "history", "simulations", "samples", "results", "observations", "attempts")

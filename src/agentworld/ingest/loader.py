@@ -1,9 +1,4 @@
-"""Files into a pool: runs are read as a stream and stored in portions, each trajectory whole or not at all.
-
-The same run read again is known by its digest, and an earlier part of a run that is there by what it holds. A run that
-has grown or changed since is stored beside the one that is there, as `ID.2`, `ID.3` and so on, and the older ones of
-its channel are excluded by a manual decision.
-"""
+"""Files into a pool: runs are read as a stream and stored in portions, each trajectory whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentworld.errors import InvalidRequestError
 from agentworld.ingest.collecting import seldom_collecting
@@ -20,52 +15,24 @@ from agentworld.ingest.files import StreamEntry
 from agentworld.ingest.finding import check_paths, entries, files
 from agentworld.ingest.format import Format
 from agentworld.ingest.formats import get_format
-from agentworld.ingest.former import FormerImports
-from agentworld.ingest.growth import is_other_part, relation
+from agentworld.ingest.kinship import kin_of
 from agentworld.ingest.limits import USUAL, Limits
 from agentworld.ingest.occurrences import Occurrences
 from agentworld.ingest.reading import Read, read_entries
 from agentworld.ingest.report import ImportReport
 from agentworld.ingest.run import Note
+from agentworld.ingest.storing import Storing, Waiting
 from agentworld.ingest.thinking import split_thinking
-from agentworld.ingest.versions import exclude_older, is_same, take_back, there, version, versions
-from agentworld.ingest.wholes import (
-    EMPTY,
-    PARENT,
-    PRIMARY,
-    Placing,
-    former_names,
-    is_empty,
-    is_session,
-    make_whole,
-    renamed,
-)
+from agentworld.ingest.wholes import EMPTY, PRIMARY, Placing, is_empty, is_session, make_whole
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
-from agentworld.records import AddedTrajectory, Trajectory, WholeTrajectory
+from agentworld.records import WholeTrajectory
 
 if TYPE_CHECKING:
     from agentworld.ingest.deriving import Deriver
 
 # What waits is stored once it has so much: several transactions of the pool, which take one while the next is made.
 _STEPS, _TRAJECTORIES, _BYTES = 1024, 256, 16 * 1024 * 1024
-_VERSIONS = 10_000
-
-
-class _Waiting(NamedTuple):
-    """What is to be stored; `first`: the id of the first of the runs that are equal to it, where that is another;
-    `former`: ids that earlier versions gave to it.
-    """
-
-    format: str
-    file: str
-    whole: WholeTrajectory
-    first: str | None
-    former: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.whole.new.trajectory_id or ""
 
 
 class Importer:
@@ -94,15 +61,13 @@ class Importer:
         self._deriver = deriver
         self._keep_thinking = keep_thinking
         self._progress = progress
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._waiting_steps = self._waiting_bytes = 0
         self._numbers: dict[str, int] = {}  # of the runs of each file of a bundle, from 0
         self._named: set[tuple[str, ...]] = set()
         self._occurrences = Occurrences()
         self._split_in: str | None = None  # the file of which it was said last
-        self._former = None if pool is None else FormerImports(pool)
-        self._outgrown: dict[str, tuple[str, ...]] = {}  # of runs that wait, what they take the place of
-        self._deleted: set[str] = set()  # runs without a name that were deleted on request
+        self._storing = None if pool is None else Storing(pool, self.report)
 
     def run(self, paths: Iterable[Path]) -> ImportReport:
         """Import what is at the paths; NotFoundError where one is not there, before anything is read."""
@@ -165,7 +130,7 @@ class Importer:
             occurrence = 1 if is_named else self._occurrence(file, facts.digest)
             if not self._keep_thinking and getattr(read.format, "plain_chat", False) and split_thinking(run):
                 self._tell_split(file)
-            former = former_names(format, run, facts, self._placing)
+            kin = kin_of(format, run, facts, self._placing)
             whole = make_whole(format, file, number, run, facts, self._placing, say, occurrence)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
             # A format put something into a run that records do not take.
@@ -195,7 +160,7 @@ class Importer:
             say("$", f"its media cannot be stored: {error.one_line()}", True)
             return
         first = None if occurrence == 1 else name_of(format, None, facts.digest, 1, whole.new.user)
-        self._waiting.append(_Waiting(format, file, whole, first, former))
+        self._waiting.append(Waiting(format, file, whole, first, kin))
         self._waiting_steps += len(whole.steps)
         self._waiting_bytes += facts.size
         if self._waiting_steps >= _STEPS or len(self._waiting) >= _TRAJECTORIES or self._waiting_bytes >= _BYTES:
@@ -228,152 +193,8 @@ class Importer:
     def _store(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._waiting_steps = self._waiting_bytes = 0
-        if self._pool is None:
-            return
-        self._add([one for one in waiting if one.first is None])
-        repeated = [one for one in waiting if one.first is not None]
-        # Where the first of equal runs was deleted on request, no further one comes in its place.
-        barred = [one for one in repeated if one.first in self._deleted]
-        if barred:
-            present = there(self._pool, [one.name for one in barred])
-            for one in barred:
-                if one.name not in present:
-                    self._settle(one, AddedTrajectory(trajectory_id=one.name, outcome="deleted"))
-            repeated = [one for one in repeated if one.first not in self._deleted or one.name in present]
-        self._add(repeated)
-
-    def _add(self, waiting: list[_Waiting]) -> None:
-        if not waiting:
-            return
-        assert self._pool is not None
-        waiting = [one for one in waiting if not self._is_within(one) and not self._is_former(one)]
-        outcomes = self._pool.add_whole([one.whole for one in waiting])
-        known: list[tuple[_Waiting, str]] = []
-        for one, outcome in zip(waiting, outcomes, strict=True):
-            settled = self._settle(one, outcome)
-            if settled.outcome == "known":
-                known.append((one, settled.trajectory_id))
-        present = there(self._pool, [name for _, name in known])
-        for one, name in known:
-            if (found := present.get(name)) is not None:
-                self._tell_known(one, found)
-
-    def _is_within(self, one: _Waiting) -> bool:
-        """Whether it is a sub-agent, and all of it is in the run of who began it, which was imported with it before."""
-        parent = one.whole.new.metadata.get(PARENT)
-        if parent is None:
-            return False
-        assert self._pool is not None
-        if there(self._pool, [one.name]):
-            return False  # It is there by itself too.
-        for found in reversed(versions(self._pool, parent)):
-            if relation(self._pool, one.whole, found) == "earlier":
-                self.report.of(one.format).known += 1
-                why = f"it is in {found.trajectory_id}, the run of who began it, which is there: nothing is stored"
-                self._note(one, why, lost=False)
-                return True
-        return False
-
-    def _is_former(self, one: _Waiting) -> bool:
-        """Whether an earlier version imported all of it under another id; what it imported of it is kept in mind."""
-        assert self._pool is not None
-        assert self._former is not None
-        if not one.former or there(self._pool, [one.name]):
-            return False
-        former = self._former.find(one.whole, one.former)
-        if former.outgrown:
-            self._outgrown[one.name] = former.outgrown
-        if former.outcome is None:
-            return False
-        self._settle(one, AddedTrajectory(trajectory_id=former.name, outcome=former.outcome))
-        if former.outcome == "known":
-            self._note(one, f"it is {former.name}, which is there: nothing is stored", lost=False)
-        return True
-
-    def _tell_known(self, one: _Waiting, found: Trajectory) -> None:
-        if found.channel != one.whole.new.channel:
-            why = f"it is there already, in the channel {found.channel}, and stays there"
-            self._note(one, why, lost=False)
-        self._take_back(one, found)
-
-    def _take_back(self, one: _Waiting, found: Trajectory) -> None:
-        if self._pool is not None and take_back(self._pool, found):
-            why = f"{found.trajectory_id} is no longer excluded: what had taken its place was deleted"
-            self._note(one, why, lost=False)
-
-    def _settle(self, one: _Waiting, outcome: AddedTrajectory) -> AddedTrajectory:
-        counts = self.report.of(one.format)
-        if outcome.outcome == "differs":
-            outcome, replaced = self._add_version(one)
-            if outcome.outcome == "added" and replaced:
-                counts.replaced += 1
-            elif outcome.outcome == "added":
-                counts.added += 1
-        elif outcome.outcome == "added":
-            outgrown = self._outgrown.pop(one.name, ())
-            if self._pool is not None and outgrown:
-                exclude_older(self._pool, outgrown, outcome.trajectory_id, one.whole.new.channel)
-                counts.replaced += 1
-                self._note(one, f"{', '.join(outgrown)} is a part of it, and excluded", lost=False)
-            else:
-                counts.added += 1
-        if outcome.outcome == "known":
-            counts.known += 1
-        elif outcome.outcome == "deleted":
-            counts.deleted += 1
-            if "native_id" not in one.whole.origin and "session" not in one.whole.origin:
-                self._deleted.add(one.name)
-            self._note(one, "it was deleted on request, and does not come back", lost=False)
-        elif outcome.outcome == "refused":
-            counts.refused += 1
-            self._note(one, f"it cannot be stored: {outcome.reason}")
-        for reason, number in outcome.excluded.items():
-            counts.excluded[reason] = counts.excluded.get(reason, 0) + number
-            self._note(one, f"{number} of its steps are stored and not served: {reason}", lost=False)
-        return outcome
-
-    def _note(self, one: _Waiting, why: str, *, lost: bool = True) -> None:
-        origin = one.whole.origin
-        place = origin.get("native_id") or origin.get("session") or f"run {one.whole.origin.get('place')}"
-        self.report.take(Note(file=one.file, place=place, why=why, lost=lost))
-
-    def _add_version(self, one: _Waiting) -> tuple[AddedTrajectory, bool]:
-        """Store what has changed under the next free name, and exclude what it takes the place of; whether it does.
-
-        Nothing is stored of an earlier part of what is there. What a session takes the place of is only what it has
-        grown out of, as others may be called the same and begin alike; and no part of a trace that of another.
-        """
-        assert self._pool is not None
-        there_before = versions(self._pool, one.name)
-        grown: list[str] = []
-        if not any(is_same(found, one.whole) for found in there_before):
-            for found in reversed(there_before):
-                related = relation(self._pool, one.whole, found)
-                if related == "earlier":
-                    why = f"it is an earlier part of {found.trajectory_id}, which is there: nothing is stored"
-                    self._note(one, why, lost=False)
-                    return AddedTrajectory(trajectory_id=found.trajectory_id, outcome="known"), False
-                if related == "later":
-                    grown.append(found.trajectory_id)
-        older: list[str] = []
-        replaced = False
-        for number in range(2, _VERSIONS):
-            older.append(version(one.name, number - 1))
-            outcome = self._pool.add_whole([renamed(one.whole, version(one.name, number))])[0]
-            if outcome.outcome != "differs":
-                break
-        if outcome.outcome in ("added", "known"):
-            replaces = older if "native_id" in one.whole.origin else grown
-            replaces = [each for each in replaces if each in grown or not is_other_part(self._pool, one.whole, each)]
-            replaced = exclude_older(self._pool, replaces, outcome.trajectory_id, one.whole.new.channel)
-        elif outcome.outcome == "deleted":
-            own = [each for each in there(self._pool, older).values() if each.channel == one.whole.new.channel]
-            for latest in own[-1:]:
-                self._take_back(one, latest)
-        if outcome.outcome == "added":
-            changed = "it has changed since it was imported" if replaced else "another run of its name is there"
-            self._note(one, f"{changed}: stored as {outcome.trajectory_id}", lost=False)
-        return outcome, replaced
+        if self._storing is not None:
+            self._storing.store(waiting)
 
 
 def import_paths(

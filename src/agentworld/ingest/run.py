@@ -36,6 +36,16 @@ class RunFeedback(msgspec.Struct, kw_only=True, frozen=True):
     other: str | None = None
 
 
+class Part(msgspec.Struct, kw_only=True, frozen=True):
+    """A run that a part of another one is in a file of its own: `native_id`, or `session` with the key of its first
+    step within the other run.
+    """
+
+    native_id: str | None = None
+    session: str | None = None
+    step: str | None = None
+
+
 class Run(msgspec.Struct, kw_only=True):
     """One trajectory. `native_id`: what the file calls it, or None where it has no name for it; then its content
     decides what is the same, so nothing in it may depend on where in the file it stands. `session`: where native_id is
@@ -49,13 +59,16 @@ class Run(msgspec.Struct, kw_only=True):
     parts of messages. `trailing`: messages after the last reply (a last tool result, a last user's turn), which no step
     has, or whose reply is no step; they are kept in the trajectory's metadata, as far as they are not too large.
     `parent_run`: native id of the run that began this one (a sub-agent that has a file of its own). `metadata`: JSON
-    that is worth keeping. `file`: the name of the file that it begins in, where a format reads several together; it is
-    no part of what the run is known by.
+    that is worth keeping. `file`: the name of the file that it begins in, where a format reads several together.
+    `held_by`: native id of a run that may have all of this one, where that is not `parent_run`; `parts`: what of it
+    would be runs by themselves. Neither these nor the file are part of what the run is known by.
     """
 
     native_id: str | None
     session: str | None = None
     grows_as: str | None = None
+    held_by: str | None = None
+    parts: list[Part] = []
     file: str | None = None
     steps: list[Step] = []
     status: TerminalStatus = "finished"

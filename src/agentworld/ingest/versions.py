@@ -81,6 +81,9 @@ def take_back(pool: Pool, known: Trajectory) -> bool:
         return False
     if any(later > number and one.channel == known.channel for later, one in _versions(pool, name)):
         return False
+    newer = known.excluded_reason.partition(_BECAUSE)[2].split()[:1]
+    if any(one.channel == known.channel for one in there(pool, newer).values()):
+        return False  # What took its place was another run, which it is a part of.
     manual = [said for said in pool.decisions(trajectory_id=known.trajectory_id) if said.by == "manual"]
     own = (said for said in manual if said.source == SOURCE and said.step_id is None)
     if decided := any((said.reason or "").startswith(_BECAUSE) for said in own):

@@ -12,7 +12,7 @@ import msgspec
 
 from agentworld.errors import InvalidRequestError
 from agentworld.ingest import limits
-from agentworld.ingest.examining import Facts, examine, name_of, name_of_session
+from agentworld.ingest.examining import Facts, name_of, name_of_session
 from agentworld.ingest.run import Run
 from agentworld.pool.bounds import MAX_COUNT, MAX_NAME
 from agentworld.records import (
@@ -61,7 +61,7 @@ def make_whole(
     """The trajectory. The run is used up: its steps get their pool-wide ids. `number`: of the run in the file, from 0;
     `occurrence`: among the equal ones in it, from 1.
     """
-    user = placing.user or (_name(run.user, "user", say) or None)
+    user = user_of(run, placing, say)
     if is_session(run):
         trajectory_id = name_of_session(format, run, user)
     else:
@@ -114,21 +114,9 @@ def is_session(run: Run) -> bool:
     return run.native_id is None and bool(run.steps) and (run.session is not None or run.grows_as is not None)
 
 
-def former_names(format: str, run: Run, facts: Facts, placing: Placing) -> tuple[str, ...]:
-    """The ids that earlier versions gave to a run which is known by what it begins with: they knew it by its content
-    alone, or by its session alone. To be asked before `make_whole`.
-    """
-    if not is_session(run):
-        return ()
-    user = placing.user or (_name(run.user, "user", _unsaid) or None)
-    if run.session is None:
-        return (name_of(format, None, facts.digest, 1, user),)
-    nameless = examine(msgspec.structs.replace(run, session=None))
-    return name_of(format, None, nameless.digest, 1, user), name_of(format, run.session, "", 1, user)
-
-
-def _unsaid(place: str, why: str, lost: bool) -> None:
-    """What `make_whole` says too."""
+def user_of(run: Run, placing: Placing, say: Say) -> str | None:
+    """Whose the run is."""
+    return placing.user or (_name(run.user, "user", say) or None)
 
 
 def _step_keys(run: Run, trajectory_id: str, say: Say) -> dict[str, str]:

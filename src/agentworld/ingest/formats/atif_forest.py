@@ -10,11 +10,12 @@ import msgspec
 
 from agentworld.ingest.formats.atif_document import Document, Reference, rewards_of
 from agentworld.ingest.formats.atif_extension import KEY, BranchFacts, RunFacts
-from agentworld.ingest.run import Run, RunFeedback
+from agentworld.ingest.run import Part, Run, RunFeedback
 from agentworld.records import Message, Step
 from agentworld.records.step import ForkReason
 
 _CONTINUATION = re.compile(r"cont(?:inuation)?[-_.]?(\d+)")
+_CONTINUED = re.compile(r"-cont-\d+$")
 _DEEPEST = 50  # sub-agents of sub-agents, over files
 _KINDS = frozenset(("rating", "label", "comment", "comparison", "correction"))
 
@@ -51,7 +52,7 @@ class Forest:
             number = _CONTINUATION.search(name)
             if number and of.session_id is not None:
                 # Files that were renamed: runs that go on are named after the one that they go on from.
-                base = re.sub(r"-cont-\d+$", "", of.session_id)
+                base = _CONTINUED.sub("", of.session_id)
                 several = self._by_session.get(f"{base}-cont-{number[1]}", [])
                 if len(several) == 1:
                     return several[0]
@@ -147,6 +148,8 @@ class _Building:
             self._branch(each, last, depth)
         if prefix:
             about |= _besides(document)
+            if (name := _native_id(document)) is not None:
+                run.parts.append(Part(native_id=name))
         # What is said of a sub-agent as a whole is on its last reply, as the run as a whole is that of who asked it.
         on = last if depth and not begins else None
         run.rewards += rewards_of(document.values, document.extra, f"{document.place}.extra", on)
@@ -229,7 +232,10 @@ def _about_run(run: Run, root: Document) -> None:
     """What a document says of the whole run."""
     values, place = root.values, root.place
     facts = RunFacts.read(root.own.get("run"), values, f"{place}.extra.{KEY}.run")
-    run.native_id = root.trajectory_id or (None if root.row and not root.session_id else root.session_id)
+    run.native_id = _native_id(root)
+    if root.trajectory_id is None and root.session_id is not None:
+        begun = _CONTINUED.sub("", root.session_id)
+        run.held_by = begun if begun != root.session_id else None
     run.file = values.file
     run.agent = facts.agent if "run" in root.own else root.agent_name
     run.status, run.task, run.user = facts.status, facts.task, facts.user
@@ -252,6 +258,10 @@ def _about_run(run: Run, root: Document) -> None:
     times = [step.created_at for step in run.steps if step.created_at]
     run.created_at = facts.created_at or (min(times) if times else 0.0)
     run.completed_at = facts.completed_at or (max(times) if times else 0.0)
+
+
+def _native_id(document: Document) -> str | None:
+    return document.trajectory_id or (None if document.row and not document.session_id else document.session_id)
 
 
 def _besides(document: Document) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from agentworld.ingest.formats.values import (
     text_of,
     usage_of,
 )
-from agentworld.ingest.run import Run
+from agentworld.ingest.run import Part, Run
 from agentworld.records import Step, Usage
 from agentworld.records.step import ForkReason
 from agentworld.records.trajectory import TerminalStatus
@@ -194,6 +194,7 @@ class _Runs:
             media=media,
             trailing=trailing,
             parent_run=session or None if agent else None,
+            parts=_parts(turns, named),
             agent=self._type_of(agent) if agent else AGENT,
             metadata=self._metadata(session, turns),
             created_at=min(times, default=0.0),
@@ -303,6 +304,21 @@ class _Branches:
         taken.add(id(turn.parent))
         self._spoke.add(agent)
         return reason
+
+
+def _parts(turns: list[Turn], own: str) -> list[Part]:
+    """The runs that files of its sub-agents, and of other sessions in it, are by themselves."""
+    found: dict[str, list[Part]] = {}
+    for turn in turns:
+        session, agent = turn.first.session, turn.first.agent
+        name = f"{session}/{agent}" if agent else session
+        if turn.step is None or not session or name == own or name in found:
+            continue
+        # A session that goes on from another begins with copies, by itself.
+        begins = (turn.step,) if agent else ("0", turn.step)
+        unique = is_unique(session)
+        found[name] = [Part(native_id=name)] if unique else [Part(session=name, step=step) for step in begins]
+    return [part for parts in found.values() for part in parts]
 
 
 def _until_reply(turn: Turn) -> Iterator[Turn]:

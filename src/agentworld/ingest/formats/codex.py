@@ -14,7 +14,7 @@ from agentworld.ingest.formats.codex_exec import Stream
 from agentworld.ingest.formats.codex_items import KINDS
 from agentworld.ingest.formats.codex_thread import Thread
 from agentworld.ingest.formats.values import is_unique, name_of, object_of, picked, text_of
-from agentworld.ingest.run import Run
+from agentworld.ingest.run import Part, Run
 
 AGENT = "codex"
 _LINES = frozenset(
@@ -162,6 +162,8 @@ class _Family:
             media={digest: medium for thread in threads for digest, medium in thread.media.found.items()},
             trailing=[message for thread in threads for message in thread.trailing],
             parent_run=parent if root.is_sub_agent else None,
+            held_by=parent,
+            parts=[part for thread in threads[1:] if (part := _part(thread)) is not None],
             agent=root.agent if root.is_sub_agent and root.agent else AGENT,
             metadata=metadata,
             created_at=min(times, default=0.0),
@@ -205,3 +207,10 @@ class _Family:
         if call is not None and call in source.step_of_call:
             first.parent_step_id = source.step_of_call[call]
             first.metadata["call"] = text_of(call)
+
+
+def _part(thread: Thread) -> Part | None:
+    """The run that a thread is by itself."""
+    if is_unique(thread.thread_id):
+        return Part(native_id=thread.thread_id)
+    return Part(session=thread.thread_id, step=thread.steps[0].step_id) if thread.thread_id and thread.steps else None
