@@ -1,22 +1,25 @@
 """A check names each kind of damage; the damage is done behind the pool's back."""
 
+import shutil
 import sqlite3
 
 import psycopg
 import pytest
 
 from agentworld.pool.memory import MemoryPool
+from agentworld.pool.postgres import PostgresPool
+from agentworld.pool.schema import metadata
+from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import Annotation, BatchSpec, CurationPolicy, Feedback, MediaPart, Message
 from tests.pool.samples import finished, group
 
 IDS = list(range(300))
+AT = 1_000_000.0
 SHOWN = Message(role="user", content=(MediaPart("0" * 32, "image/png"),))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def filled(request):
-    """A pool that is sound and has a row of every kind."""
-    pool = request.getfixturevalue(f"{request.param}_pool")
+def fill(pool):
+    """Make a pool that is sound and has a row of every kind."""
     content = {
         "prompt_ids": IDS,
         "response_ids": IDS,
@@ -33,7 +36,43 @@ def filled(request):
     pool.pin("dataset", "d", ["a"])
     assert pool.lease(BatchSpec(method="sft", size=1), "policy") is not None
     assert pool.check() == []
-    return pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def filled_file(tmp_path_factory):
+    """A filled pool's file, to be copied."""
+    path = tmp_path_factory.mktemp("filled") / "pool.db"
+    fill(SqlitePool(path, clock=lambda: AT))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fill_postgres(postgres_wipe):
+    """A function that puts a filled pool's rows into an empty one."""
+    url, wipe = postgres_wipe
+    wipe()
+    fill(PostgresPool(url, clock=lambda: AT))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        tables = [table.name for table in metadata.sorted_tables]
+        for table in tables:
+            connection.execute(f"CREATE TEMPORARY TABLE kept_{table} AS TABLE {table}")
+        rows = "; ".join(f"INSERT INTO {table} SELECT * FROM kept_{table}" for table in tables)
+        yield lambda: connection.execute(f"DELETE FROM counters; {rows}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def filled(request, tmp_path):
+    """A filled pool of the test's own."""
+    if request.param == "sqlite":
+        pool = SqlitePool(shutil.copy(request.getfixturevalue("filled_file"), tmp_path / "pool.db"), clock=lambda: AT)
+    else:
+        fill_again, url = (request.getfixturevalue(name) for name in ("fill_postgres", "postgres_kept"))
+        fill_again()
+        pool = PostgresPool(url, clock=lambda: AT)
+    yield pool
+    pool.close()
 
 
 def damage(pool, statement):
@@ -229,8 +268,6 @@ def test_pages_that_sqlite_finds_damaged_are_named(sqlite_pool):
             "UPDATE sqlite_master SET sql = replace(sql, 'created_at', 'late') WHERE name = 'steps_by_creation'"
         )
     connection.close()
-    from agentworld.pool.sqlite import SqlitePool
-
     pool = SqlitePool(path)
     try:
         assert ("engine", "file") in found(pool)
