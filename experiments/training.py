@@ -243,6 +243,8 @@ def settings_of(cell: Cell, seed: int) -> TrainSettings:
         "merging": cell.merging,
         "threads": 1,
         "seed": seed,
+        # The values of ppo are those of a critic that learns by regression, see batches.py.
+        **({"critic": "annotation"} if cell.method == "ppo" else {}),
         **cell.settings,
     }
     return msgspec.convert(given, TrainSettings)

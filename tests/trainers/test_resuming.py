@@ -51,7 +51,8 @@ OTHER = {
     "method": "dapo", "credit": {"method": "leave_one_out"}, "clip_low": 0.1, "clip_high": 0.3, "seed": 2,
     "aggregation": "token_mean", "horizon": 7, "reference": "mine", "reference_weight": 0.1, "entropy_weight": 0.1,
     "token_weights": "gates", "shared": "mean", "beta": 0.2, "divergence": "forward_kl", "teacher": "other",
-    "teacher_model": "x",
+    "teacher_model": "x", "critic": "annotation", "value_weight": 0.5, "value_clip": 0.5, "desirable_weight": 2.0,
+    "undesirable_weight": 2.0, "threshold": 0.1,
 }  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def test_a_checkpoint_of_an_earlier_version_says_less_and_goes_on(folder):
 
 @pytest.mark.parametrize("method", RECIPES)
 def test_leases_ask_for_what_the_table_of_methods_says(method):
-    given = {"reference": "reference_logprobs"} if method == "dpo" else {}
+    given = {"dpo": {"reference": "reference_logprobs"}, "ppo": {"critic": "annotation"}}.get(method, {})
     requires = set(TrainSettings(method=method, **given).requires)
     values = {"annotation.values"} if method == "ppo" else set()
     reference = {"annotation.reference_logprobs"} if method == "dpo" else set()

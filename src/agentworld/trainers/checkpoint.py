@@ -1,4 +1,5 @@
-"""Checkpoints on disk: weights (of a model with adapters, those alone), optimizer, and which batches went into them.
+"""Checkpoints on disk: weights (of a model with adapters, those alone), the head that a method trains beside them,
+optimizer, and which batches went into them.
 
 A checkpoint is a folder `checkpoint-NNNNNN` that appears whole, by rename after fsync, or not at all. The batches are
 acknowledged after that, so after a crash the pool's state follows from the newest folder (see Pool.resume).
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.trainers.heads import load_head, save_head
 from agentworld.trainers.lora import has_lora, load_adapter, save_adapter
 
 _NAME = re.compile(r"checkpoint-(\d{6,})")
@@ -40,7 +42,9 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-def save_checkpoint(folder: Path, model: Any, optimizer: Any, record: CheckpointRecord, *, keep: int = 2) -> Path:
+def save_checkpoint(
+    folder: Path, model: Any, optimizer: Any, record: CheckpointRecord, *, head: Any = None, keep: int = 2
+) -> Path:
     """Write the next checkpoint under `folder` and drop all but the newest `keep`; returns its path."""
     import torch
     from safetensors.torch import save_file
@@ -61,7 +65,8 @@ def save_checkpoint(folder: Path, model: Any, optimizer: Any, record: Checkpoint
     torch.save(optimizer.state_dict(), partial / "optimizer.pt")
     record.applied = record.applied[-APPLIED_KEPT:]
     (partial / "trainer.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
-    for path in (*partial.iterdir(), partial):
+    inner = save_head(head, partial) if head is not None else []
+    for path in (*inner, *(each for each in partial.iterdir() if each.is_file()), partial):
         _sync(path)
     partial.rename(final)
     _sync(folder)
@@ -84,7 +89,7 @@ def read_record(checkpoint: Path) -> CheckpointRecord:
         raise ConfigError(f"{checkpoint} is not a checkpoint of the trainer: {error}") from None
 
 
-def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any) -> CheckpointRecord:
+def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any, *, head: Any = None) -> CheckpointRecord:
     """Load weights and optimizer state in place; returns the record. ConfigError where they do not fit the model."""
     import torch
 
@@ -96,6 +101,8 @@ def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any) -> CheckpointR
             load_adapter(model, checkpoint)
         else:
             install_weights(model, read_weights(model, checkpoint))
+        if head is not None:
+            load_head(head, checkpoint)
         optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
     except (InvalidRequestError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise ConfigError(f"{checkpoint} does not fit this model: {str(error).splitlines()[0]}") from None

@@ -15,9 +15,13 @@ from agentworld.merge import check_model
 from agentworld.merge.costs import ModelShape, shape_of
 from agentworld.merge.heads import check_head
 from agentworld.merge.verify import verify_merging
-from agentworld.trainers.forward import part_scores, states_before, token_scores
-from agentworld.trainers.losses import Terms, loss_of
+from agentworld.trainers.critic import RETURNS, VALUES
+from agentworld.trainers.forward import part_scores, states_at, states_before, token_scores
+from agentworld.trainers.heads import head_scores
+from agentworld.trainers.judged_rows import GOOD
+from agentworld.trainers.losses import Loss, Terms, loss_of, stepwise_loss
 from agentworld.trainers.minibatches import Unit, flat_weights, trained
+from agentworld.trainers.mismatched import mismatched_rows
 from agentworld.trainers.parts import Part, chosen_parts
 from agentworld.trainers.rows import TAUGHT, Row
 from agentworld.trainers.settings import TrainSettings
@@ -28,11 +32,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 # What is compared before the first merged update: of a few rows this many tokens around a fork.
 VERIFIED_TOKENS = 256
-_OF_PAIRS = ("accuracy", "margin")
 
 
 class UpdateFigures(NamedTuple):
-    """`loss` of the update; `means` by name, over its trained tokens or its pairs; `sequence_tokens` of all its rows,
+    """`loss` of the update; `means` by name, over its trained tokens or its units; `sequence_tokens` of all its rows,
     `computed_tokens` in its forwards, padding included; `merged`: how many of those are of trees.
     """
 
@@ -44,13 +47,15 @@ class UpdateFigures(NamedTuple):
 
 
 class Objective:
-    """Gradients of `model` for updates by `settings`; a reference model is the weights as they are now.
+    """Gradients of `model` for updates by `settings`; a reference model is the weights as they are now. `head`: the
+    layer that is trained beside the model, for methods that have one (see `heads`).
 
     `comparison`: what the comparison of merged with flat came to, in a line; None before there was one.
     """
 
-    def __init__(self, model: Any, settings: TrainSettings) -> None:
+    def __init__(self, model: Any, settings: TrainSettings, head: Any = None) -> None:
         self.model = model
+        self.head = head
         self.settings = settings
         self.comparison: str | None = None
         self._verified = not settings.verify_merging
@@ -80,8 +85,10 @@ class Objective:
             factors=settings.token_weights,
         )
         begins = np.cumsum([0, *map(len, units)])
-        parts = chosen_parts(units, settings.merging, settings.micro_tokens, settings.micro_pairs, self._known_shape())
-        loss, sums, merged = 0.0, dict[str, float](), 0
+        divergence = self._divergence(units) if settings.method == "kto" else 0.0
+        parts = self._parts(units)
+        tokens = sum(int(trained(row).sum()) for row in rows)
+        loss, means, merged = 0.0, dict[str, float](), 0
         for part in parts:
             if part.tree is not None and not self._verified:
                 ids = [row.ids for row in rows]
@@ -89,17 +96,21 @@ class Objective:
                 _LOG.info("%s", self.comparison)
                 self._verified = True
             own = [weights[place] for unit in part.units for place in range(begins[unit], begins[unit + 1])]
-            found = loss_of(self.terms(part, own, len(units)), settings)
+            if settings.method == "prm":
+                found = self._stepwise(part, own)
+            else:
+                found = loss_of(self.terms(part, own, len(units), divergence), settings)
             found.value.backward()
             loss += float(found.value.detach())
-            for name, value in found.figures.items():
-                sums[name] = sums.get(name, 0.0) + value
+            for figures, count in ((found.figures, max(tokens, 1)), (found.of_units, len(units))):
+                for name, value in figures.items():
+                    means[name] = means.get(name, 0.0) + value / count
             merged += part.tokens if part.tree is not None else 0
-        tokens = sum(int(trained(row).sum()) for row in rows)
-        means = {name: value / (len(units) if name in _OF_PAIRS else max(tokens, 1)) for name, value in sums.items()}
         return UpdateFigures(loss, means, sum(map(len, rows)), sum(part.tokens for part in parts), merged)
 
-    def terms(self, part: Part, weights: Sequence[npt.NDArray[np.float64]], units: int) -> Terms:
+    def terms(
+        self, part: Part, weights: Sequence[npt.NDArray[np.float64]], units: int, divergence: float = 0.0
+    ) -> Terms:
         """What the loss of a micro-batch of an update of so many units is computed from; `weights` [L] of each row."""
         import torch
 
@@ -118,8 +129,7 @@ class Objective:
         device, dtype = scores.logprobs.device, scores.logprobs.dtype
 
         def flat(values: Sequence[npt.NDArray[Any]]) -> torch.Tensor:
-            chosen = np.concatenate([own[mask] for own, mask in zip(values, masks, strict=True)])
-            return torch.from_numpy(chosen).to(device=device, dtype=dtype)
+            return _flat(values, masks, scores.logprobs)
 
         def annotated(name: str | None) -> torch.Tensor | None:
             if name is None:
@@ -150,7 +160,49 @@ class Objective:
             teacher_top=None if teacher_top is None else teacher_top.to(device=device, dtype=dtype),
             taught=annotated(TAUGHT if settings.teacher_model is not None else None),
             entropies=scores.entropies,
+            divergence=divergence,
+            values=None if self.head is None else head_scores(self.head, states).to(dtype),
+            old_values=annotated(None if self.head is None else VALUES),
+            returns=annotated(None if self.head is None else RETURNS),
         )
+
+    def values_of(self, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
+        """The head's number after each token of each row, [L], without gradient; shared beginnings computed once."""
+        import torch
+
+        self.model.eval()  # Nothing drops out.
+        found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(rows)
+        with torch.no_grad():
+            for part in self._parts([[row] for row in rows]):
+                states = states_at(self.model, part, [np.ones(len(row), np.bool_) for row in part.rows])
+                numbers = head_scores(self.head, states).float().cpu().numpy()
+                ends = np.cumsum([len(row) for row in part.rows])[:-1]
+                for place, own in zip(part.units, np.split(numbers, ends), strict=True):
+                    found[place] = own
+        return found
+
+    def _stepwise(self, part: Part, weights: Sequence[npt.NDArray[np.float64]]) -> Loss:
+        """The loss of a process reward model on a micro-batch: from the states after the marked tokens."""
+        masks = [trained(row) for row in part.rows]
+        logits = head_scores(self.head, states_at(self.model, part, masks))
+        good = _flat([row.arrays[GOOD] for row in part.rows], masks, logits)
+        found = stepwise_loss(logits, good, _flat(weights, masks, logits))
+        return Loss(found.loss, {"accuracy": float(found.right.sum()), "good": float(good.sum())}, {})
+
+    def _divergence(self, units: Sequence[Unit]) -> float:
+        """The estimate of KL(policy || reference) that KTO goes by, of the update's units; at least 0."""
+        import torch
+
+        total = 0.0
+        with torch.no_grad():
+            for part in self._parts([[row] for row in mismatched_rows(units)]):
+                own, other = (part_scores(model, part).logprobs for model in (self.model, self._reference))
+                total += float((own - other).sum())
+        return max(0.0, total / len(units))
+
+    def _parts(self, units: Sequence[Unit]) -> list[Part]:
+        settings = self.settings
+        return chosen_parts(units, settings.merging, settings.micro_tokens, settings.micro_pairs, self._known_shape())
 
     def _known_shape(self) -> ModelShape | None:
         """The model's shape, None where its rows are not to be merged; looked at once, as it is trained."""
@@ -164,6 +216,16 @@ class Objective:
                     raise
                 _LOG.warning("training unmerged: %s", error.message)
         return self._shape
+
+
+def _flat(
+    values: Sequence[npt.NDArray[Any]], masks: Sequence[npt.NDArray[np.bool_]], like: torch.Tensor
+) -> torch.Tensor:
+    """What the masks choose of each row's values, one after the other, [N]; of the type and device of `like`."""
+    import torch
+
+    chosen = np.concatenate([own[mask] for own, mask in zip(values, masks, strict=True)])
+    return torch.from_numpy(chosen).to(device=like.device, dtype=like.dtype)
 
 
 def wide(rows: Sequence[Row], masks: Sequence[npt.NDArray[np.bool_]], name: str) -> npt.NDArray[np.float32]:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 Method = Literal[
-    "sft", "reinforce", "reinforce_pp", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "gigpo", "ppo", "dpo", "distill"
+    "sft",
+    "reinforce",
+    "reinforce_pp",
+    "rloo",
+    "grpo",
+    "dr_grpo",
+    "dapo",
+    "gspo",
+    "gigpo",
+    "ppo",
+    "dpo",
+    "kto",
+    "prm",
+    "distill",
 ]
 # token_mean: every token of an update counts the same. trajectory_mean: every trajectory does, and its tokens share its
 # weight. trajectory_sum: a trajectory counts as the sum of its tokens. constant: that sum divided by `horizon`.
@@ -34,5 +47,7 @@ RECIPES: dict[str, Recipe] = {
     "gigpo": Recipe("token_mean", ("gigpo", {}), (0.2, 0.2)),
     "ppo": Recipe("token_mean", ("gae", {"per": "token"}), (0.2, 0.2)),
     "dpo": Recipe("trajectory_sum"),
+    "kto": Recipe("trajectory_sum"),
+    "prm": Recipe("token_mean"),
     "distill": Recipe("token_mean"),
 }

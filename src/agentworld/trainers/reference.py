@@ -1,7 +1,7 @@
 """The reference trainer: one device, the methods of recipes.py on batches from a pool, on merged trees where that pays.
 
-It proves the data and serves small jobs. It leaves out: several devices, mixed precision, a value model (ppo takes
-values that were stored).
+It proves the data and serves small jobs. It leaves out: several devices, mixed precision, a critic with a trunk of its
+own (that of ppo is a head on the model, or stored values).
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from agentworld.trainers.checkpoint import (
     read_record,
     save_checkpoint,
 )
+from agentworld.trainers.critic import VALUES, add_returns, critic_credit, valued
+from agentworld.trainers.heads import new_head
+from agentworld.trainers.judged_rows import stepwise_rows, unpaired_rows
 from agentworld.trainers.lora import has_lora
 from agentworld.trainers.metrics import batch_values
 from agentworld.trainers.minibatches import Unit, plan_updates
@@ -43,6 +46,7 @@ from agentworld.trainers.settings import TrainSettings
 
 Progress = Callable[[int, int, dict[str, float]], None]
 _MEANS = ("loss", "gradient_norm", "clipped", "kl")
+_HEAD = "head"
 _SUMS = ("sequence_tokens", "computed_tokens", "merged_tokens")
 
 
@@ -101,8 +105,9 @@ class Trainer:
         self.settings = settings
         self.folder = folder
         self.vocabulary = vocabulary
-        self.optimizer = build_optimizer(model, settings)
-        self.objective = Objective(model, settings)
+        self.head = new_head(model) if settings.uses_head else None
+        self.optimizer = build_optimizer(model, settings, self.head)
+        self.objective = Objective(model, settings, self.head)
         self.changed: list[str] = []
         self.record = CheckpointRecord(
             updates=0,
@@ -125,14 +130,14 @@ class Trainer:
         check_same(newest, {"method": before.method}, {"method": now.method})
         check_same(newest, before.fixed, now.fixed)
         self.changed = changes(newest, before.settings, now.settings)
-        self.record = load_checkpoint(newest, self.model, self.optimizer)
+        self.record = load_checkpoint(newest, self.model, self.optimizer, head=self.head)
         self.record.settings, self.record.fixed = now.settings, now.fixed
         set_optimizer(self.optimizer, self.settings)
         return True
 
     def save(self) -> Path:
         """Write a checkpoint; only after this may its batches be acknowledged."""
-        return save_checkpoint(self.folder, self.model, self.optimizer, self.record)
+        return save_checkpoint(self.folder, self.model, self.optimizer, self.record, head=self.head)
 
     def units(self, batch: Batch) -> tuple[list[Unit], float | None]:
         """The batch as units of rows that have something to teach, and its mean reward."""
@@ -143,12 +148,22 @@ class Trainer:
         rewards: Any = ()
         if settings.method == "sft":
             rows = imitation_rows(batch, names)
+        elif settings.method == "kto":
+            units, rewards = unpaired_rows(batch, settings.threshold, names)
+            return list(units), float(rewards.mean()) if len(rewards) else None
+        elif settings.method == "prm":
+            rows = stepwise_rows(batch, settings.threshold)
         elif settings.method == "distill":
             rows = distillation_rows(batch, names, settings.teacher_model)
         else:
             behaviour: Behaviour = settings.needs_logprobs or "where_recorded"
-            rows, rewards = policy_gradient_rows(batch, settings.credit_spec, names, behaviour=behaviour)
-            if not settings.reference_weight and not settings.entropy_weight:
+            credit = settings.credit_spec
+            if settings.uses_critic and credit is not None:
+                batch, credit, names = valued(batch, self.objective.values_of), critic_credit(credit), (*names, VALUES)
+            rows, rewards = policy_gradient_rows(batch, credit, names, behaviour=behaviour)
+            if settings.uses_critic:
+                add_returns(rows)
+            elif not settings.reference_weight and not settings.entropy_weight:
                 rows = [row for row in rows if np.any(row.advantages)]
         return [[row] for row in rows], float(rewards.mean()) if len(rewards) else None
 
@@ -250,6 +265,8 @@ class Trainer:
             torch.manual_seed(self.settings.seed + (self.record.updates << 20))
             found = self.objective.gradient(units)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_norm)
+        if self.head is not None:  # By itself: how large rewards are is not to make the policy's part small.
+            norm = norm.hypot(torch.nn.utils.clip_grad_norm_(self.head.parameters(), self.settings.gradient_norm))
         if not math.isfinite(float(norm)):
             raise AgentWorldError(
                 "the gradient is not finite; the weights are as before this update",
@@ -271,18 +288,25 @@ class Trainer:
         if settings.schedule == "cosine":
             factor *= 0.05 + 0.95 * 0.5 * (1.0 + math.cos(math.pi * part))
         for group in self.optimizer.param_groups:
-            group["lr"] = settings.learning_rate * factor
+            of_head = group.get("part") == _HEAD
+            group["lr"] = (settings.head_learning_rate if of_head else settings.learning_rate) * factor
 
 
-def build_optimizer(model: Any, settings: TrainSettings) -> Any:
-    """AdamW on what is trained; vectors (norms, biases) are not decayed."""
+def build_optimizer(model: Any, settings: TrainSettings, head: Any = None) -> Any:
+    """AdamW on what is trained; vectors (norms, biases) are not decayed, nor a head, which has a rate of its own."""
     import torch
 
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in trained if parameter.ndim > 1]
     vectors = [parameter for parameter in trained if parameter.ndim <= 1]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    if head is not None:
+        groups.append({"params": list(head.parameters()), "weight_decay": 0.0, "part": _HEAD})
     return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        groups,
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),
     )
@@ -292,7 +316,8 @@ def set_optimizer(optimizer: Any, settings: TrainSettings) -> None:
     """Take the settings in place of those that a checkpoint's state brought with it."""
     for group in optimizer.param_groups:
         group["betas"] = (settings.beta1, settings.beta2)
-        group["weight_decay"] = settings.weight_decay if any(each.ndim > 1 for each in group["params"]) else 0.0
+        decayed = group.get("part") != _HEAD and any(each.ndim > 1 for each in group["params"])
+        group["weight_decay"] = settings.weight_decay if decayed else 0.0
 
 
 def check_dropout(model: Any, settings: TrainSettings) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from agentworld.errors import ConfigError
 
 FREE = frozenset(
-    {"learning_rate", "weight_decay", "beta1", "beta2", "gradient_norm", "schedule", "warmup"}
+    {"learning_rate", "head_learning_rate", "weight_decay", "beta1", "beta2", "gradient_norm", "schedule", "warmup"}
     | {"epochs", "rows_per_update", "micro_tokens", "micro_pairs", "merging", "verify_merging", "threads"}
 )
 """Settings that another value may be given to on the way."""

@@ -19,7 +19,10 @@ from agentworld.trainers.losses.policy import (
 )
 from agentworld.trainers.losses.preference import PreferenceLoss, preference_loss
 from agentworld.trainers.losses.regularisers import entropy_bonus, reference_penalty
+from agentworld.trainers.losses.stepwise import StepwiseLoss, stepwise_loss
 from agentworld.trainers.losses.terms import Loss, Terms
+from agentworld.trainers.losses.unpaired import UnpairedLoss, unpaired_loss
+from agentworld.trainers.losses.values import ValueLoss, value_loss
 
 __all__ = [
     "TOP",
@@ -27,7 +30,10 @@ __all__ = [
     "Loss",
     "PolicyLoss",
     "PreferenceLoss",
+    "StepwiseLoss",
     "Terms",
+    "UnpairedLoss",
+    "ValueLoss",
     "clipped_policy_loss",
     "entropy_bonus",
     "forward_kl_loss",
@@ -39,6 +45,9 @@ __all__ = [
     "reinforce_loss",
     "reverse_kl_loss",
     "sequence_policy_loss",
+    "stepwise_loss",
     "top_forward_kl_loss",
     "top_reverse_kl_loss",
+    "unpaired_loss",
+    "value_loss",
 ]

@@ -23,6 +23,8 @@ from agentworld.trainers.losses.policy import (
 from agentworld.trainers.losses.preference import preference_loss
 from agentworld.trainers.losses.regularisers import entropy_bonus, reference_penalty
 from agentworld.trainers.losses.terms import Loss, Terms
+from agentworld.trainers.losses.unpaired import unpaired_loss
+from agentworld.trainers.losses.values import value_loss
 
 if TYPE_CHECKING:
     import torch
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
 
 
 def loss_of(terms: Terms, settings: TrainSettings) -> Loss:
-    """The method's loss with what the settings add to it. Figures are sums over tokens, `accuracy` and `margin` over
-    pairs.
-    """
+    """The method's loss with what the settings add to it."""
     method = settings.method
     if method == "sft":
-        return Loss(imitation_loss(terms.logprobs, terms.weights), {})
+        return Loss(imitation_loss(terms.logprobs, terms.weights), {}, {})
     if method == "dpo":
         found = preference_loss(
             terms.logprobs,
@@ -48,16 +48,41 @@ def loss_of(terms: Terms, settings: TrainSettings) -> Loss:
             beta=settings.beta,
         )
         won = float((found.margins > 0).sum())
-        return Loss(found.loss, {"accuracy": won, "margin": float(found.margins.sum())})
+        return Loss(found.loss, {}, {"accuracy": won, "margin": float(found.margins.sum())})
+    if method == "kto":
+        judged = unpaired_loss(
+            terms.logprobs,
+            _given(terms.reference, "reference"),
+            terms.row,
+            terms.unit,
+            terms.preferred,
+            divergence=terms.divergence,
+            weight=terms.unit_weight,
+            beta=settings.beta,
+            desirable_weight=settings.desirable_weight,
+            undesirable_weight=settings.undesirable_weight,
+        )
+        units = float(len(judged.right))
+        return Loss(judged.loss, {}, {"accuracy": float(judged.right.sum()), "kl": terms.divergence * units})
     value, figures = _policy(terms, settings)
     if settings.reference_weight:
         reference = _given(terms.reference, "reference")
         value = value + settings.reference_weight * reference_penalty(terms.logprobs, reference, terms.weights)
     if settings.entropy_weight:
         value = value + settings.entropy_weight * entropy_bonus(_given(terms.entropies, "entropies"), terms.weights)
+    if terms.values is not None:
+        critic = value_loss(
+            terms.values,
+            _given(terms.old_values, "old_values"),
+            _given(terms.returns, "returns"),
+            terms.weights,
+            clip=settings.value_clip,
+        )
+        value = value + settings.value_weight * critic.loss
+        figures["value_error"], figures["value_clipped"] = float(critic.errors.sum()), float(critic.clipped.sum())
     if terms.entropies is not None:
         figures["entropy"] = float(terms.entropies.detach().sum())
-    return Loss(value, figures)
+    return Loss(value, figures, {})
 
 
 def _policy(terms: Terms, settings: TrainSettings) -> tuple[torch.Tensor, dict[str, float]]:

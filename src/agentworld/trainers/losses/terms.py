@@ -19,7 +19,9 @@ class Terms:
     teacher found likeliest, NaN where it named fewer. `taught` [N]: 1 where the teacher sampled itself, else 0.
     `entropies` [N], with gradient, where asked for. `row` int64 [N]: the row of each token. `unit` int64 [R] and
     `preferred` bool [R]: which pair a row is of, and whether of its preferred side. `unit_weight`: of each unit in a
-    loss over units.
+    loss over units. `divergence`: the estimate of KL(policy || reference) for losses of units by themselves. `values`
+    [N], with gradient, where there is a critic: of the state that a token was drawn from; `old_values` [N]: those that
+    advantages were made from; `returns` [N]: what they should have been.
     """
 
     logprobs: torch.Tensor
@@ -36,12 +38,17 @@ class Terms:
     teacher_top: torch.Tensor | None = None
     taught: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
+    divergence: float = 0.0
+    values: torch.Tensor | None = None
+    old_values: torch.Tensor | None = None
+    returns: torch.Tensor | None = None
 
 
 class Loss(NamedTuple):
-    """`value`: a scalar with gradient. `figures`: sums over the micro-batch's tokens (or units) by name, for means over
-    an update.
+    """`value`: a scalar with gradient. `figures`: sums over the micro-batch's tokens by name, and `of_units` over its
+    units, for means over an update.
     """
 
     value: torch.Tensor
     figures: dict[str, float]
+    of_units: dict[str, float]
