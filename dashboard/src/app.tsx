@@ -1,11 +1,14 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
-import { Link, Route, Switch, useLocation } from "wouter";
+import { Route, Switch } from "wouter";
 
 import { ApiError, call, get, type SignedIn } from "./api/client";
 import { live, useConnection, useEvents } from "./api/live";
+import { isBound } from "./api/scopes";
+import { Help } from "./parts/help";
 import { Problem } from "./parts/problem";
-import { Shortcuts } from "./parts/shortcuts";
+import { ViewsMenu } from "./parts/views-menu";
+import { VIEWS } from "./places";
 import { Collection } from "./views/collection";
 import { BatchView } from "./views/batch";
 import { Consumption } from "./views/consumption";
@@ -19,18 +22,6 @@ import { Settings } from "./views/settings";
 import { SignIn } from "./views/sign-in";
 import { TrajectoryView } from "./views/trajectory";
 import { Trajectories } from "./views/trajectories";
-
-const VIEWS = [
-  { path: "/", name: "Lifecycle", key: "l" },
-  { path: "/collection", name: "Collection", key: "e" },
-  { path: "/trajectories", name: "Trajectories", key: "t" },
-  { path: "/curation", name: "Curation", key: "v" },
-  { path: "/datasets", name: "Datasets", key: "d" },
-  { path: "/consumption", name: "Consumption", key: "c" },
-  { path: "/optimization", name: "Optimization", key: "o" },
-  { path: "/runs", name: "Runs", key: "m" },
-  { path: "/settings", name: "Settings", key: "k" },
-] as const;
 
 const SAID = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", refused: "Not live" };
 
@@ -46,6 +37,7 @@ export function App() {
 function Signed({ who }: { who: SignedIn }) {
   const client = useQueryClient();
   const refresh = useRefresh();
+  useState(() => (live.bound = isBound(who)));
   useEvents(refresh);
   const connection = useConnection();
   useEffect(() => {
@@ -66,17 +58,18 @@ function Signed({ who }: { who: SignedIn }) {
       </a>
       <nav aria-label="Views">
         <strong className="brand">AgentWorld</strong>
-        {VIEWS.map((view) => (
-          <ViewLink key={view.path} path={view.path} name={view.name} />
-        ))}
-        <span className="grow" />
+        <ViewsMenu
+          views={VIEWS}
+          end={
+            who.key_id === null ? null : (
+              <button type="button" onClick={() => void leave()} title={`Signed in with ${who.key_id}`}>
+                Sign out
+              </button>
+            )
+          }
+        />
         <State />
-        {who.key_id !== null && (
-          <button type="button" onClick={() => void leave()} title={`Signed in with ${who.key_id}`}>
-            Sign out
-          </button>
-        )}
-        <Shortcuts views={VIEWS} />
+        <Help views={VIEWS} />
       </nav>
       <main id="main" tabIndex={-1}>
         <Switch>
@@ -101,20 +94,10 @@ function Signed({ who }: { who: SignedIn }) {
   );
 }
 
-function ViewLink({ path, name }: { path: string; name: string }) {
-  const [location] = useLocation();
-  const here = path === "/" ? location === "/" : location.startsWith(path);
-  return (
-    <Link href={path} aria-current={here ? "page" : undefined}>
-      {name}
-    </Link>
-  );
-}
-
 function State() {
   const state = useConnection();
   return (
-    <span className={`state ${state}`} role="status">
+    <span className={`state ${state}`} role="status" title={SAID[state]}>
       {SAID[state]}
     </span>
   );

@@ -23,7 +23,7 @@ export function stagesOf(stats: Schemas["PoolStats"], rewarded: Rewarded | null 
   return [
     { name: "collected", count: all, says: `${open} still open`, path: "/trajectories", grows: "collected" },
     { name: "complete", count: all - open, says: "have ended", path: where("not open"), grows: "complete" },
-    { name: "rewarded", count: rewarded?.count ?? null, says: `${waiting} ${waiting === 1 ? "waits" : "wait"} for a reward${rewarded === null || rewarded.whole ? "" : "; counted over the newest"}`, path: where("has reward"), grows: null },
+    { name: "rewarded", count: rewarded?.count ?? null, says: `${waiting} ${waiting === 1 ? "has" : "have"} none, for methods without rewards alone${rewarded === null || rewarded.whole ? "" : "; counted over the newest"}`, path: where("has reward"), grows: null },
     { name: "ready", count: ready, says: consumers.length === 0 ? "may be served" : `${of("available")} units in the backlog`, path: where("ready"), grows: null },
     { name: "leased", count: of("leased"), says: names, path: "/consumption?state=leased", grows: null },
     { name: "acknowledged", count: of("acknowledged"), says: names, path: "/consumption?state=acked", grows: "acknowledged" },

@@ -8,6 +8,13 @@ RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "
 LIGHT_AND_DARK = {"light": RULES, "dark": {"runOnly": ["color-contrast"]}}
 
 
+def faults(page):
+    """What axe says of the page as it stands."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("rules => axe.run(rules)", RULES)["violations"]
+    return {each["id"]: [one["target"] for one in each["nodes"]][:3] for each in found}
+
+
 def broken_rules(page, server, views, looks=None):
     """Rules that views break, with three places of each. `views`: paths with what shows that they are there; `looks`:
     rules by colour scheme, all of them in the page's own without it.

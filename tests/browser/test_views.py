@@ -8,7 +8,7 @@ import pytest
 
 from agentworld.pool.keys import NewKey
 from agentworld.records import BatchSpec, Message, Step
-from tests.browser.accessibility import broken_rules
+from tests.browser.accessibility import broken_rules, faults
 from tests.browser.driving import play
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -96,7 +96,14 @@ def test_everything_goes_by_the_keyboard(server, visit):
     page.locator(".message").first.wait_for()
     page.keyboard.press("?")
     page.get_by_role("dialog").get_by_text("Next and previous row").wait_for()
+    page.get_by_role("tab", name="Keys").focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("dialog").get_by_text("Handed out time and again").wait_for()
     page.keyboard.press("Escape")
+    assert not page.get_by_role("dialog").is_visible()
+    page.get_by_role("button", name="Help").click()
+    page.get_by_role("region", name="How it is used").get_by_role("link", name="Datasets").first.click()
+    page.get_by_role("heading", name="Datasets").wait_for()
     assert not page.get_by_role("dialog").is_visible()
 
 
@@ -212,6 +219,28 @@ def test_it_can_be_used_on_a_phone(server, visit):
     page.locator(".message").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light dark"
+    # The views are one row, of which the keyboard opens a menu and closes it.
+    assert page.locator("nav").bounding_box()["height"] < 60
+    menu = page.get_by_role("button", name="Views: Trajectories", expanded=False)
+    menu.press("Enter")
+    opened = page.get_by_role("button", name="Views: Trajectories", expanded=True)
+    opened.press("Tab")
+    page.wait_for_function("document.activeElement.textContent === 'Lifecycle'")
+    page.keyboard.press("Escape")
+    menu.wait_for()
+    assert menu.evaluate("button => button === document.activeElement")
+    assert page.get_by_role("link", name="Runs").count() == 0
+    menu.click()
+    assert faults(page) == {}
+    page.get_by_role("button", name="Help").click()
+    page.get_by_role("tab", name="Words").click()
+    assert faults(page) == {}
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Views: Trajectories", expanded=False).click()
+    page.get_by_role("link", name="Runs").click()
+    page.get_by_role("heading", name="Runs").wait_for()
+    page.get_by_role("button", name="Views: Runs", expanded=False).wait_for()
 
 
 def test_the_tree_of_a_group_zooms_and_says_what_it_saves(server, visit):

@@ -10,7 +10,7 @@ import pytest
 from agentworld.config import LabelScheme, ModelSettings
 from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.pool.keys import NewKey
-from agentworld.records import BatchSpec, CurationPolicy, Exchange, Feedback, Metrics, Selection
+from agentworld.records import BatchSpec, CurationPolicy, Exchange, Feedback, Metrics, NewTrajectory, Selection
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 from tests.browser.accessibility import LIGHT_AND_DARK, broken_rules
@@ -100,8 +100,10 @@ def test_a_batch_is_told_whole_and_methods_say_what_they_lack(filled, visit):
     page.get_by_role("button", name="Ask for every method").click()
     table = page.get_by_role("region", name="Methods")
     line = table.get_by_role("row").filter(has=page.get_by_role("cell", name="grpo", exact=True))
-    line.get_by_text("ready", exact=True).wait_for()
-    table.get_by_role("row", name="prm").get_by_text("not yet").wait_for()
+    line.get_by_text("can be served", exact=True).wait_for()
+    table.get_by_role("row", name="sft").get_by_text("no reward", exact=False).first.wait_for()
+    table.get_by_role("row", name="prm").get_by_text("cannot be served yet").wait_for()
+    table.get_by_role("row", name="prm").get_by_text("Give rewards to steps").wait_for()
     page.get_by_label("Batch spec as JSON").fill('{"method": "nope"}')
     page.get_by_role("button", name="Check", exact=True).click()
     page.get_by_role("alert").get_by_text("nope").wait_for()
@@ -343,10 +345,18 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
         "/": "This key is bound",
         "/settings": "sees nothing of the server",
         "/runs": "Nothing has run yet",
-        "/collection": "has no feed",
+        "/consumption": "it sees the batches of its channel",
+        "/collection": "hears of its channel or trajectory alone",
     }.items():
         page.goto(f"{server.url}/dashboard{path}")
         page.get_by_text(says).first.wait_for()
+    # It hears what is told of its channel as it happens, and nothing of others.
+    page.get_by_text("Live", exact=True).last.wait_for()
+    server.pool.create_trajectory(NewTrajectory(trajectory_id="not-theirs", channel="train"))
+    server.pool.create_trajectory(NewTrajectory(trajectory_id="theirs", channel="val"))
+    page.locator(".feed li").get_by_role("link", name="theirs", exact=True).wait_for()
+    page.get_by_role("cell", name="theirs", exact=True).wait_for()
+    assert "not-theirs" not in page.content()
 
 
 @whole

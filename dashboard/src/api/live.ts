@@ -14,6 +14,8 @@ const LONGEST_PAUSE = 10_000;
 
 class Live {
   state: Connection = "connecting";
+  /** A key that is bound to a channel or a trajectory may not ask for the pool's last event. */
+  bound = false;
   private last: number | null = null;
   private listeners = new Set<Listener>();
   private watchers = new Set<() => void>();
@@ -66,12 +68,15 @@ class Live {
 
   private async follow(signal: AbortSignal, began: () => void): Promise<void> {
     // What is there already is asked for by the views; here only what comes after it counts.
-    if (this.last === null) this.last = await lastEvent(signal);
-    const headers = { accept: "text/event-stream", "last-event-id": String(this.last) };
-    const response = await fetch(addressOf("events"), { signal, headers });
+    if (this.last === null && !this.bound) this.last = await lastEvent(signal);
+    const fromNow = this.last === null;
+    const headers = { accept: "text/event-stream", ...(fromNow ? {} : { "last-event-id": String(this.last) }) };
+    const response = await fetch(addressOf("events", { from_now: fromNow ? "true" : null }), { signal, headers });
     if (!response.ok || response.body === null) throw errorOf(response.status, await response.text());
     this.become("live");
     began();
+    // What happened between the views' questions and this they have not seen, and nobody tells it any more.
+    if (fromNow) for (const each of this.listeners) each([]);
     const reader = new FrameReader();
     const decoder = new TextDecoder();
     const body = response.body.getReader();

@@ -15,9 +15,12 @@ export function useScopes(): Scopes {
     admin,
     write: admin || scopes.includes("write"),
     lease: admin || scopes.includes("lease"),
-    bound: who.data?.channel != null || who.data?.trajectory_id != null,
+    bound: who.data !== undefined && isBound(who.data),
   };
 }
+
+/** Whether somebody sees one channel or one trajectory alone. */
+export const isBound = (who: SignedIn): boolean => who.channel != null || who.trajectory_id != null;
 
 /** Why something cannot be done with this key. */
 export const needs = (scope: "write" | "lease" | "admin", what: string): string => `${what} needs a key with the scope ${scope}; this one has not got it.`;

@@ -4,6 +4,7 @@ import { Link } from "wouter";
 
 import { ApiError, get, type Page, type Schemas } from "../api/client";
 import { count, visible } from "../format";
+import { missingOf, needsOf, standOf, unitOf } from "../methods";
 import { DataTable } from "./data-table";
 import { Problem } from "./problem";
 
@@ -99,26 +100,26 @@ function Methods({ path }: { path: string }) {
         <button type="button" disabled={all.isPending} onClick={() => all.mutate(methods.data.items)}>
           {all.isPending ? `Asking, ${answers.length} of ${methods.data.items.length}` : "Ask for every method"}
         </button>
-        <span className="quiet">Could it get one unit, and if not, why? Nothing is handed out.</span>
+        <span className="quiet">Could it get one unit, and if not, why? Nothing is handed out. Methods without a reward take what has ended, the others wait for one.</span>
       </div>
       {all.isError && <Problem error={all.error} />}
       {answers.length > 0 && (
         <DataTable
           label="Methods"
-          columns={["Method", "Unit", "Needs", "State", "Fitting", "The first reason of the rest"]}
+          columns={["Method", "Unit", "Needs", "One unit of it", { name: "Fitting", number: true }, "What the others lack, and what to do"]}
           lines={answers.map(({ method, report, error }) => ({
             key: method.name,
             cells: [
               method.name,
-              method.rollouts > 1 ? `${method.unit} of ${method.rollouts} or more` : method.unit,
-              [...method.needs, ...(method.rewarded ? ["a reward"] : [])].join(", "),
+              unitOf(method),
+              needsOf(method),
               error !== null ? (
                 <span key="state" className="bad">refused</span>
               ) : (
-                <span key="state" className={report!.satisfied ? "good" : "warm"}>{report!.satisfied ? "ready" : "not yet"}</span>
+                <span key="state" className={standOf(report!).good ? "good" : "warm"}>{standOf(report!).says}</span>
               ),
               report === null ? "-" : `${count(report.fitting)} of ${count(report.looked_at)}`,
-              visible(error?.message ?? report?.findings[0]?.message ?? "-"),
+              visible(error?.message ?? (missingOf(report!) || "nothing")),
             ],
           }))}
         />

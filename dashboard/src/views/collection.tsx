@@ -100,7 +100,6 @@ function Feed() {
     // The stream tells what comes after it began, so what came between the first question and that is asked for once more.
     if (connection === "live") void client.invalidateQueries({ queryKey: ["feed"] });
   }, [client, connection]);
-  if (bound) return <p className="empty">A key that is bound to a channel or a trajectory has no feed; what is in progress there stands beside this.</p>;
   const all = joined(before.data ?? [], came, MOST);
   const events = (held ?? all).filter((event) => shown === "all" || kindOf(event) === shown);
   return (
@@ -119,7 +118,8 @@ function Feed() {
         </button>
       </div>
       {before.isError && <Problem error={before.error} again={() => void before.refetch()} />}
-      {before.isSuccess && events.length === 0 && <p className="empty">Nothing of this kind has happened lately.</p>}
+      {bound && <p className="quiet">This key hears of its channel or trajectory alone, from when this view was opened.</p>}
+      {(before.isSuccess || bound) && events.length === 0 && <p className="empty">{bound && shown === "all" ? "Nothing has happened there since." : "Nothing of this kind has happened lately."}</p>}
       <ol className="feed" tabIndex={0} aria-label="Events, the newest first">
         {events.map((event) => (
           <li key={event.sequence} className={event.kind === "exchange.failed" || event.kind === "unit.poisoned" ? "bad" : undefined}>

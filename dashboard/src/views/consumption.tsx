@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useSearchParams } from "wouter";
 
 import { get, type Page, type Schemas } from "../api/client";
+import { useScopes } from "../api/scopes";
 import { count, counted, span, visible } from "../format";
 import { Bars, Chart } from "../parts/chart";
 import { DataTable } from "../parts/data-table";
@@ -16,10 +17,11 @@ const STATES = ["leased", "acked", "released", "expired"];
 /** Who takes batches and which, how old what they take is, and why the rest is not taken. */
 export function Consumption() {
   const [asked, setAsked] = useSearchParams();
-  const stats = useQuery({ queryKey: ["live", "stats"], queryFn: ({ signal }) => get<Schemas["PoolStats"]>("stats", {}, signal) });
-  if (stats.isPending) return <p className="quiet">Loading</p>;
+  const { bound, known } = useScopes();
+  const stats = useQuery({ queryKey: ["live", "stats"], enabled: known && !bound, queryFn: ({ signal }) => get<Schemas["PoolStats"]>("stats", {}, signal) });
+  if (stats.isPending && !bound) return <p className="quiet">Loading</p>;
   if (stats.isError) return <Problem error={stats.error} again={() => void stats.refetch()} />;
-  const consumers = Object.entries(stats.data.consumers ?? {});
+  const consumers = Object.entries(stats.data?.consumers ?? {});
   const consumer = asked.get("consumer") ?? (consumers.length === 1 ? consumers[0]![0] : null);
   const state = STATES.find((each) => each === asked.get("state")) ?? null;
   const change = (name: string, value: string | null) => {
@@ -31,7 +33,9 @@ export function Consumption() {
   return (
     <>
       <h1>Consumption</h1>
-      {consumers.length === 0 ? (
+      {bound ? (
+        <p className="quiet">This key is bound to a channel or a trajectory, so it sees the batches of its channel and no counters of consumers.</p>
+      ) : consumers.length === 0 ? (
         <p className="empty">
           Nobody has leased a batch yet. A trainer does with <code>pool.consumer("policy").stream(...)</code>, or try <code>agentworld train CONFIG</code>. What a method would be handed can be asked here before.
         </p>
@@ -52,10 +56,14 @@ export function Consumption() {
         {consumer !== null && <span className="quiet">of {visible(consumer)}</span>}
       </div>
       <Batches consumer={consumer} state={state} />
-      {consumer !== null && <Usage consumer={consumer} />}
-      {consumer !== null && <Poisoned consumer={consumer} />}
-      <h2>What may be served</h2>
-      <Readiness key={consumer ?? ""} consumer={consumer ?? "policy"} />
+      {!bound && (
+        <>
+          {consumer !== null && <Usage consumer={consumer} />}
+          {consumer !== null && <Poisoned consumer={consumer} />}
+          <h2>What may be served</h2>
+          <Readiness key={consumer ?? ""} consumer={consumer ?? "policy"} />
+        </>
+      )}
     </>
   );
 }
