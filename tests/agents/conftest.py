@@ -46,8 +46,8 @@ def url(running_engine):
     reader.start()
     yield found.group()
     server.terminate()
-    server.wait(timeout=20)
-    reader.join(timeout=5)
+    server.wait(timeout=120)
+    reader.join(timeout=60)
     server.stdout.close()
 
 

@@ -1,5 +1,6 @@
 """What a command is given: arguments, variables, standard input, a place to work."""
 
+import asyncio
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ from agentworld.agents.command import play_command, task_for
 from agentworld.agents.definition import CommandAgent
 from agentworld.agents.ports import AgentFailure, Play
 from agentworld.records import Message
+from tests.held_time_outs import HeldTimeOuts
 
 TELL = (
     "import json, os, sys\n"
@@ -24,7 +26,7 @@ STARTED = SimpleNamespace(trajectory_id="trj_1", base_url="http://here/t/trj_1/v
 
 
 async def told(*arguments, started=STARTED, messages=MESSAGES, **fields):
-    fields = {"answer": "stdout", "timeout": 30.0, **fields}
+    fields = {"answer": "stdout", "timeout": 120.0, **fields}
     agent = CommandAgent(command=("{python}", "-c", TELL, *arguments), **fields)
     play = Play()
     task = task_for(agent, messages, [], "http://env/token", "m", {"temperature": 0.5})
@@ -88,9 +90,15 @@ async def test_a_server_without_a_gateway():
         await told(started=SimpleNamespace(trajectory_id="t", base_url=None, api_key=None))
 
 
-async def test_the_time_is_up():
-    agent = CommandAgent(command=(sys.executable, "-c", "import time; print('so far', flush=True); time.sleep(600)"))
-    agent = CommandAgent(command=agent.command, timeout=1.5, answer="stdout")
+async def test_the_time_is_up(monkeypatch, tmp_path):
+    limits, told = HeldTimeOuts(7.25, monkeypatch), tmp_path / "told"
+    script = "import sys, time; print('so far', flush=True); open(sys.argv[1], 'x').close(); time.sleep(600)"
+    agent = CommandAgent(command=(sys.executable, "-c", script, str(told)), timeout=7.25, answer="stdout")
     play = Play()
-    await play_command(agent, STARTED, task_for(agent, MESSAGES, [], None, "m", {}), play)
+    playing = asyncio.create_task(play_command(agent, STARTED, task_for(agent, MESSAGES, [], None, "m", {}), play))
+    async with asyncio.timeout(120):
+        while not told.exists():  # noqa: ASYNC110 - another process's work
+            await asyncio.sleep(0.01)
+    limits.run_out()
+    await playing
     assert (play.stopped, play.answer) == ("timeout", "so far")

@@ -62,14 +62,14 @@ async def test_groups_begin_whole_and_in_turn():
     waiting = asyncio.create_task(pace.begin("c", 2))
     await gateway.slept.wait()
     # The rest of a group that has begun does not wait behind the one that waits for it.
-    await asyncio.wait_for(pace.begin("a", 2), 5)
+    await asyncio.wait_for(pace.begin("a", 2), 60)
     for group, reward in (("a", 1.0), ("a", 0.0), ("b", 1.0)):
         pace.end(group, reward)
     assert (pace.capacity, waiting.done()) == (0, False)
     pace.end("b", None)  # It cannot be trained on, so another may take its place; a group of two may not.
     assert pace.capacity == 1
     await gateway.publish(6)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert pace.capacity == 3
     assert said[0].startswith("waits for version 6 of m: ")
     # An older policy under a new run starts the count anew.
@@ -78,7 +78,7 @@ async def test_groups_begin_whole_and_in_turn():
     last = asyncio.create_task(pace.begin("d", 4))
     await gateway.slept.wait()
     await gateway.publish(0, "back")
-    await asyncio.wait_for(last, 5)
+    await asyncio.wait_for(last, 60)
     assert pace.capacity == 0
 
 

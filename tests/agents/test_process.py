@@ -10,17 +10,22 @@ from agentworld.agents import process as process_module
 from agentworld.agents.ports import AgentFailure
 from agentworld.agents.process import KEPT_BYTES, run_command
 from tests.alive import alive
+from tests.held_time_outs import HeldTimeOuts
 
 
-async def run(script, *, stdin=b"", timeout=30.0, **variables):
+async def run(script, *arguments, stdin=b"", timeout=120.0, **variables):
     return await run_command(
-        [sys.executable, "-c", script], env={**os.environ, **variables}, cwd=None, stdin=stdin, timeout=timeout
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, **variables},
+        cwd=None,
+        stdin=stdin,
+        timeout=timeout,
     )
 
 
 async def gone(pid):
     """Waits until a process that was killed is no more; the kernel takes a moment."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while alive(pid):  # noqa: ASYNC110 - another process's end
             await asyncio.sleep(0.01)
 
@@ -43,16 +48,23 @@ async def test_only_the_end_of_long_output_is_kept():
     assert done.stdout.endswith("end\n")
 
 
-async def test_time_out_kills_what_the_command_started(monkeypatch):
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.5)
+async def test_time_out_kills_what_the_command_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.1)
+    limits, told = HeldTimeOuts(7.25, monkeypatch), tmp_path / "told"
     script = (
         "import signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(child.pid, flush=True)\n"
+        "open(sys.argv[1], 'x').close()\n"
         "time.sleep(600)\n"
     )
-    done = await run(script, timeout=1.5)
+    running = asyncio.create_task(run(script, str(told), timeout=7.25))
+    async with asyncio.timeout(120):
+        while not told.exists():  # noqa: ASYNC110 - another process's work
+            await asyncio.sleep(0.01)
+    limits.run_out()
+    done = await running
     assert done.timed_out
     await gone(int(done.stdout))
 

@@ -17,6 +17,7 @@ from agentworld.records import Message, NewTrajectory, Sampling
 from agentworld.tasks.base import Score, Task
 from agentworld.tasks.environments import Calculator
 from agentworld.testing import ScriptedReply
+from tests.held_time_outs import HeldTimeOuts
 
 OPENAI = ("{python}", "-m", "agentworld.agents.openai_agent")
 NUMBERS = itertools.count()
@@ -63,7 +64,7 @@ def solve(request):
 
 
 async def until(true):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not true():  # noqa: ASYNC110 - what is waited for happens in another process
             await asyncio.sleep(0.01)
 
@@ -208,7 +209,9 @@ async def test_a_reply_that_was_cut_off_is_truncated_with_every_agent(run, facto
     assert factory.get_trajectory(result.trajectory_id).status == "truncated"
 
 
-async def test_time_runs_out_after_a_reply(run, engine):
+async def test_time_runs_out_after_a_reply(run, engine, factory, monkeypatch):
+    limits = HeldTimeOuts(70.25, monkeypatch)
+
     def slow_at_the_end(request):
         answered = any(message["role"] == "tool" for message in request.messages)
         return ScriptedReply(text="late", first_token_delay=60.0) if answered else solve(request)
@@ -224,10 +227,19 @@ async def test_time_runs_out_after_a_reply(run, engine):
         "        u.urlopen(u.Request(task['base_url'] + '/chat/completions', body, headers)).read()\n"
     )
     agents = [
-        LoopAgent(timeout=4.0),
-        CommandAgent(command=("{python}", "-c", asks_and_forgets), lines=True, name="lines", timeout=4.0),
+        LoopAgent(timeout=70.25),
+        CommandAgent(command=("{python}", "-c", asks_and_forgets), lines=True, name="lines", timeout=70.25),
     ]
-    report = await run(agents, 1)
+
+    def answered_once():
+        steps = [each.step_count for each in factory.list_trajectories(where="metadata.run == 'late'").items]
+        return steps == [1, 1] and len(engine.requests) - asked == 3
+
+    asked = len(engine.requests)
+    running = asyncio.create_task(run(agents, 1, name="late"))
+    await until(answered_once)
+    limits.run_out()
+    report = await running
     assert [(result.status, result.stopped, result.reward) for result in report.rollouts] == [
         ("truncated", "timeout", 0.0)
     ] * 2
@@ -308,8 +320,9 @@ async def test_cancelling_abandons_what_is_open(run, factory, engine, tmp_path):
     note = tmp_path / "pid"
     script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     agents = [LoopAgent(), CommandAgent(name="sleeper", command=(sys.executable, "-c", script))]
+    asked = len(engine.requests)
     running = asyncio.create_task(run(agents, 1, name="cancelled"))
-    await until(lambda: note.exists() and note.read_text())
+    await until(lambda: len(engine.requests) > asked and note.exists() and note.read_text())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
