@@ -69,7 +69,8 @@ def test_what_is_due_is_evaluated_once_and_gone_on_with(url, engine, factory, tm
     monkeypatch.undo()
     engine.script = reply
     assert invoke(["train", str(path)]) == 0
-    said = capsys.readouterr().out
+    said, warned = capsys.readouterr()
+    assert f"no [publish], so evaluations are of what serves {engine.model} at {url}, and not of what" in warned
     assert "evaluation of version 0: reward 1.000 ± 0.000 over 5 tasks" in said
     assert "evaluation of version 2: reward" in said
     assert "evaluation of version 1" not in said

@@ -25,7 +25,7 @@ from agentworld.trainers.evaluating import EvaluationSettings
 from agentworld.trainers.job import TrainJob
 from agentworld.trainers.lora import LoraSettings
 from agentworld.trainers.publish import PublishTo
-from agentworld.trainers.scoring import TeacherSettings
+from agentworld.trainers.scorers import TeacherSettings
 from agentworld.trainers.settings import TrainSettings
 from tests.docs.pages import REFERENCE, codes, section, table_of
 

@@ -71,12 +71,15 @@ def test_the_command_says_what_it_did_and_when_data_runs_out(job, capsys):
         (("learning_rate", "lerning_rate"), "lerning_rate"),
         (('pool = "', 'url = "http://127.0.0.1:1"\npool = "'), "one of pool and url"),
         (("[batch]", "[batch"), "not valid TOML"),
+        (("threads = 1", '[publish]\nengine = "http://127.0.0.1:1"\nmodel = "m"'), "publish does not go with prm"),
         (('model = "pocket"', 'model = "/nowhere"'), "no model at /nowhere"),
     ],
 )
 def test_what_is_wrong_with_a_job_is_one_line(job, capsys, change, says):
     assert change[0] in job.read_text()
     job.write_text(job.read_text().replace(*change))
+    if "prm" in says:
+        job.write_text(job.read_text().replace('"grpo"', '"prm"'))
     assert invoke(["train", str(job)]) == 1
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1

@@ -10,8 +10,10 @@ from agentworld.engines.builtin.pocket import load_pocket
 from agentworld.errors import ConfigError, ConflictError, EngineError
 from agentworld.factory import open_pool
 from agentworld.pool import open_store
+from agentworld.records import BatchSpec
 from agentworld.trainers.job import open_trainer, read_job, run_job
-from agentworld.trainers.scoring import ScoredConsumer, Scoring, TeacherSettings, TokenScores, open_scorer
+from agentworld.trainers.scorers import TeacherSettings, TokenScores, open_scorer
+from agentworld.trainers.scoring import ScoredConsumer, Scoring
 from tests.trainers.builders import fill, step
 from tests.trainers.test_publish import world  # noqa: F401 - a fixture
 
@@ -189,17 +191,40 @@ def test_an_address_that_cannot_be_is_refused_and_not_repeated(url):
     assert "secret" not in caught.value.one_line()
 
 
-def test_a_consumer_waits_for_what_is_scored(world):  # noqa: F811
-    make, _, _ = world
-    given = settings(make(**{"/generate": (200, SGLANG)}).url, "sglang")
-    pool = open_store("memory://")
-    fill(pool, {"g": [([step("", PROMPT, REPLY)], 1.0)]})
-    scoring = Scoring(pool, open_scorer(given), given, "train", "teacher_logprobs")
-    consumer = ScoredConsumer(pool.consumer("policy"), scoring)
-    from agentworld.records import BatchSpec
+def names(leased):
+    return [item.trajectories[0].trajectory.trajectory_id for item in leased.batch.items]
 
-    leased = list(consumer.stream(BatchSpec(method="distill"), timeout=0))
-    assert [batch.items[0].trajectories[0].annotations.keys() for batch in leased] == [{"g-0-0"}]
+
+@pytest.mark.parametrize("order", ["fifo", "freshest", "random"])
+def test_no_more_is_scored_than_the_next_batch_needs(monkeypatch, order):
+    """A page at a time, from the end that the order begins at; of a random order all of it."""
+    monkeypatch.setattr("agentworld.trainers.scoring.PAGE", 4)
+
+    class Teacher:
+        def score(self, prompt, reply, top):
+            return TokenScores([-1.0] * len(reply), [], [])
+
+    pool, heard = open_store("memory://"), []
+    fill(pool, {f"m{n}": [([step("", PROMPT, REPLY)], 1.0)] for n in range(11)})
+    given = settings("http://127.0.0.1:9")
+    scoring = Scoring(
+        pool, Teacher(), given, "train", "teacher_logprobs", newest=order == "freshest", heard=heard.append
+    )
+    consumer = ScoredConsumer(pool.consumer("policy"), scoring)
+    spec = BatchSpec(method="distill", size=5, min_size=1, order=order)
+    stream = consumer.stream(spec, timeout=0)
+    first = next(stream)
+    assert heard == list(range(1, 12 if order == "random" else 9))  # Five are more than a page.
+    known = pool.get_annotations(step_ids=[f"{name}-0" for name in names(first)])
+    assert {each.step_id for each in known} == {f"{name}-0" for name in names(first)}
+    if order == "fifo":
+        assert names(first) == [f"m{n}-0" for n in range(5)]
+    elif order == "freshest":
+        assert set(names(first)) <= {f"m{n}-0" for n in range(3, 11)}
+    fill(pool, {f"n{n}": [([step("", PROMPT, REPLY)], 1.0)] for n in range(2)})
+    rest = list(stream)
+    assert [len(leased.batch.items) for leased in rest] == [5, 3]  # The last one is all that is left.
+    assert len({name for leased in (first, *rest) for name in names(leased)}) == len(heard) == 13
     pool.close()
 
 

@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, batch, settings.")]) -> int:
-    """Train a policy on batches from a pool: fine-tuning or GRPO, on one device.
+    """Train a model on batches from a pool, by the method of its settings, on one device.
 
     Each batch is acknowledged after the checkpoint that contains it; the same command again goes on from the newest.
     """
@@ -28,6 +28,12 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
         from agentworld.cli.train_evaluation import GatewayEvaluator
 
         evaluator = GatewayEvaluator(job, config)
+        if job.publish is None:
+            typer.echo(
+                f"agentworld: there is no [publish], so evaluations are of what serves {evaluator.model} at "
+                f"{evaluator.url}, and not of what is trained here, unless somebody else loads the checkpoints there",
+                err=True,
+            )
     with source(job.pool, job.url) as pool:
         trainer = open_trainer(job)
         if trainer.record.version:
@@ -43,7 +49,7 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
         done, compared = 0, None
         try:
             with Updates(job.settings.method) as progress:
-                for metrics in run_job(job, trainer, pool, progress, evaluator=evaluator):
+                for metrics in run_job(job, trainer, pool, progress, evaluator=evaluator, scored=progress.scored):
                     done += 1
                     if trainer.objective.comparison != compared:
                         compared = trainer.objective.comparison

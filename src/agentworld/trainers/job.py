@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,8 @@ from agentworld.trainers.lora import LoraSettings, add_lora, has_lora, save_adap
 from agentworld.trainers.metrics import MetricsLog
 from agentworld.trainers.publish import Publisher, PublishTo, check_publish
 from agentworld.trainers.reference import BatchMetrics, Progress, Trainer
-from agentworld.trainers.scoring import ScoredConsumer, ScoredSource, Scoring, TeacherSettings, open_scorer
+from agentworld.trainers.scorers import TeacherSettings, open_scorer
+from agentworld.trainers.scoring import ScoredConsumer, ScoredSource, Scoring
 from agentworld.trainers.settings import TrainSettings
 
 
@@ -114,6 +115,11 @@ def read_job(path: Path) -> TrainJob:
     if job.publish is not None:
         with blamed(str(path)):
             check_publish(job.publish, job.lora is not None)
+    for name in ("publish", "evaluation"):
+        if job.settings.method == "prm" and getattr(job, name) is not None:
+            raise ConfigError(
+                f"{path}: {name} does not go with prm", path=name, hint="It trains a judge of steps, not what speaks"
+            )
     if job.teacher is not None and job.settings.method != "distill":
         raise ConfigError(f"{path}: teacher does not go with {job.settings.method}", path="teacher")
     if job.teacher is not None and job.settings.uses_top and not job.teacher.top_k:
@@ -164,16 +170,19 @@ def run_job(
     progress: Progress | None = None,
     *,
     evaluator: Evaluator | None = None,
+    scored: Callable[[int], None] | None = None,
 ) -> Iterator[BatchMetrics]:
     """Train the batches that are left of the job, see Trainer.run; tell metrics, and evaluate where that is due.
 
-    What an earlier process did not come to after its newest checkpoint is done first.
+    What an earlier process did not come to after its newest checkpoint is done first. `scored` hears how many steps the
+    teacher has scored.
     """
     publisher = None if job.publish is None else Publisher(job.publish, lora=job.lora is not None)
     consumer: Consumer = source.consumer(job.consumer)
     if job.teacher is not None:
-        scorer = open_scorer(job.teacher)
-        scoring = Scoring(source, scorer, job.teacher, job.spec.channel, job.settings.teacher)
+        spec, scorer = job.spec, open_scorer(job.teacher)
+        newest = spec.order == "freshest"
+        scoring = Scoring(source, scorer, job.teacher, spec.channel, job.settings.teacher, newest=newest, heard=scored)
         consumer = ScoredConsumer(consumer, scoring)
     log = MetricsLog(trainer.folder, job.run, source, tensorboard=job.tensorboard)
 
@@ -196,9 +205,9 @@ def run_job(
             log.tell("evaluation", record.version, evaluator.evaluate(record.version))
 
     try:
-        newest = latest_checkpoint(trainer.folder)
-        if newest is not None:
-            published(newest, trainer.record)
+        kept = latest_checkpoint(trainer.folder)
+        if kept is not None:
+            published(kept, trainer.record)
         elif publisher is not None and publisher.adapter:
             # Nothing answers to the adapter's name before there is one.
             first = trainer.folder / "first-adapter"

@@ -40,7 +40,7 @@ class Updates:
         self._name = name
         self._stream = stream or sys.stderr
         self._bar: Progress | None = None
-        self._last_line = 0.0
+        self._last_line = self._last_scored = 0.0
         if self._stream.isatty():
             self._bar = Progress(
                 TextColumn("{task.description}"),
@@ -61,8 +61,19 @@ class Updates:
             self._last_line = time.monotonic()
             print(f"{self._name}: {done}/{total} updates, {said}", file=self._stream, flush=True)
 
+    def scored(self, count: int) -> None:
+        """So many steps were scored by the teacher, in all."""
+        if time.monotonic() - self._last_scored < LINE_SECONDS:
+            return
+        self._last_scored = time.monotonic()
+        said = f"{self._name}: the teacher has scored {count} steps"
+        if self._bar is not None:
+            self._bar.console.print(said, highlight=False)
+        else:
+            print(said, file=self._stream, flush=True)
+
     def __enter__(self) -> Updates:
-        self._last_line = time.monotonic()
+        self._last_line = self._last_scored = time.monotonic()
         if self._bar is not None:
             self._bar.start()
         return self
