@@ -43,13 +43,14 @@ class Attempts:
         self._limit: asyncio.Timeout | None = None
         self._aborts = self._resubmitted = 0
         self._turn: Turn | None = None
+        self._latest: Upstream | None = None
         self._left_behind: list[Upstream] = []
         self.errors: list[tuple[str, str]] = []
 
     @property
     def engine(self) -> Upstream | None:
         """That of the present try, or of the latest."""
-        return None if self._turn is None else self._turn.upstream
+        return self._latest if self._turn is None else self._turn.upstream
 
     @property
     def place(self) -> Place | None:
@@ -122,7 +123,11 @@ class Attempts:
             self._turn = turn
             self._resubmitted = 0
             self._left_behind.clear()
-            yield turn.upstream
+            try:
+                yield turn.upstream
+            finally:
+                # A turn knows this call's patience, so kept it would be a cycle, for the garbage collector to find.
+                self._latest, self._turn = turn.upstream, None
 
     def _patience(self) -> float:
         """How long the call may queue: the time before its first dispatch has a limit of its own."""

@@ -68,6 +68,7 @@ class Outbox:
 
     async def close(self) -> None:
         """Send nothing more."""
+        self._left = _nobody  # Whoever listened has this box, and would be a cycle with it.
         sending = self._sending
         if sending is not None and not sending.done():
             sending.cancel()
@@ -107,3 +108,7 @@ class Outbox:
         if not self.full:
             self._room.set()
         return data
+
+
+def _nobody() -> None:
+    """Who is told that the client left once that concerns nobody any more."""
