@@ -39,13 +39,13 @@ class Serving:
 
     def __enter__(self):
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(100)
         assert self.url, self._fault
         return self
 
     def __exit__(self, *_):
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=100)
         assert not self._thread.is_alive()
         self.pool.close()
 
@@ -56,7 +56,7 @@ class Serving:
     def send(self, method, path, body=None, headers=None):
         """Status, headers and body (parsed where it is JSON); `body` is bytes, or sent as JSON."""
         address = urlsplit(self.url)
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=100)
         try:
             sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             typed = {} if method in ("GET", "HEAD", "OPTIONS") else {"Content-Type": "application/json"}

@@ -80,7 +80,7 @@ def test_a_lease_can_wait_for_what_is_not_there_yet(server):
     waiting = threading.Thread(target=lambda: replies.append(server.post("/api/v1/batches/lease", spec)))
     waiting.start()
     fill(server, 1)
-    waiting.join(30)
+    waiting.join(100)
     assert [reply[0] for reply in replies] == [200]
     assert server.post("/api/v1/batches/lease", {"consumer": "c", "wait_seconds": 0.05}) == (204, b"")
     status, refusal = server.post("/api/v1/batches/lease", {"consumer": "c", "wait_seconds": 31})
@@ -93,13 +93,13 @@ def test_a_closing_server_keeps_nobody_waiting(server):
     waiting = threading.Thread(target=lambda: replies.append(server.post("/api/v1/batches/lease", spec)))
     waiting.start()
     server.end_streams()
-    waiting.join(20)
+    waiting.join(100)
     assert replies == [(204, b"")]
 
 
 def test_a_client_that_left_is_leased_nothing(server):
     address = urlsplit(server.url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=100)
     looked = threading.Event()
     lease = server.pool.lease
 
@@ -111,10 +111,10 @@ def test_a_client_that_left_is_leased_nothing(server):
     connection.request(
         "POST", "/api/v1/batches/lease", b'{"consumer": "c", "wait_seconds": 30}', {"Content-Type": "application/json"}
     )
-    assert looked.wait(30)
+    assert looked.wait(100)
     connection.close()
     # The server has noticed once nobody waits for changes any more.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while server.pool._changes._wakes and time.monotonic() < deadline:
         threading.Event().wait(0.01)
     assert not server.pool._changes._wakes
@@ -125,23 +125,23 @@ def test_a_client_that_left_is_leased_nothing(server):
 def test_a_batch_leased_while_its_client_left_is_given_back(server):
     fill(server, 1)
     address = urlsplit(server.url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=100)
     begun, left = threading.Event(), threading.Event()
     lease = server.pool.lease
 
     def leasing(spec, consumer):
         begun.set()
-        assert left.wait(30)
+        assert left.wait(100)
         return lease(spec, consumer)
 
     server.pool.lease = leasing
     connection.request("POST", "/api/v1/batches/lease", b'{"consumer": "c"}', {"Content-Type": "application/json"})
-    assert begun.wait(30)
+    assert begun.wait(100)
     connection.close()
     for _ in range(3):  # By then the server has been told that the connection is closed.
         server.get("/api/v1/stats")
     left.set()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while server.get("/api/v1/stats")[1]["batches"] != {"released": 1} and time.monotonic() < deadline:
         threading.Event().wait(0.01)
     assert server.get("/api/v1/stats")[1]["batches"] == {"released": 1}

@@ -99,7 +99,7 @@ def test_so_is_one_taken_away(slow):
 def test_the_end_of_the_server_breaks_a_sweep_off(slow):
     put(slow)
     slow.end_streams()
-    assert slow.pool.broken_off.wait(30)
+    assert slow.pool.broken_off.wait(100)
     status, reply = put(slow)
     assert (status, reply["error"]["code"]) == (503, "shutting_down")
 

@@ -185,11 +185,11 @@ def test_a_split_comes_as_lines_and_what_gives_no_row_is_an_error(server, monkey
     for query in ("layout=sft&truncated=all", "layout=sft-tokens&truncated=keep"):
         assert server.get(f"/api/v1/datasets/{cut}/export?{query}")[0] == 400, query
     for _ in range(dataset_files.MOST_AT_ONCE + 1):  # Who leaves early gives the place back too.
-        left = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+        left = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=100)
         left.request("GET", "/api/v1/datasets/d/export?layout=sft")
         assert left.getresponse().read(1) == b"{"
         left.close()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while (status := server.get("/api/v1/datasets/d/export?layout=sft")[0]) == 429 and time.monotonic() < until:
         pass
     assert status == 200
@@ -203,7 +203,7 @@ def test_who_leaves_an_export_leaves_its_place_when_the_thread_ends(monkeypatch)
 
     def lines():
         began.set()
-        assert goes_on.wait(30)
+        assert goes_on.wait(100)
         yield b"second"
 
     async def leave():
@@ -218,7 +218,7 @@ def test_who_leaves_an_export_leaves_its_place_when_the_thread_ends(monkeypatch)
             assert not room.acquire(blocking=False)
         finally:
             goes_on.set()
-        assert await asyncio.to_thread(room.acquire, timeout=30)
+        assert await asyncio.to_thread(room.acquire, timeout=100)
 
     asyncio.run(leave())
 

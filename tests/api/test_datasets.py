@@ -155,7 +155,7 @@ def test_only_so_much_is_done_at_once(monkeypatch):
 
         def slow(name):
             begun.release()
-            assert go.wait(30)
+            assert go.wait(100)
             return begin(name)
 
         monkeypatch.setattr(server.pool, "begin_dataset", slow)
@@ -167,7 +167,7 @@ def test_only_so_much_is_done_at_once(monkeypatch):
         for thread in threads:
             thread.start()
         for _ in threads:
-            assert begun.acquire(timeout=30)
+            assert begun.acquire(timeout=100)
         status, headers, reply = server.send("POST", "/api/v1/datasets", {"name": "e"})
         assert (status, reply["error"]["code"], headers["retry-after"]) == (429, "busy", "5")
         go.set()
@@ -185,7 +185,7 @@ async def test_who_asks_the_same_again_waits_for_it_without_a_thread(fault):
 
     def slow(progress):
         loop.call_soon_threadsafe(begun.set)
-        assert go.wait(30)
+        assert go.wait(100)
         if fault is not None:
             raise fault
         return "made"
@@ -194,7 +194,7 @@ async def test_who_asks_the_same_again_waits_for_it_without_a_thread(fault):
         raise AssertionError("made twice")
 
     first = asyncio.ensure_future(work.run("a", slow))
-    await asyncio.wait_for(begun.wait(), 30)
+    await asyncio.wait_for(begun.wait(), 100)
     threads = threading.active_count()
     others = [asyncio.ensure_future(work.run("a", never)) for _ in range(2)]
     await asyncio.sleep(0)  # They wait now.
@@ -211,7 +211,7 @@ async def test_who_asks_the_same_again_waits_for_it_without_a_thread(fault):
     another = asyncio.ensure_future(work.run("a", never))  # In the place of the one that has left.
     await asyncio.sleep(0)
     go.set()
-    found = await asyncio.wait_for(asyncio.gather(others[1], another, return_exceptions=True), 30)
+    found = await asyncio.wait_for(asyncio.gather(others[1], another, return_exceptions=True), 100)
     assert found == [fault or "made"] * 2
     assert await work.run("a", lambda progress: "made anew") == "made anew"
 

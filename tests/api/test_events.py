@@ -16,7 +16,7 @@ class Stream:
 
     def __init__(self, server, path="/api/v1/events", **headers):
         address = urlsplit(server.url)
-        self.connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        self.connection = http.client.HTTPConnection(address.hostname, address.port, timeout=100)
         self.connection.request("GET", path, headers={"Accept": "text/event-stream", **headers})
         self.response = self.connection.getresponse()
         assert self.response.status == 200

@@ -102,7 +102,7 @@ def served(request, tmp_path_factory):
         running.post("/api/v1/trajectories", {"trajectory_id": "t1"})
         running.post("/api/v1/steps", {"steps": [{"step_id": "s1", "trajectory_id": "t1"}]})
         address = urlsplit(running.url)
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=100)
         yield connection
         connection.close()
 

@@ -11,7 +11,7 @@ PAGE = b"<script>alert(1)</script>"
 
 def read(server, path):
     """Status, headers and raw bytes of a GET."""
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=100)
     try:
         connection.request("GET", path)
         reply = connection.getresponse()

@@ -36,7 +36,7 @@ def built(monkeypatch):
 
 def fetch(server, path, **headers):
     address = urlsplit(server.url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=100)
     connection.request("GET", path, headers=headers)
     reply = connection.getresponse()
     found = reply.status, reply.headers, reply.read()

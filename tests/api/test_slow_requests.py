@@ -22,7 +22,7 @@ def server():
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/v1/steps"])
 def test_a_body_that_does_not_come_is_not_waited_for(server, path):
     address = urlsplit(server.url)
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=100) as connection:
         kind = "Content-Type: application/json\r\nContent-Length: 100\r\n"
         head = f"POST {path} HTTP/1.1\r\nHost: {address.netloc}\r\n{kind}"
         connection.sendall(head.encode() + b'\r\n{"messages": [')

@@ -95,7 +95,7 @@ def steps(pool, trajectory_id=f"trace-{TRACE}"):
 
 
 def wait_for(condition):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)

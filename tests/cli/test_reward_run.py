@@ -239,7 +239,7 @@ def _start(config, pool, *options):
 
 def _until(condition, process):
     pause = threading.Event()
-    for _ in range(1500):
+    for _ in range(5000):
         if condition():
             return
         assert process.poll() is None, process.communicate()[0]

@@ -22,7 +22,7 @@ from tests.alive import alive
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=100):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -75,7 +75,7 @@ class Server:
 
     def ended(self):
         code = self.process.wait(timeout=60)
-        self._reader.join(timeout=30)
+        self._reader.join(timeout=100)
         return code
 
     def __enter__(self):
@@ -87,13 +87,13 @@ class Server:
         except ProcessLookupError:
             pass
         self.process.wait(timeout=60)
-        self._reader.join(timeout=30)
+        self._reader.join(timeout=100)
         self.process.stdout.close()
 
 
 def posts_told(server):
     """POST requests that /metrics has counted, asked of whichever worker answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
@@ -121,7 +121,7 @@ def test_it_serves_until_a_signal(pool, number):
         until(lambda: posts_told(server) == 3)
         assert {posts_told(server) for _ in range(8)} == {3}
         # A stream of events does not hold up the end.
-        stream = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        stream = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
         stream.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream"})
         assert stream.getresponse().readline().startswith(b":")
         workers = server.workers()

@@ -118,7 +118,7 @@ def test_at_the_signal_calls_finish_or_are_recorded_as_broken_off(tmp_path, pool
 
     def script(request):
         begun.set()
-        if not release.wait(30):
+        if not release.wait(100):
             raise TimeoutError
         return "four"
 
@@ -131,7 +131,7 @@ def test_at_the_signal_calls_finish_or_are_recorded_as_broken_off(tmp_path, pool
                 target=lambda: answers.append(ask(server.url, "/t/t1/v1/chat/completions", CHAT)), daemon=True
             )
             call.start()
-            assert begun.wait(30)
+            assert begun.wait(100)
             os.kill(server.process.pid, signal.SIGTERM)
             if grace > 1:
                 release.set()
@@ -153,7 +153,7 @@ def test_what_a_dead_worker_said_of_now_goes_and_what_it_counted_stays(tmp_path,
     release = threading.Event()
 
     def script(request):
-        release.wait(30)
+        release.wait(100)
         return "four"
 
     def figure(url, name):
@@ -185,7 +185,7 @@ def test_what_a_dead_worker_said_of_now_goes_and_what_it_counted_stays(tmp_path,
             for worker in before:
                 os.kill(worker, signal.SIGKILL)
             until(lambda: not any(map(alive, before)) and len(server.workers()) == 2)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 100
             while True:
                 try:
                     assert figure(server.url, name) == 0
@@ -195,4 +195,4 @@ def test_what_a_dead_worker_said_of_now_goes_and_what_it_counted_stays(tmp_path,
             assert figure(server.url, 'agentworld_requests_total{method="POST"') == counted
             release.set()
             for call in calls:
-                call.join(30)
+                call.join(100)

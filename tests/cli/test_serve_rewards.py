@@ -31,7 +31,7 @@ def config(tmp_path):
 
 
 def get(server, path):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()

@@ -62,7 +62,7 @@ class Obeying:
         # A shutdown wakes the thread that accepts; a close alone does not.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=100)
         assert not self._thread.is_alive()
 
 
@@ -145,6 +145,6 @@ def test_each_thread_has_its_connection():
         client.close()
         other = threading.Thread(target=client.request, args=("GET", "/y"))
         other.start()
-        other.join(timeout=20)
+        other.join(timeout=100)
         client.close()
         assert server.connections == 2

@@ -129,7 +129,7 @@ def test_a_run_that_follows_labels_what_comes_until_it_is_stopped(pool):
         labelled(pool, "b", {"exact_duplicate": "a"})
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(100)
     assert not thread.is_alive()
     [report] = reports
     assert report.labels == {"unrewarded": 2, "exact_duplicate": 1}
@@ -141,7 +141,7 @@ def test_a_run_that_follows_labels_what_comes_until_it_is_stopped(pool):
 
 def labelled(pool, name, wanted):
     """Wait until a trajectory has these labels."""
-    for event in pool.follow(timeout=20):
+    for event in pool.follow(timeout=100):
         if event.kind == "label.set" and event.trajectory_id == name and found(pool, name) == wanted:
             return
     raise AssertionError(found(pool, name))

@@ -150,7 +150,7 @@ def test_a_scripted_engine_stands_behind_the_gateway_as_the_guide_says(tmp_path)
                 (step,) = factory.list_steps(include=["tokens"]).items
     finally:
         engine.terminate()
-        engine.wait(timeout=30)
+        engine.wait(timeout=100)
         engine.stdout.close()
     assert step.token_source == "engine"
     assert len(step.response_ids) == len("No tools.") + 1  # and the end of the turn

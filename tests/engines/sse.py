@@ -27,7 +27,7 @@ def joined(entries):
     return text, ids, logprobs
 
 
-async def until(condition, seconds=20):
+async def until(condition, seconds=100):
     """Wait for a condition of another thread or task."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - nothing signals it

@@ -100,13 +100,13 @@ def test_it_follows_until_a_signal_comes(cli, url):
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         with open_pool(url) as pool:
-            for event in pool.follow(timeout=30):
+            for event in pool.follow(timeout=100):
                 if event.kind == "label.set" and pool.get_trajectory("t").labels:
                     break
             else:
                 raise AssertionError("nothing was derived")
         worker.send_signal(signal.SIGTERM)
-        out, err = worker.communicate(timeout=30)
+        out, err = worker.communicate(timeout=100)
     finally:
         worker.kill()
         worker.wait()

@@ -199,14 +199,14 @@ def test_it_follows_until_it_is_stopped(pool):
         talk = Talk(pool)
         talk.sample([A], "x")
         talk.end("abandoned")
-        for event in pool.follow(timeout=20):
+        for event in pool.follow(timeout=100):
             if event.kind == "label.set":
                 break
         else:
             raise AssertionError("nothing was derived")
     finally:
         stop.set()
-        worker.join(20)
+        worker.join(100)
     assert not worker.is_alive()
     assert told[-1] == 1
     assert pool.load_follower(FOLLOWER).position > 0

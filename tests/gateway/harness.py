@@ -94,7 +94,7 @@ async def running(
         store.close()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 100.0) -> None:
     """Wait until the condition holds; fails after that many seconds."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event

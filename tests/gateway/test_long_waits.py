@@ -33,7 +33,7 @@ async def test_a_silent_stream_is_kept_open(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_an_error_after_a_ping_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer, "PING_SECONDS", 0.02)
-    async with running(ScriptedReply(text="x", first_token_delay=30.0), serve={"upstream_timeout": 0.3}) as gateway:
+    async with running(ScriptedReply(text="x", first_token_delay=30.0), serve={"upstream_timeout": 1.0}) as gateway:
         body = {"messages": HELLO, "stream": True}
         async with gateway.http.post(gateway.url + "/t/t1/v1/chat/completions", json=body) as response:
             data = await response.read()

@@ -147,7 +147,7 @@ async def test_a_pool_that_does_not_answer_is_not_ready() -> None:
 
     class Stuck(MemoryPool):
         def check_writable(self) -> None:
-            stuck.wait(30)
+            stuck.wait(100)
 
     probe = PoolProbe(Stuck(), patience=0.05)
     with pytest.raises(PoolError, match="has not taken a write"):

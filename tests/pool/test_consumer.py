@@ -104,8 +104,8 @@ def test_a_stream_is_woken_by_what_is_committed(pool):
     for name in ("a", "b"):
         arrived.clear()
         finished(pool, name)
-        assert arrived.wait(20)
-    thread.join(20)
+        assert arrived.wait(100)
+    thread.join(100)
     assert keys == ["a", "b"]
     assert list(consumer.stream(SPEC, timeout=0.0)) == []
 

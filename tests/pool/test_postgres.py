@@ -140,7 +140,7 @@ def test_schemas_of_one_database_are_pools_of_their_own(database):
     one.append_steps([step("t", step_id="a")])
     # One's write lock is not two's.
     held = one._writer.submit(lambda txn: two.append_steps([step("t", step_id="b")]))
-    assert held.result(30)[0].outcome == "stored"
+    assert held.result(100)[0].outcome == "stored"
     assert (ids(one.list_steps()), ids(two.list_steps())) == (["a"], ["b"])
     one.close()
     two.close()

@@ -33,7 +33,7 @@ def mine(pool):
 
 
 def write(pool, operation):
-    return pool._writer.submit(operation).result(30)
+    return pool._writer.submit(operation).result(100)
 
 
 def add(txn, name, value=1):
@@ -216,11 +216,11 @@ def test_a_fault_in_what_was_trusted_ends_the_transaction_for_everyone_in_it(pos
 
     for after in ([], [lambda txn: add(txn, "x-after")]):
         gate.clear()
-        futures = [postgres_pool._writer.submit(one) for one in (lambda txn: gate.wait(30), trusted, *after)]
+        futures = [postgres_pool._writer.submit(one) for one in (lambda txn: gate.wait(100), trusted, *after)]
         gate.set()
         for future in futures:
             with pytest.raises(PoolError):
-                future.result(30)
+                future.result(100)
         assert mine(postgres_pool) == {}
     write(postgres_pool, lambda txn: [txn.connection.trust(), add(txn, "x")])
     assert mine(postgres_pool) == {"x": 1}
@@ -347,7 +347,7 @@ def test_what_came_while_a_writer_waited_for_the_lock_goes_along(postgres_url):
         return [first, *(waiter.submit_steps([step("t", step_id=f"s{number}")]) for number in range(1, 5))]
 
     futures = write(holder, meanwhile)
-    assert [future.result(30)[0].outcome for future in futures] == ["stored"] * 5
+    assert [future.result(100)[0].outcome for future in futures] == ["stored"] * 5
     # One transaction has one time.
     assert len({event.at for event in holder.events() if event.kind == "step.appended"}) == 1
     holder.close()

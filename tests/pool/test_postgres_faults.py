@@ -46,7 +46,7 @@ def test_a_transaction_whose_connection_is_lost_is_told_to_all_in_it_and_leaves_
     monkeypatch.setattr(writer, "GROUP_SECONDS", 60.0)  # So that all of them are in one transaction.
     pool.append_steps([step("t", step_id="before")])
     gate = threading.Event()
-    waiting = pool._writer.submit(lambda txn: gate.wait(30))
+    waiting = pool._writer.submit(lambda txn: gate.wait(100))
     first = pool.submit_steps([step("t", step_id="a", prompt_ids=list(range(500)))])
     cut = pool._writer.submit(lambda txn: disconnect(server, url))
     last = pool.submit_steps([step("t", step_id="b", prompt_ids=list(range(500)))])

@@ -187,7 +187,7 @@ def test_the_lock_is_free_while_a_commit_waits_for_the_disk(server, url, pool):
         assert other.append_steps([step("t", step_id="beside")])[0].outcome == "stored"
         assert not waits.done()
         disk.execute("SELECT pg_advisory_unlock(42)")
-    assert waits.result(30)[0].outcome == "stored"
+    assert waits.result(100)[0].outcome == "stored"
     other.close()
 
 
@@ -225,7 +225,7 @@ def test_with_synchronous_standbys_a_commit_waits_for_them_under_the_lock(server
         shown = []
         pool._writer.submit(
             lambda txn: shown.append(txn.connection.command("SHOW synchronous_commit").fetchall()[0][0])
-        ).result(30)
+        ).result(100)
         return shown[0]
 
     assert mode() == "off"

@@ -66,7 +66,7 @@ def test_a_pool_that_can_only_be_read_says_so(sqlite_pool, monkeypatch):
 
 def test_an_operation_that_fails_harms_no_other_in_its_transaction(sqlite_pool):
     gate = threading.Event()
-    blocked = sqlite_pool._writer.submit(lambda txn: gate.wait(10))
+    blocked = sqlite_pool._writer.submit(lambda txn: gate.wait(100))
     sqlite_pool_writer = sqlite_pool._writer
 
     def fails(txn):
@@ -103,7 +103,7 @@ def test_operations_that_fail_before_and_after_others_leave_nothing(sqlite_pool)
                 txn.run(one)
 
     gate = threading.Event()
-    blocked = sqlite_pool._writer.submit(lambda txn: gate.wait(10))  # Changes nothing.
+    blocked = sqlite_pool._writer.submit(lambda txn: gate.wait(100))  # Changes nothing.
     operations = [
         counts("a", fails=True),
         counts("b"),
@@ -280,7 +280,7 @@ def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_poo
         finished(sqlite_pool, f"t{number}", reward=1.0)
     slow = " or ".join(f"metadata.k{number} == {number}" for number in range(100))
     gate = threading.Event()
-    sqlite_pool._writer.submit(lambda txn: gate.wait(10))
+    sqlite_pool._writer.submit(lambda txn: gate.wait(100))
     monkeypatch.setattr(reads, "WHERE_SECONDS", 0.0)
     good = [sqlite_pool.submit_steps([step("u", step_id="a")])]
     leases = sqlite_pool._leases

@@ -146,7 +146,7 @@ def test_a_lock_that_is_closed_while_it_waits_is_let_go_of(lock_path):
             pass
         late.close()
     for thread in waiting_threads():
-        thread.join(20)
+        thread.join(100)
     with FileLock(lock_path, 0):
         pass
 
@@ -165,7 +165,7 @@ def test_those_who_wait_in_time_get_the_lock(lock_path):
         while not waiting_threads():
             thread.join(0.001)
         order.append("first")
-    thread.join(20)
+    thread.join(100)
     assert order == ["first", "second"]
 
 
@@ -201,7 +201,7 @@ def test_who_waits_for_a_lock_file_that_was_removed_goes_over_to_the_new_one(has
 def test_a_value_that_sqlite_cannot_hold_fails_alone(sqlite_pool):
     gate = threading.Event()
     writer = sqlite_pool._writer
-    writer.submit(lambda txn: gate.wait(10))
+    writer.submit(lambda txn: gate.wait(100))
     bad = [
         writer.submit(lambda txn, value=value: txn.connection.raw.execute("SELECT :value", {"value": value}))
         for value in (2**63, "\ud800", object())

@@ -176,7 +176,7 @@ def test_tries_end():
 
 def test_a_server_that_does_not_answer_is_left():
     left = threading.Event()
-    with answering(lambda *_: left.wait(30) and {}) as server:
+    with answering(lambda *_: left.wait(100) and {}) as server:
         with pytest.raises(EvaluationError, match="timed out"):
             post(Address(url=server.url, retries=0, seconds=0.3), "/x", {})
         left.set()

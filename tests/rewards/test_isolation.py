@@ -57,7 +57,7 @@ def processes_of(marker):
 
 def all_end(marker):
     """Whether such processes are gone, or go within a while: the kernel ends a namespace after its first process."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while processes_of(marker):
         if time.monotonic() > deadline:
             return False
@@ -192,7 +192,7 @@ def test_a_gigabyte_on_disk_does_not_fit(mechanism):
 
 def test_memory_processor_time_and_files_are_limited(mechanism):
     assert "MemoryError" in python("bytearray(1 << 30)", mechanism, limits=Limits(memory_mb=256)).stderr
-    spin = python("while True: pass", mechanism, limits=Limits(cpu_seconds=1, seconds=30.0))
+    spin = python("while True: pass", mechanism, limits=Limits(cpu_seconds=1, seconds=150.0))
     assert spin.signal in (9, 24)
     many = python("[open('/dev/null') for _ in range(100)]", mechanism, limits=Limits(open_files=20))
     assert "Too many open files" in many.stderr

@@ -283,12 +283,12 @@ def test_another_process_under_the_name_is_told(memory, log, tmp_path):
     _until(lambda: len(counted(log)) == 2)  # in flight in both: nobody can know of the other's yet
     gate.touch()
     put(memory, "t1", "it is 1")
-    first.join(20)
+    first.join(100)
     assert isinstance(raised[0], ConflictError)
     assert "another process follows as 'reward:rewards@" in raised[0].message
     _until(lambda: memory.get_trajectory("t1").reward == 1.0)
     stop.set()
-    second.join(20)
+    second.join(100)
     assert not second.is_alive()
 
 
@@ -335,7 +335,7 @@ def _error(call):
         return error
 
 
-def _until(condition, seconds=20.0):
+def _until(condition, seconds=100):
     pause, ended = threading.Event(), False
     for _ in range(int(seconds / 0.02)):
         if ended := condition():
@@ -424,7 +424,7 @@ def test_a_slow_evaluator_does_not_hide_what_others_do(memory, log, tmp_path):
     finally:
         gate.touch()
         stop.set()
-        run.join(20)
+        run.join(100)
 
 
 def _evaluated(pool, follower, evaluator):

@@ -121,7 +121,7 @@ def test_what_was_missed_in_a_rest_is_judged_after_it(pool, tmp_path):
     finally:
         counting_evaluators.down.clear()
         stop.set()
-        worker.join(20)
+        worker.join(100)
     assert said[0].startswith("flaky rests after 2 failures in a row")
 
 

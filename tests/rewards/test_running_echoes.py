@@ -20,7 +20,7 @@ def group_first(monkeypatch):
 
     def waiting(self, asked):
         if self.evaluator.scope == "trajectory" and not asked.echo:
-            assert passed.wait(20)
+            assert passed.wait(100)
         return settled(self, asked)
 
     monkeypatch.setattr(Lane, "_is_settled", waiting)
@@ -46,7 +46,7 @@ def _during(monkeypatch, passed):
     def judged(self, asked, said, seconds):
         if asked.echo:
             passed.set()
-            until = time.monotonic() + 20
+            until = time.monotonic() + 100
             while not self._same[asked.content]:
                 assert time.monotonic() < until
                 time.sleep(0.001)

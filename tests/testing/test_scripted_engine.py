@@ -301,7 +301,7 @@ def test_it_runs_in_a_thread_for_callers_without_a_loop():
 
     with ScriptedEngine("hi") as engine:
         request = Request(f"{engine.url}/v1/chat/completions", json.dumps(ASK).encode(), {"X-Request-Id": "r-1"})
-        with urlopen(request, timeout=10) as reply:
+        with urlopen(request, timeout=100) as reply:
             assert json.load(reply)["id"] == "r-1"
     assert engine.requests[0].id == "r-1"
     with pytest.raises(RuntimeError, match="not running"):
@@ -319,11 +319,11 @@ def test_it_runs_as_a_process(tmp_path):
             assert process.stdout is not None
             url = process.stdout.readline().strip()
             body = json.dumps(ASK | {"request_id": "r-2"}).encode()
-            with urlopen(Request(f"{url}/v1/chat/completions", body), timeout=30) as reply:
+            with urlopen(Request(f"{url}/v1/chat/completions", body), timeout=100) as reply:
                 answer = json.load(reply)
         finally:
             process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=100) == 0
     assert answer["choices"][0]["message"]["content"] == "HI"
     assert json.loads(log.read_text()) == {
         "request_id": "r-2",

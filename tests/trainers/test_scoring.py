@@ -120,7 +120,7 @@ def builtin():
     assert ready.wait(60)
     yield state["url"]
     loop.call_soon_threadsafe(state["stop"].set)
-    thread.join(20)
+    thread.join(100)
     loop.close()
 
 
@@ -168,7 +168,7 @@ def test_where_scores_cannot_be_stored_the_teacher_is_not_asked_for_the_rest(mon
     class Slow:
         def score(self, prompt, reply, top):
             asked.append(reply)
-            assert len(asked) == 1 or ended.wait(20)
+            assert len(asked) == 1 or ended.wait(100)
             return TokenScores([-1.0] * len(reply), [], [])
 
     def refuse(annotations):

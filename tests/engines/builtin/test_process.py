@@ -30,7 +30,7 @@ def test_it_serves_until_its_parent_is_killed(model_directory, tmp_path):
         try:
             pid, url = parent.stdout.readline().split()
             body = {"model": "mine", "prompt": "hi", "max_tokens": 3, "return_token_ids": True}
-            with urlopen(Request(f"{url}/v1/completions", json.dumps(body).encode()), timeout=30) as reply:
+            with urlopen(Request(f"{url}/v1/completions", json.dumps(body).encode()), timeout=100) as reply:
                 answer = json.load(reply)
         finally:
             parent.kill()

@@ -41,8 +41,8 @@ def test_a_follower_waits_for_what_comes(pool):
     for name in ("a", "b", "last"):
         seen.clear()
         create(pool, name)
-        assert seen.wait(30)
-    reader.join(30)
+        assert seen.wait(100)
+    reader.join(100)
     assert found == ["a", "b", "last"]
 
 
@@ -52,7 +52,7 @@ def test_a_follower_is_woken_and_does_not_wait_for_its_next_look(pool):
     woken = threading.Event()
     stop = pool.watch(woken.set)
     create(pool, "a")
-    assert woken.wait(30)
+    assert woken.wait(100)
     stop()
     woken.clear()
     create(pool, "b")
@@ -117,9 +117,9 @@ def test_a_follower_of_a_pool_that_closes_is_told(pool):
     reader = threading.Thread(target=read)
     reader.start()
     create(pool, "a")
-    assert begun.wait(30)
+    assert begun.wait(100)
     pool.close()
-    reader.join(30)
+    reader.join(100)
     assert len(failed) == 1
     assert "closed" in failed[0]
 
