@@ -143,7 +143,7 @@ function Empty({ alerts }: { alerts: readonly Alert[] }) {
         <p>Give an agent this server as its LLM API, and each of its calls appears here.</p>
         {model === undefined ? (
           <p>
-            This server has no models yet: <code>agentworld serve --upstream URL --model NAME</code> puts it before an engine.
+            This server has no models yet: <code>agentworld serve --upstream URL --model NAME</code> puts it before an engine. Where there is none, <code>agentworld engine --model smollm2</code> serves one on this machine and prints its URL.
           </p>
         ) : (
           <>

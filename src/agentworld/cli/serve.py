@@ -360,6 +360,9 @@ def serve(
     """Serve the gateway (LLM routes) and the control API on a pool; without a model, the control API alone.
 
     The engine's API key comes from AGENTWORLD_UPSTREAM_API_KEY or from the file, so that it does not show in `ps`.
+
+    No engine yet? `agentworld engine --model smollm2` (or pocket, which is tiny) serves a model on this machine and
+    prints its URL, for --upstream URL --driver builtin --model smollm2.
     """
     if die_with_parent:
         from agentworld.api.processes import die_with_parent as follow
