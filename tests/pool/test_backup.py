@@ -2,12 +2,14 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agentworld.errors import ConfigError, NotFoundError
 from agentworld.pool import open_store
+from agentworld.pool.partial import partial_file
 from agentworld.pool.restore import restore
 from agentworld.pool.sqlite import SqlitePool
 from agentworld.records import BatchSpec
@@ -139,3 +141,18 @@ def test_a_broken_off_backup_leaves_nothing(source, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         source.backup(tmp_path / "pool.backup", progress=stop)
     assert [path.name for path in tmp_path.iterdir() if "backup" in path.name] == []
+
+
+def test_two_backups_to_one_file_do_not_meet_and_what_a_killed_one_left_is_taken_over(source, tmp_path):
+    before = filled(source)
+    path = tmp_path / "pool.backup"
+    with partial_file(path) as partial:
+        with pytest.raises(ConfigError, match="another backup or export"):
+            source.backup(path)
+        assert partial.exists()
+    for end in ("", "-wal", "-journal"):
+        (tmp_path / f"pool.backup.partial{end}").write_bytes(b"half" * 1000)
+    source.backup(path)
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+    with closing(open_store(f"sqlite:///{path}")) as opened:
+        assert contents(opened) == before

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from agentworld import create_dataset
 from agentworld.errors import ConfigError, NotFoundError
 from agentworld.pool import open_store
+from agentworld.pool.partial import partial_folder
+from agentworld.pool.sql.writer import Writer
 from agentworld.records import (
     Annotation,
     BatchSpec,
@@ -147,9 +149,9 @@ def test_an_import_into_its_own_pool_changes_nothing(source, tmp_path):
     assert (contents(source), source.stats()) == (before, stats)
 
 
-def test_what_was_broken_off_is_gone_on_with(sqlite_pool, other, tmp_path):
+def test_what_was_broken_off_is_gone_on_with(sqlite_pool, other, tmp_path, monkeypatch):
     fill(sqlite_pool)
-    for number in range(120):
+    for number in range(60):
         sqlite_pool.append_steps([step("open", metadata={"n": number})])
     sqlite_pool.export_parquet(tmp_path / "out")
 
@@ -163,6 +165,21 @@ def test_what_was_broken_off_is_gone_on_with(sqlite_pool, other, tmp_path):
         if len(seen) == 5:
             raise Stop
 
+    # Broken off within a trajectory: a check has nothing to say of what is half there.
+    submit = Writer.submit
+    for number in (2, 4, 6):
+        left = iter(range(number))
+
+        def until(self, operation, left=left):
+            if next(left, None) is None:
+                raise Stop
+            return submit(self, operation)
+
+        monkeypatch.setattr(Writer, "submit", until)
+        with pytest.raises(Stop):
+            other.import_parquet(tmp_path / "out")
+        monkeypatch.undo()
+        assert other.check() == []
     with pytest.raises(Stop):
         other.import_parquet(tmp_path / "out", progress=stop)
     from agentworld.pool.sql import importing
@@ -176,6 +193,18 @@ def test_what_was_broken_off_is_gone_on_with(sqlite_pool, other, tmp_path):
     other.import_parquet(tmp_path / "out")
     assert contents(other) == contents(sqlite_pool)
     assert other.check() == []
+
+
+def test_two_exports_to_one_folder_do_not_meet_and_what_a_killed_one_left_is_taken_over(source, tmp_path):
+    fill(source)
+    folder = tmp_path / "out"
+    with partial_folder(folder), pytest.raises(ConfigError, match="another backup or export"):
+        source.export_parquet(folder)
+    (tmp_path / "out.partial" / "left").mkdir(parents=True)
+    (tmp_path / "out.partial" / "steps.parquet").write_bytes(b"half")
+    source.export_parquet(folder)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("out")) == ["out"]
+    assert not (folder / "left").exists()
 
 
 def test_a_bad_row_becomes_a_dead_letter(sqlite_pool, other, tmp_path):

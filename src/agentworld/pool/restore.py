@@ -9,6 +9,7 @@ from pathlib import Path
 from agentworld.errors import ConfigError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.media.address import split_media
+from agentworld.pool.partial import partial_file
 from agentworld.pool.urls import shown_url
 
 
@@ -17,7 +18,7 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
 
     On SQLite the file must not be there, on PostgreSQL the pool must be empty. Media come into the pool's own table.
     """
-    from agentworld.pool.sql.transfer import check_free, finish, open_archive, partial_of
+    from agentworld.pool.sql.transfer import check_free, finish, open_archive
 
     archive = Path(archive)
     url, _ = split_media(url)
@@ -25,8 +26,7 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         path = Path(rest[1:])
         check_free(path)
-        partial = partial_of(path)
-        try:
+        with partial_file(path) as partial:
             with closing(open_archive(archive)) as source, closing(sqlite3.connect(partial)) as target:
                 source.execute("BEGIN")
                 source.execute("SELECT count(*) FROM counters").fetchone()
@@ -34,8 +34,6 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
                     target, pages=1_000, progress=lambda _, left, total: progress("pages", total - left, total), sleep=0
                 )
             finish(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
         return
     if scheme.startswith("postgresql"):
         from agentworld.pool.postgres import PostgresPool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from agentworld.pool.parquet.layout import (
 from agentworld.pool.parquet.manifest import Manifest, write_manifest
 from agentworld.pool.parquet.media import NAME as MEDIA
 from agentworld.pool.parquet.media import MediaFile
+from agentworld.pool.partial import partial_folder
 from agentworld.pool.results import Page
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.arrays import read_arrays
@@ -117,14 +117,10 @@ def write_export(
     if dataset is not None and (where is not None or channel is not None):
         raise InvalidRequestError("a dataset version is exported as it is", path="dataset", hint="Leave where out")
     folder = Path(folder)
-    if folder.exists():
-        raise ConfigError(f"{folder} is there already", path="path", hint="Name a folder that is not there")
+    _check_free(folder)
     if not folder.absolute().parent.is_dir():
         raise ConfigError(f"the folder {folder.absolute().parent} does not exist", path="path", hint="Create it")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    with partial_folder(folder) as partial:
         wanted = _listed(pages, where, channel) if dataset is None else trajectories_of(database, dataset)
         rows, missing = _write(database, wanted, partial, media, progress)
         manifest = Manifest(
@@ -137,10 +133,14 @@ def write_export(
             media_missing=missing,
         )
         write_manifest(partial, manifest)
+        _check_free(folder)
         partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return manifest
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already", path="path", hint="Name a folder that is not there")
 
 
 class _File:

@@ -13,6 +13,7 @@ from sqlalchemy import Float, LargeBinary, Table, Text
 
 from agentworld.errors import ConfigError, PoolError
 from agentworld.pool.keeping.records import Progress, no_progress
+from agentworld.pool.partial import partial_file
 from agentworld.pool.postgres.connection import PostgresConnection
 from agentworld.pool.postgres.database import PostgresDatabase
 from agentworld.pool.schema import SCHEMA_VERSION
@@ -27,7 +28,6 @@ from agentworld.pool.sql.transfer import (
     finish,
     names_of,
     open_archive,
-    partial_of,
     rows_of,
 )
 
@@ -85,8 +85,7 @@ class PostgresKeeping(KeepingMethods):
         """See Pool."""
         path = Path(path)
         check_free(path)
-        partial = partial_of(path)
-        try:
+        with partial_file(path) as partial:
             archive = ArchiveWriter(partial)
             try:
                 with self._connected() as connection:
@@ -103,8 +102,6 @@ class PostgresKeeping(KeepingMethods):
             archive.close()
             bring_in_blobs(partial, self._read_blob, progress)
             finish(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def fill(self, path: Path, *, progress: Progress = no_progress) -> None:
         """Put all rows of an archive into this pool in one transaction; ConfigError where it is not empty."""

@@ -14,6 +14,7 @@ from agentworld.pool import schema
 from agentworld.pool.exact_text import original, read_json
 from agentworld.pool.keeping.records import Problem, Progress
 from agentworld.pool.lease_rules import LeaseState, UnitState
+from agentworld.pool.rules import IMPORTING
 from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.statements import Statement, parameter, sql
 from agentworld.records import FeedbackKind, Readiness, TrajectoryStatus, Unit
@@ -227,9 +228,11 @@ _EFFECTIVE = {
     target: (
         table,
         sql(
-            select(table.c.pk, key.label("named"), table.c.rewards, table.c.reward, table.c.labels).where(
-                table.c.pk > parameter("above"), table.c.pk <= parameter("upto")
-            )
+            select(table.c.pk, key.label("named"), table.c.rewards, table.c.reward, table.c.labels)
+            .select_from(table if table is _t else _s.join(_t, _t.c.pk == _s.c.trajectory))
+            # What an import that broke off left is half there, and served to nobody; the next one goes on with it.
+            .where(_t.c.excluded_reason.is_distinct_from(IMPORTING))
+            .where(table.c.pk > parameter("above"), table.c.pk <= parameter("upto"))
         ),
         sql(
             select(table.c.pk, _r.c.name, _r.c.value)

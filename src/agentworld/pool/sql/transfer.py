@@ -35,13 +35,6 @@ def check_free(path: Path) -> None:
         raise ConfigError(f"the folder {path.absolute().parent} does not exist", path="path", hint="Create it")
 
 
-def partial_of(path: Path) -> Path:
-    """Where an archive lies until it is whole."""
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    return partial
-
-
 def finish(partial: Path, path: Path) -> None:
     """Make the archive durable, and only then give it its name."""
     with open(partial, "rb+") as file:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from agentworld.errors import PoolError
 from agentworld.pool.keeping.records import Problem, Progress, no_progress
+from agentworld.pool.partial import partial_file
 from agentworld.pool.sql.store_keeping import KeepingMethods
-from agentworld.pool.sql.transfer import bring_in_blobs, check_free, finish, partial_of
+from agentworld.pool.sql.transfer import bring_in_blobs, check_free, finish
 from agentworld.pool.sqlite.database import SqliteDatabase, translated
 from agentworld.pool.sqlite.lock import FileLock
 from agentworld.pool.sqlite.readonly import ReadOnlyDatabase
@@ -53,8 +54,7 @@ class SqliteKeeping(KeepingMethods):
         """See Pool."""
         path = Path(path)
         check_free(path)
-        partial = partial_of(path)
-        try:
+        with partial_file(path) as partial:
             with (
                 translated(self._database.path),
                 self._snapshot() as source,
@@ -68,8 +68,6 @@ class SqliteKeeping(KeepingMethods):
                 )
             bring_in_blobs(partial, self._read_blob, progress)
             finish(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def _engine_problems(self, progress: Progress) -> list[Problem]:
         progress("file", 0, 1)
