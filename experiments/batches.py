@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agentworld.demo.state import write_atomically
 from agentworld.engines.tokenizer import TokenizerAdapter
 from agentworld.errors import AgentWorldError
 from agentworld.records import Batch, Message, Step
@@ -114,49 +111,3 @@ class Retokenised:
         plain = [msgspec.to_builtins(message) for message in messages]
         tools = list(step.tools or ()) or None
         return list(self._renderer.render_ids(plain, tools=tools, add_generation_prompt=opened))
-
-
-class Critic:
-    """A value model that is linear in the last hidden state: ridge regression of returns on the states at which tokens
-    were drawn, over all batches before. The first batch, of which nothing is known, has values of 0.
-    """
-
-    ridge = 1.0
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        size = model.config.hidden_size + 1
-        self._squares, self._products = np.zeros((size, size)), np.zeros(size)
-
-    def save(self, path: Path) -> None:
-        """Keep what is known so far; a reader sees all of it or nothing."""
-        whole = io.BytesIO()
-        np.savez(whole, squares=self._squares, products=self._products)
-        write_atomically(path, whole.getvalue())
-
-    def load(self, path: Path) -> None:
-        """Know what was kept there, and nothing else."""
-        with np.load(path) as kept:
-            self._squares, self._products = kept["squares"], kept["products"]
-
-    def __call__(self, batch: Batch) -> Batch:
-        """The batch with annotations `values` from what is known so far; then learns from its rewards."""
-        solved = np.linalg.solve(self._squares + self.ridge * np.eye(len(self._products)), self._products)
-        for member in (member for item in batch.items for member in item.trajectories):
-            for step in member.steps:
-                states = self._states(step)
-                values = states @ solved
-                member.annotations.setdefault(step.step_id, {})["values"] = values.tolist()
-                self._squares += states.T @ states
-                self._products += states.sum(axis=0) * (member.trajectory.reward or 0.0)
-        return batch
-
-    def _states(self, step: Step) -> npt.NDArray[np.float64]:
-        """The last hidden state before each reply token and a 1, float64 [reply tokens, hidden + 1]."""
-        import torch
-
-        prompt, reply = step.prompt_ids or [], step.response_ids or []
-        with torch.no_grad():
-            hidden = self._model.get_decoder()(input_ids=torch.tensor([[*prompt, *reply]])).last_hidden_state[0]
-        states = hidden[len(prompt) - 1 : -1].double().numpy()
-        return np.concatenate([states, np.ones((len(reply), 1))], axis=1)

@@ -77,7 +77,8 @@ _METHODS = (
     _method("dapo", "every token counts alike, clip higher, groups of equal reward skipped"),
     _method(
         "ppo",
-        "values of a linear critic, GAE by token, the last turn as an end",
+        "values of a head on the model, GAE by token, the last turn as an end",
+        critic="head",
         credit={"method": "gae", "parameters": {"per": "token"}, "truncated": "terminal"},
     ),
     _method("sft", "rejection sampling: imitation of the rollouts that were rewarded"),

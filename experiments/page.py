@@ -13,7 +13,7 @@ from experiments.cells import ITERATIONS_A_MINUTE
 from experiments.plots import curves_plot, gains_plot
 from experiments.reading import Finding, by_plan
 from experiments.results import read_results
-from experiments.sentences import MORE, SEEDS, answer, budget, by_axis, not_run, shown
+from experiments.sentences import MORE, SEEDS, answer, budget, by_axis, counted, not_run, shown
 from experiments.wording import ABOUT, HOW, OPENING, READING, TITLES
 
 COLUMNS = 120
@@ -68,7 +68,12 @@ def _page(plans: Sequence[tuple[Sequence[Finding], str, str]]) -> str:
 
 def _other_budget(found: Sequence[Finding], gains: str, curves: str) -> list[str]:
     plan = found[0].results[0].plan
-    parts = [f"## Runs of {plan.iterations} batches", _wrapped(answer(found)), _table(found), _listed(by_axis(found))]
+    parts = [
+        f"## Runs of {counted(plan.iterations, 'batch', 'batches')}",
+        _wrapped(answer(found)),
+        _table(found),
+        _listed(by_axis(found)),
+    ]
     more = [text for axis, own in _of_axes(found) if axis in MORE and (text := MORE[axis](own, found))]
     return [*parts, *map(_wrapped, more), f"![Gains with intervals]({gains})", f"![Rewards by batch]({curves})"]
 

@@ -19,24 +19,32 @@ def shown(interval: Interval, strong: bool = False) -> str:
     return f"{f'**{mean}**' if strong and interval.sign else mean} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
+def counted(count: int, one: str, more: str) -> str:
+    """The count with its noun."""
+    return f"{count} {one if count == 1 else more}"
+
+
 def answer(found: Sequence[Finding]) -> str:
     """The question of the page and its answer: the base, and how many of the other cells gained as it did."""
-    batches, said = found[0].results[0].plan.iterations, []
-    whole = [each for each in found if len(each.seeds) >= SEEDS]
+    whole, said = [each for each in found if len(each.seeds) >= SEEDS], []
+    batches = counted(found[0].results[0].plan.iterations, "batch", "batches")
     for each in whole:
         if each.cell.name == BASE.name:
             words = {1: "Yes", 0: "That was not shown", -1: "No"}[each.gain.sign]
             said.append(
-                f"{words}: in {batches} batches the base, {each.cell.what}, went from {each.before:.3f} to "
-                f"{each.after:.3f} of {each.tasks} held-out tasks, {shown(each.gain)} over {len(each.seeds)} seeds."
+                f"{words}: in {batches} the base, {each.cell.what}, went from {each.before:.3f} to {each.after:.3f} of "
+                f"{each.tasks} held-out tasks, {shown(each.gain)} over {len(each.seeds)} seeds."
             )
     others = [each for each in whole if each.cell.name != BASE.name]
-    gained, lost = (sum(each.gain.sign == sign for each in others) for sign in (1, -1))
-    said.append(
-        f"Of {len(others)} other cells with {SEEDS} seeds {gained} gained too (the whole 95% interval is above 0), "
-        f"{lost} lost, and {len(others) - gained - lost} showed neither."
-    )
-    return " ".join(["Does data from the factory train agents?", *said])
+    if others:
+        gained, lost, neither = ([each for each in others if each.gain.sign == sign] for sign in (1, -1, 0))
+        names = f" ({', '.join(map(_named, lost))})" if lost else ""
+        cells = counted(len(others), "other cell", "other cells")
+        said.append(
+            f"Of {cells} with {SEEDS} seeds {len(gained)} gained (the whole 95% interval is above 0), "
+            f"{len(lost)} lost{names}, and {len(neither)} showed neither."
+        )
+    return " ".join(["Does data from the factory train agents?", *(said or [f"No cell has {SEEDS} seeds."])])
 
 
 def by_axis(found: Sequence[Finding]) -> list[str]:
@@ -66,7 +74,7 @@ def by_axis(found: Sequence[Finding]) -> list[str]:
 def _named(each: Finding) -> str:
     """The cell, and of how few seeds it is."""
     count = len(each.seeds)
-    return f"`{each.cell.name}`" + ("" if count >= SEEDS else f" ({'1 seed' if count == 1 else f'{count} seeds'})")
+    return f"`{each.cell.name}`" + ("" if count >= SEEDS else f" ({counted(count, 'seed', 'seeds')})")
 
 
 def budget(found: Sequence[Finding]) -> str:
@@ -74,11 +82,11 @@ def budget(found: Sequence[Finding]) -> str:
     runs = [result for each in found for result in each.results]
     cpu = sum(result.cpu_seconds for result in runs)
     software = runs[0].software
+    count, batches = counted(len(runs), "run", "runs"), counted(runs[0].plan.iterations, "batch", "batches")
     return (
-        f"The {len(runs)} runs of {runs[0].plan.iterations} batches took {cpu / 60:.0f} minutes of CPU time, "
-        f"{cpu / len(runs):.0f} s each, the start and the engine that runs share not counted, on a machine with "
-        f"{software['cores']} cores that were busy otherwise too (Python {software['python']}, torch "
-        f"{software['torch']})."
+        f"{count} of {batches} took {cpu / 60:.0f} minutes of CPU time, {cpu / len(runs):.0f} s each, the start and "
+        f"the engine that runs share not counted, on a machine with {software['cores']} cores that were busy otherwise "
+        f"too (Python {software['python']}, torch {software['torch']})."
     )
 
 
@@ -147,7 +155,7 @@ def not_run(found: Sequence[Finding], budgets: Sequence[int]) -> list[str]:
     if plan.evaluation_tasks < ENOUGH_TASKS:
         said.append(f"Evaluations of {ENOUGH_TASKS} tasks: these have {plan.evaluation_tasks}.")
     if missing:
-        named = ", ".join(f"`{name}` ({'1 run' if runs == 1 else f'{runs} runs'})" for name, runs in missing.items())
+        named = ", ".join(f"`{name}` ({counted(runs, 'run', 'runs')})" for name, runs in missing.items())
         count = sum(missing.values())
         each = sum(one.cpu_seconds for one in found) / len(found)
         said.append(

@@ -83,7 +83,7 @@ class _Run:
         trainer.resume()
         trainer.present = not self.cell.corrected or self.cell.tokens == "retokenised"
         done = trainer.record.version
-        trainer.change = change_for(self.cell, model, self.folder, self.progress, done)
+        trainer.change = change_for(self.cell, self.progress)
         if done:  # What was trained last may have been cut before it was kept.
             self._keep_version(weights, done, _newest(trainer))
         with Services(self.folder / "logs") as services:
@@ -143,6 +143,7 @@ class _Run:
                 name: round(float(getattr(one, name)), 6)
                 for name in ("loss", "kl", "clipped", "tokens", "sequence_tokens", "computed_tokens", "seconds")
             }
+            entry |= {name: round(value, 6) for name, value in one.figures.items()}
         else:  # Nothing to learn from, such as groups of equal rewards alone: the weights stay, and time goes on.
             trainer.record.version += 1
             trainer.save()
@@ -243,8 +244,6 @@ def settings_of(cell: Cell, seed: int) -> TrainSettings:
         "merging": cell.merging,
         "threads": 1,
         "seed": seed,
-        # The values of ppo are those of a critic that learns by regression, see batches.py.
-        **({"critic": "annotation"} if cell.method == "ppo" else {}),
         **cell.settings,
     }
     return msgspec.convert(given, TrainSettings)

@@ -42,8 +42,8 @@ def test_results_are_in_it(tmp_path: Path) -> None:
     write_result(tmp_path, result("conversion", 0, "0000000000", tasks="b"))
     write_page(tmp_path, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "Yes: in 1 batches the base, GRPO" in " ".join(text.split())
-    assert "Of 1 other cells with 3 seeds 0 gained too" in " ".join(text.split())
+    assert "Yes: in 1 batch the base, GRPO" in " ".join(text.split())
+    assert "Of 1 other cell with 3 seeds 0 gained (" in " ".join(text.split())
     assert "| `base` | GRPO on sums, white-box loop, everything as it comes | 3 | 0.400 | 1.000 | **+0.600** [" in text
     assert "- **Methods**: no gain shown: `sft`; less than the base: `sft`.\n" in text
     assert "- **Task sets**: a loss: `conversion` (1 seed).\n" in text
@@ -70,6 +70,7 @@ def test_each_number_of_batches_is_read_by_itself(tmp_path: Path) -> None:
     ]  # fmt: skip
     first, later = made[tmp_path / "page.md"].split("## Runs of 17 batches")
     assert "+0.000" in first
+    assert "No cell has 3 seeds." in later
     assert "At `lag-4` the correction helps: +1.000" in later.split("## Axis by axis")[0]
     assert "A lag of 16 that moves" not in later
     assert "runs of more than 17 batches" in " ".join(later.split())

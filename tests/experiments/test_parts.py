@@ -4,13 +4,12 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("reasoning_gym")
 
-from experiments.batches import Critic, step_logprobs  # noqa: E402
+from experiments.batches import step_logprobs  # noqa: E402
 from experiments.cells import CELLS, Plan  # noqa: E402
 from experiments.changing import change_for, retokenised_figures  # noqa: E402
 from experiments.curating import grounded  # noqa: E402
@@ -115,32 +114,14 @@ def test_log_probabilities_are_those_of_the_model(model: object) -> None:
     assert found == pytest.approx([float(logits[2, 8]), float(logits[3, 9])], abs=1e-5)
 
 
-def test_the_critic_is_ridge_regression_on_what_came_before(model: object, tmp_path: Path) -> None:
-    critic = Critic(model)
-    first, second = step(0, [5, 6], [7, 8, 9]), step(1, [6, 5], [9, 8])
-    assert critic(batch([first], 1.0)).items[0].trajectories[0].annotations == {"s0": {"values": [0.0, 0.0, 0.0]}}
-    seen = critic._states(first)
-    # Least squares with the ridge as further rows.
-    size = seen.shape[1]
-    weights = np.linalg.lstsq(
-        np.vstack([seen, np.eye(size)]), np.concatenate([np.ones(3), np.zeros(size)]), rcond=None
-    )[0]
-    critic.save(tmp_path / "critic.npz")
-    values = critic(batch([second], 0.0)).items[0].trajectories[0].annotations["s1"]["values"]
-    other = Critic(model)
-    other.load(tmp_path / "critic.npz")
-    assert other(batch([second], 0.0)).items[0].trajectories[0].annotations["s1"]["values"] == values
-    assert values == pytest.approx((critic._states(second) @ weights).tolist(), abs=1e-8)
-    assert any(abs(value) > 1e-3 for value in values)
-
-
-def test_texts_are_rendered_as_the_template_has_them(model: object, tmp_path: Path) -> None:
+def test_texts_are_rendered_as_the_template_has_them(tmp_path: Path) -> None:
     """Whoever goes on from the file of progress still knows of how many steps the ids are others."""
     tokenizer = load_tokenizer(str(POCKET_TOKENIZER_PATH))
     progress = ProgressFile(tmp_path, Plan(iterations=1))
     progress.begin_batch(0, 1, [])
-    change = change_for(CELLS["retokenised"], model, tmp_path, progress, 0)
+    change = change_for(CELLS["retokenised"], progress)
     assert change is not None
+    assert change_for(CELLS["ppo"], progress) is None
     asked = [Message(role="user", content="1 + 1")]
     prompt = tokenizer.encode("<|im_start|>user\n1 + 1<|im_end|>\n<|im_start|>assistant\n")
     sampled = step(0, list(prompt), list(tokenizer.encode("Answer: 2<|im_end|>")))
