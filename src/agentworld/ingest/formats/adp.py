@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.chat_messages import ChatReader
@@ -40,10 +40,8 @@ class ADP:
         """One run a trajectory."""
         for entry in bundle:
             values = Values(entry.name, note, beside(entry))
-            for place, row in entry.documents():
-                if isinstance(row, BadDocument):
-                    values.lost(row.place, row.why)
-                elif _is_trajectory(row):
+            for place, row in values.documents(entry):
+                if _is_trajectory(row):
                     yield _Reading(values, place).trajectory(row)
                 elif _is_web(row):
                     yield _Reading(values, place).web(row)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.langfuse_tables import documents, is_table, is_trace_row, scores
 from agentworld.ingest.run import Run
@@ -60,14 +60,9 @@ class Langfuse:
         """See Format."""
         reading = Reading(note)
         collection = Collection(reading.say)
-        for entry in bundle:
-            reading.file = entry.name
-            for place, document in documents(entry):
-                if isinstance(document, BadDocument):
-                    reading.say(place, document.why)
-                else:
-                    _read(document, reading.at(place), collection, reading.say)
-                yield from runs_of(collection.over(), reading.say)
+        for place, document in reading.documents(bundle, documents):
+            _read(document, reading.at(place), collection, reading.say)
+            yield from runs_of(collection.over(), reading.say)
         yield from runs_of(collection.rest(), reading.say)
 
 

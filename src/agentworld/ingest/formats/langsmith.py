@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.run import Run
 from agentworld.ingest.spans.attributes import first
@@ -56,15 +56,10 @@ class Langsmith:
         collection = Collection(reading.say)
         of_runs: dict[str, str] = {}
         waiting: list[tuple[str, dict[str, Any]]] = []
-        for entry in bundle:
-            reading.file = entry.name
-            for place, document in entry.documents():
-                if isinstance(document, BadDocument):
-                    reading.say(place, document.why)
-                else:
-                    _read(document, reading.at(place), collection, reading.say, of_runs, waiting)
-                if not waiting:
-                    yield from runs_of(collection.over(), reading.say)
+        for place, document in reading.documents(bundle):
+            _read(document, reading.at(place), collection, reading.say, of_runs, waiting)
+            if not waiting:
+                yield from runs_of(collection.over(), reading.say)
         for place, given in waiting:
             _feedback(given, place, collection, reading.say, of_runs)
         yield from runs_of(collection.rest(), reading.say)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.completion_facts import facts_of_completion, usage_of
@@ -47,10 +47,8 @@ class MiniSweAgent:
         for entry in bundle:
             values = Values(entry.name, note)
             alone: list[Any] = []
-            for place, value in entry.documents():
-                if isinstance(value, BadDocument):
-                    values.lost(value.place, value.why)
-                elif _is_document(value):
+            for place, value in values.documents(entry):
+                if _is_document(value):
                     yield _run(value, value["messages"], values, place)
                 elif _is_turn(value):
                     alone.append(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats import tau2
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
@@ -40,10 +40,8 @@ class NemoGym:
         """One run a row."""
         for entry in bundle:
             values = Values(entry.name, note)
-            for place, value in entry.documents():
-                if isinstance(value, BadDocument):
-                    values.lost(value.place, value.why)
-                elif _is_row(value):
+            for place, value in values.documents(entry):
+                if _is_row(value):
                     yield _run(value, values, place)
                 else:
                     values.lost(place, "it is no rollout of NeMo-Gym: it needs responses_create_params and response")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Notes
 from agentworld.ingest.formats.media import Put
 from agentworld.ingest.run import Note
@@ -36,6 +37,14 @@ class Values:
     def lost(self, place: str, why: str, hint: str | None = None) -> None:
         """Note something that could not be read."""
         self._note(Note(file=self.file, place=place, why=why, hint=hint))
+
+    def documents(self, entry: Entry) -> Iterator[tuple[str, Any]]:
+        """The documents of the file with their places, but for those that are none, which are told as lost."""
+        for place, value in entry.documents():
+            if isinstance(value, BadDocument):
+                self.lost(value.place, value.why)
+            else:
+                yield place, value
 
     def said(self, place: str, why: str, hint: str | None = None) -> None:
         """Note something by which nothing is lost."""

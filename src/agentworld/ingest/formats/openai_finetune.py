@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.beside import beside
 from agentworld.ingest.formats.branches import preference
@@ -42,10 +42,8 @@ class OpenAIFineTuning:
         """One run a row."""
         for entry in bundle:
             values = Values(entry.name, note, beside(entry))
-            for place, row in entry.documents():
-                if isinstance(row, BadDocument):
-                    values.lost(row.place, row.why)
-                elif isinstance(row, dict) and isinstance(row.get("messages"), list):
+            for place, row in values.documents(entry):
+                if isinstance(row, dict) and isinstance(row.get("messages"), list):
                     yield _chat(row, values, place)
                 elif isinstance(row, dict) and "preferred_output" in row:
                     yield _preferred(row, values, place)

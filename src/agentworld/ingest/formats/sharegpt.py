@@ -49,10 +49,8 @@ class ShareGPT:
         entry = bundle[0]
         values = Values(entry.name, note, beside(entry))
         reader = RowReader(values, _mapped(bundle))
-        for place, row in entry.documents():
-            if isinstance(row, BadDocument):
-                values.lost(row.place, row.why)
-            elif _is_info(row):
+        for place, row in values.documents(entry):
+            if _is_info(row):
                 values.said(place, "a description of data sets, which has no rows itself")
             elif not isinstance(row, dict):
                 values.lost(place, f"a row must be an object, not {kind_of(row)}")

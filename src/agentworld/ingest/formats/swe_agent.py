@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.lineage import Budget, Lineage, untold
@@ -42,10 +42,8 @@ class SweAgent:
         """One run a document; one for each attempt where there were several."""
         for entry in bundle:
             values = Values(entry.name, note)
-            for place, document in entry.documents():
-                if isinstance(document, BadDocument):
-                    values.lost(document.place, document.why)
-                elif _kind(document) is None:
+            for place, document in values.documents(entry):
+                if _kind(document) is None:
                     values.lost(place, "it is no trajectory of SWE-agent: it has no history of messages")
                 else:
                     yield from _runs(document, values, place)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import facts_of_completion, usage_of
@@ -52,10 +52,8 @@ class Tau2:
         index: dict[str, Values] = {}
         for entry in sorted(bundle, key=lambda entry: "simulations/" in entry.name):
             values = Values(entry.name, note)
-            for place, value in entry.documents():
-                if isinstance(value, BadDocument):
-                    values.lost(value.place, value.why)
-                elif _is_results(value):
+            for place, value in values.documents(entry):
+                if _is_results(value):
                     told = _told(value, values, place)
                     if isinstance(value.get("simulations"), list):
                         yield from _results(value["simulations"], told, values, place)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.groups import group_of
@@ -37,10 +37,8 @@ class TauBench:
         """One run a result."""
         for entry in bundle:
             values = Values(entry.name, note)
-            for place, value in entry.documents():
-                if isinstance(value, BadDocument):
-                    values.lost(value.place, value.why)
-                elif _is_result(value):
+            for place, value in values.documents(entry):
+                if _is_result(value):
                     yield _result(value, values, place)
                 elif _is_display(value):
                     yield _display(value, values, place)

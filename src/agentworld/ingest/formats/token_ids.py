@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.completion_facts import REPLY_IDS, facts_of_completion, ids_of, ids_of_pairs
@@ -46,11 +46,8 @@ class TokenIds:
         """One run an answer, or a conversation."""
         for entry in bundle:
             values = Values(entry.name, note)
-            for place, value in entry.documents():
-                if isinstance(value, BadDocument):
-                    values.lost(value.place, value.why)
-                else:
-                    yield from _runs(value, values, place)
+            for place, value in values.documents(entry):
+                yield from _runs(value, values, place)
 
 
 def _kind(value: Any) -> str | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentworld.ingest.entry import BadDocument, Entry
+from agentworld.ingest.entry import Entry
 from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.branches import add_branch
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
@@ -38,10 +38,8 @@ class ToolBench:
         """One run an answer."""
         for entry in bundle:
             values = Values(entry.name, note)
-            for place, value in entry.documents():
-                if isinstance(value, BadDocument):
-                    values.lost(value.place, value.why)
-                elif _is_answer(value):
+            for place, value in values.documents(entry):
+                if _is_answer(value):
                     yield _Answer(values, place).run(value)
                 elif answers := _evaluated(value):
                     for name, answer in answers.items():

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from agentworld.ingest.entry import BadDocument, Entry
 from agentworld.ingest.format import Notes
 from agentworld.ingest.run import Note
 from agentworld.ingest.spans.node import Say
 
 MARK = "\0"
+
+
+def _documents(entry: Entry) -> Iterator[tuple[str, Any]]:
+    return entry.documents()
 
 
 class Reading:
@@ -19,6 +27,18 @@ class Reading:
     def at(self, place: str) -> str:
         """A place in the file that is being read, for later."""
         return f"{self.file}{MARK}{place}"
+
+    def documents(
+        self, bundle: Sequence[Entry], of: Callable[[Entry], Iterator[tuple[str, Any]]] = _documents
+    ) -> Iterator[tuple[str, Any]]:
+        """The documents of several files with their places, one file after the other; those that are none are told."""
+        for entry in bundle:
+            self.file = entry.name
+            for place, document in of(entry):
+                if isinstance(document, BadDocument):
+                    self.say(place, document.why)
+                else:
+                    yield place, document
 
     def say(self, place: str, why: str, *, hint: str | None = None, lost: bool = True) -> None:
         """See Say."""
