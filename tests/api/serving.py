@@ -6,10 +6,41 @@ import json
 import threading
 from urllib.parse import urlsplit
 
+import pytest
+from litestar import Litestar
+
+from agentworld.api import app as app_module
 from agentworld.api.app import create_app
 from agentworld.config import ServeSettings
 from agentworld.pool.memory import MemoryPool
 from agentworld.testing.app_server import AppServer
+
+
+class Routed:
+    """In place of `Litestar`: the routes of a server that has ended serve the next one, on its own state.
+
+    Reading the signatures of all routes is most of what it takes to make a server.
+    """
+
+    def __init__(self):
+        self._guard = threading.Lock()
+        self._free = {}
+
+    def __call__(self, routes, *, state, request_max_body_size, **more):
+        with self._guard:
+            free = self._free.setdefault(request_max_body_size, [])
+            control = free.pop() if free else None
+        if control is None:
+            return Litestar(routes, state=state, request_max_body_size=request_max_body_size, **more)
+        control.state = state
+        return control
+
+    def give_back(self, control, settings):
+        with self._guard:
+            self._free[settings.max_body_bytes].append(control)
+
+
+ROUTED = Routed()
 
 
 class Serving:
@@ -17,7 +48,10 @@ class Serving:
 
     def __init__(self, pool=None, **settings):
         self.pool = pool or MemoryPool()
-        self.app = create_app(ServeSettings(**settings), self.pool)
+        self._settings = ServeSettings(**settings)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(app_module, "Litestar", ROUTED)
+            self.app = create_app(self._settings, self.pool)
         self.url = None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
@@ -47,6 +81,7 @@ class Serving:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(timeout=100)
         assert not self._thread.is_alive()
+        ROUTED.give_back(self.app._control, self._settings)
         self.pool.close()
 
     def end_streams(self):
