@@ -121,6 +121,14 @@ def test_archives():
     assert (len(run.steps), lost) == (1, [])
 
 
+def test_a_folder_of_logs_may_be_called_samples(tmp_path):
+    folder = tmp_path / "samples"
+    shutil.copytree(FIXTURES, folder / "inspect")
+    alone = [read(path) for path in FIXTURES.iterdir()]
+    runs, lost, _ = read(folder)
+    assert (len(runs), len(lost)) == (sum(len(one[0]) for one in alone), sum(len(one[1]) for one in alone))
+
+
 def test_an_archive_that_is_compressed_by_zstandard(tmp_path):
     with zipfile.ZipFile(FIXTURES / "finished.eval") as old:
         members = {info.filename: old.read(info) for info in old.infolist()}

@@ -12,7 +12,10 @@ from agentworld.ingest.formats.inspect_sample import sample_run
 from agentworld.ingest.formats.noted import Values
 from agentworld.ingest.run import Run
 
-_MEMBER = re.compile(r"(?:^|(?<=[!/]))(?:header\.json|summaries\.json|reductions\.json|_journal/.*|samples/[^!]*)$")
+# The last such name: what an archive is unpacked into may itself be called samples.
+_MEMBER = re.compile(
+    r"(.*[!/])?(header\.json|summaries\.json|reductions\.json|_journal/.*|samples/[^!]*_epoch_\d+[./][^!]*)"
+)
 _PIECE = re.compile(r"(samples/.*_epoch_\d+)/(sample|metadata|(messages|events|calls|attachments)/(\d+))\.json$")
 _OF_PIECES = re.compile(r"samples/.*_epoch_\d+/")
 _ASIDE = re.compile(r"_epoch_\d+/(?:skeleton|events/(?:stats|uuids))\.json$")
@@ -40,13 +43,13 @@ class Inspect:
         """The members of one archive, or of a folder like one; each other file alone."""
         found: dict[str, list[Entry]] = {}
         for entry in entries:
-            member = _MEMBER.search(entry.name)
-            found.setdefault(entry.name[: member.start()] if member else f"{entry.name}\0", []).append(entry)
+            member = _MEMBER.fullmatch(entry.name)
+            found.setdefault(member[1] or "" if member else f"{entry.name}\0", []).append(entry)
         return found.values()
 
     def runs(self, bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
         """One run a sample."""
-        if len(bundle) == 1 and not _MEMBER.search(bundle[0].name):
+        if len(bundle) == 1 and not _MEMBER.fullmatch(bundle[0].name):
             yield from _file(bundle[0], note)
         else:
             yield from _archive(bundle, note)
@@ -97,8 +100,8 @@ def _archive(bundle: Sequence[Entry], note: Notes) -> Iterator[Run]:
     begun: dict[str, Any] = {}
     summaries: dict[tuple[str, str], Values] = {}
     for entry in bundle:
-        member = _MEMBER.search(entry.name)
-        name, values = member[0] if member else entry.name, Values(entry.name, note)
+        member = _MEMBER.fullmatch(entry.name)
+        name, values = member[2] if member else entry.name, Values(entry.name, note)
         if piece := _PIECE.search(entry.name):
             kind, number = (piece[3], int(piece[4])) if piece[3] else (piece[2], 0)
             pieces.setdefault(piece[1], {}).setdefault(kind, []).append((number, entry))
