@@ -7,6 +7,7 @@ on from the checkpoint.
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import platform
 import resource
@@ -168,10 +169,14 @@ class _Run:
 
     def _training_tasks(self, iteration: int) -> list[Task]:
         """The tasks of a batch: others for each, as far as there are so many; the same for every cell of a seed."""
-        groups, wanted = self.plan.groups, self.plan.groups * self.plan.iterations
+        groups, drawn = self.plan.groups, self._drawn
+        return [drawn[(iteration * groups + place) % len(drawn)] for place in range(groups)]
+
+    @functools.cached_property
+    def _drawn(self) -> list[Task]:
+        wanted = self.plan.groups * self.plan.iterations
         most = min(wanted, self.lesson.games or wanted)
-        drawn = self.task_set.tasks(most, split="train", seed=10 * self.seed + TRAIN_SEED)
-        return [drawn[(iteration * groups + place) % most] for place in range(groups)]
+        return self.task_set.tasks(most, split="train", seed=10 * self.seed + TRAIN_SEED)
 
     def _corrupt(self, tree: Tree, rollouts: Sequence[RolloutResult]) -> int:
         """Turn round the reward of a share of the rollouts, drawn by seed, group and index; how many."""

@@ -18,7 +18,7 @@ from agentworld.records import Message, Tool
 from agentworld.tasks.base import Observation, Score, Task
 from agentworld.tasks.drawing import check_split, draw, refuse_unknown, seed_at, split_of
 
-DEFAULT_COUNT = 20  # a game takes a quarter of a second to make
+DEFAULT_COUNT = 20  # a game takes a moment to make
 GAMES = ("quest",)
 OPTIONS = {"rooms": 3, "objects": 4, "quest_length": 3, "most_commands": 30}
 ACT: Tool = {
@@ -222,6 +222,7 @@ class _State:
 def _made(seed: int, rooms: int, objects: int, quest_length: int) -> Any:
     package = _package()
     options = package.GameOptions()
+    options.kb = package.generator.data.KnowledgeBase.default()  # Otherwise its files are parsed again for each game.
     options.seeds, options.nb_rooms, options.nb_objects, options.quest_length = seed, rooms, objects, quest_length
     return package.generator.make_game(options)
 
