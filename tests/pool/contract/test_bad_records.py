@@ -75,18 +75,21 @@ WRONG_TYPES = [
 NAMES = ["channel", "agent", "model", "requested_model", "dialect", "vocabulary", "finish_reason"]
 
 
-@pytest.mark.parametrize(("change", "path"), WRONG_TYPES, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_is_of_a_wrong_type_is_rejected_alone(pool, change, path):
-    values = {"trajectory_id": "t", "step_id": "bad", **change}
-    if "prompt_messages" in change and not isinstance(change["prompt_messages"], list):
-        values["prompt_messages"] = iter([Message(**USER)])  # Each store a fresh one.
-    bad = step(**values)
-    results = pool.append_steps([step("t", step_id="a"), bad, step("t", step_id="b")])
-    assert [result.outcome for result in results] == ["stored", "rejected", "stored"]
-    assert path in results[1].reason
-    assert ids(pool.list_steps(include=("tokens", "messages", "logprobs"))) == ["a", "b"]
-    assert [letter.reason for letter in pool.dead_letters()] == [results[1].reason]
-    assert pool.stats().steps == 2
+def test_what_is_of_a_wrong_type_is_rejected_alone(pool):
+    stored, reasons = [], []
+    for number, (change, path) in enumerate(WRONG_TYPES):
+        values = {"trajectory_id": "t", "step_id": f"bad{number}", **change}
+        if "prompt_messages" in change and not isinstance(change["prompt_messages"], list):
+            values["prompt_messages"] = iter([Message(**USER)])  # Each store a fresh one.
+        good = [step("t", step_id=f"{name}{number}") for name in "ab"]
+        results = pool.append_steps([good[0], step(**values), good[1]])
+        assert [result.outcome for result in results] == ["stored", "rejected", "stored"], change
+        assert path in results[1].reason
+        stored += [each.step_id for each in good]
+        reasons.append(results[1].reason)
+    assert ids(pool.list_steps(include=("tokens", "messages", "logprobs"), limit=1000)) == stored
+    assert [letter.reason for letter in pool.dead_letters(limit=1000)] == reasons
+    assert pool.stats().steps == len(stored)
     assert pool.check() == []
 
 

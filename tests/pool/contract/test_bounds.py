@@ -53,16 +53,20 @@ BAD_STEPS = [
 BARE = {"prompt_ids": None, "response_ids": None, "response_logprobs": None}
 
 
-@pytest.mark.parametrize(("change", "path"), BAD_STEPS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_step_out_of_bounds_is_rejected_alone(pool, change, path):
-    bad = step("t", **{**BARE, **change}, step_id="bad")
-    results = pool.append_steps([step("t", step_id="a"), bad, step("t", step_id="b")])
-    assert [result.outcome for result in results] == ["stored", "rejected", "stored"]
-    assert path in results[1].reason
-    assert ids(pool.list_steps(include=("tokens", "messages", "logprobs"))) == ["a", "b"]
-    [letter] = pool.dead_letters()
-    assert (letter.step_id, letter.reason) == ("bad", results[1].reason)
-    assert "bad" in letter.record
+def test_a_step_out_of_bounds_is_rejected_alone(pool):
+    stored = []
+    for number, (change, path) in enumerate(BAD_STEPS):
+        good = [step("t", step_id=f"{name}{number}") for name in "ab"]
+        bad = step("t", **{**BARE, **change}, step_id=f"bad{number}")
+        results = pool.append_steps([good[0], bad, good[1]])
+        assert [result.outcome for result in results] == ["stored", "rejected", "stored"], change
+        assert path in results[1].reason
+        stored += [each.step_id for each in good]
+        letter = pool.dead_letters(limit=1000)[-1]
+        assert (letter.step_id, letter.reason) == (f"bad{number}", results[1].reason)
+        assert f"bad{number}" in letter.record
+    assert ids(pool.list_steps(include=("tokens", "messages", "logprobs"), limit=1000)) == stored
+    assert len(pool.dead_letters(limit=1000)) == len(BAD_STEPS)
 
 
 def test_what_is_just_in_bounds_is_stored_and_served(pool):

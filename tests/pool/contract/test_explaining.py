@@ -9,6 +9,7 @@ import pytest
 from agentworld.errors import InvalidRequestError, NotFoundError
 from agentworld.pool.results import UnitReason
 from agentworld.records import BatchSpec, Feedback, NewTrajectory, Policy, Reward
+from tests.examples import seeds
 
 from ..samples import finished, group, step
 
@@ -119,7 +120,8 @@ def test_what_cannot_be_explained(pool):
         pool.explain_unit("c", "a b", SINGLE)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("seed", seeds(3))
 def test_what_is_said_to_fit_is_what_a_lease_hands_out(pool, clock, seed):
     chance = random.Random(seed)
     pool.set_policy(Policy("m", "r", 2))
@@ -154,8 +156,8 @@ def test_what_is_said_to_fit_is_what_a_lease_hands_out(pool, clock, seed):
         (replaced(GROUPS, groups=100, min_size=1, rollouts=2, require=("logprobs",)), groups),
         (replaced(PAIRS, size=100, min_size=1), groups),
     ]):  # fmt: skip
-        said = {pool.explain_unit(f"c{number}", one, spec).key for one in asked
-                if pool.explain_unit(f"c{number}", one, spec).served}  # fmt: skip
+        explained = [pool.explain_unit(f"c{number}", one, spec) for one in asked]
+        said = {each.key for each in explained if each.served}
         batch = pool.lease(spec, f"c{number}")
         assert said == ({item.key for item in batch.items} if batch is not None else set()), spec
         for key in said:
