@@ -17,12 +17,15 @@ from tests.trainers_real.installed import is_installed, python
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = PROGRAMS.parents[3]
+SECONDS = 1200
+"""Of one program. On an idle machine most take less than 60; Ray's many processes take minutes of a busy one."""
 
 
 def needs(kind: str) -> Any:
     """The marks of tests that run in that environment."""
     missing = f"not installed: python -m tests.trainers_real.installed {kind}"
-    return [pytest.mark.trainers, pytest.mark.skipif(not is_installed(kind), reason=missing)]
+    installed = pytest.mark.skipif(not is_installed(kind), reason=missing)
+    return [pytest.mark.trainers, installed, pytest.mark.timeout(SECONDS + 60)]
 
 
 def run(kind: str, name: str, folder: Path, **batches: Batch) -> Any:
@@ -34,7 +37,7 @@ def run(kind: str, name: str, folder: Path, **batches: Batch) -> Any:
         [python(kind), PROGRAMS / f"{name}.py", folder],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=SECONDS,
         check=False,
         env={
             **os.environ,
@@ -42,6 +45,10 @@ def run(kind: str, name: str, folder: Path, **batches: Batch) -> Any:
             "HF_HUB_OFFLINE": "1",
             "HF_HOME": str(folder / "cache"),
             "WANDB_DISABLED": "true",
+            # Ray's own waits, in seconds, are short for a busy machine.
+            "RAY_gcs_server_port_wait_time_s": "300",
+            "RAY_gcs_server_request_timeout_seconds": "300",
+            "RAY_worker_register_timeout_seconds": "300",
             "LAST_PACKAGES": os.pathsep.join([str(ROOT / "src"), *own]),
         },
     )

@@ -56,7 +56,16 @@ def test_preferences_and_judged_replies_train(said):
     assert set(said["dpo"]["columns"]) == {"prompt", "chosen", "rejected", "margin"}
     assert said["dpo"]["loss"] > 0
     assert said["kto"]["labels"] == [True, False]
-    assert said["kto"]["loss"] > 0
+
+
+def test_the_loss_of_kto_is_that_of_trl(said):
+    """With the divergence estimated from the same pairs of a question and the reply to another."""
+    seen = said["kto"]
+    assert seen["same_pairs"]
+    assert seen["ours"] == pytest.approx(seen["loss"], abs=1e-6)
+    assert seen["kl"] == pytest.approx(seen["said"], abs=1e-4)
+    assert abs(seen["loss"] - 0.5) > 1e-3  # the policy is not the reference
+    assert seen["kl"] > 0.01
 
 
 def test_a_dataset_is_saved_and_loaded(said):

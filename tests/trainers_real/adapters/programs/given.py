@@ -20,6 +20,20 @@ def batch(name):
     return msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Batch)
 
 
+def start_ray():
+    """A local Ray. It gives up on its own start after 30 s, which a busy machine may take: then it is started again."""
+    import ray
+
+    for left in range(4, -1, -1):
+        try:
+            ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
+            return
+        except Exception as error:
+            ray.shutdown()
+            if not left or "timed out" not in str(error).lower():
+                raise
+
+
 def say(said):
     """Hand back what was seen."""
     (FOLDER / "said.json").write_text(json.dumps(said))

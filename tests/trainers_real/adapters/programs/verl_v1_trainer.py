@@ -83,7 +83,7 @@ def main():
     command = ["{python}", "-c", FORGETFUL]
     settings = verl_run.settings_file(['kind = "command"', f"command = {json.dumps(command)}"])
     config = verl_run.configuration(settings, v1=True)
-    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
+    given.start_ray()
     try:
         tq.init()
         trainer = trainer_of(config)

@@ -8,7 +8,7 @@ import transfer_queue as queue
 def main():
     rows = given.batch("groups").to("transfer_queue", global_steps=5)
     # Its controller and its two storage units take one each, of however many there are.
-    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
+    given.start_ray()
     try:
         queue.init()
         meta = rows.put(queue)

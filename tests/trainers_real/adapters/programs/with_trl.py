@@ -1,12 +1,17 @@
 """TRL's trainers on rows of a batch: what they make of them, and their losses beside the formula on the torch batch."""
 
 import given
+import numpy as np
 import torch
 import trl
 from datasets import Dataset
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 from agentworld.trainers.adapters.trl import pool_reward, rollout_func
+from agentworld.trainers.mismatched import mismatched_rows
+from agentworld.trainers.objective import Objective
+from agentworld.trainers.rows import Row
+from agentworld.trainers.settings import TrainSettings
 
 TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
 
@@ -17,8 +22,8 @@ def tokenizer():
     return loaded
 
 
-def model():
-    torch.manual_seed(0)
+def model(seed=0):
+    torch.manual_seed(seed)
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     heads = {"num_key_value_heads": 1, "head_dim": 8, "vocab_size": 640, "pad_token_id": 0, "eos_token_id": 2}
     return Qwen3ForCausalLM(Qwen3Config(**size, **heads))
@@ -83,10 +88,49 @@ def dpo():
 
 
 def kto():
+    """With a policy that is not the reference, and weights of its own for good and bad replies."""
+    seen = {}
+
+    class Watched(trl.KTOTrainer):
+        def _compute_loss(self, model, inputs, return_outputs):
+            found = super()._compute_loss(model, inputs, return_outputs)
+            seen.update({name: each.detach().clone() for name, each in inputs.items()}, loss=float(found.detach()))
+            return found
+
     data = Dataset.from_list(given.batch("judged").to("trl"))
-    args = settings(trl.KTOConfig, "kto", max_length=None)
-    made = trl.KTOTrainer(model(), model(), args, train_dataset=data, processing_class=tokenizer())
-    return {"labels": [row["label"] for row in made.train_dataset], "loss": made.train().training_loss}
+    args = settings(trl.KTOConfig, "kto", max_length=None, beta=0.4, desirable_weight=1.5, undesirable_weight=0.5)
+    made = Watched(model(), model(1), args, train_dataset=data, processing_class=tokenizer())
+    labels = [row["label"] for row in made.train_dataset]
+    made.train()
+    units = [[each] for each in rows_of(seen, "")]
+    for unit, label in zip(units, seen["label"].tolist(), strict=True):
+        unit[0].preferred = bool(label)
+    own = TrainSettings(method="kto", merging="off", beta=0.4, desirable_weight=1.5, undesirable_weight=0.5)
+    trained = model(1)
+    objective = Objective(trained, own)  # The reference is the weights as they are now.
+    trained.load_state_dict(model().state_dict())
+    found = objective.gradient(units)
+    others = [each.ids.tolist() for each in mismatched_rows(units)]
+    return {
+        "labels": labels,
+        "loss": seen["loss"],
+        "ours": found.loss,
+        "kl": found.means["kl"],
+        "said": made.state.log_history[0]["kl"],
+        "same_pairs": others == [each.ids.tolist() for each in rows_of(seen, "KL_")],
+    }
+
+
+def rows_of(inputs, prefix):
+    """What a collator of TRL's laid out, as rows of ours."""
+    rows = []
+    for ids, there, mask in zip(
+        *(inputs[f"{prefix}{name}"] for name in ("input_ids", "attention_mask", "completion_mask")), strict=True
+    ):
+        whole = ids[there.bool()].numpy()
+        zeros = np.zeros(len(whole), np.float32)
+        rows.append(Row("", whole, mask[there.bool()].bool().numpy(), zeros, zeros))
+    return rows
 
 
 def datasets():
