@@ -6,6 +6,7 @@ cannot learn to do. So whoever imitates it gets those wrong, and only rewards te
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -149,6 +150,12 @@ class TextGame(Lesson):
 
 
 LESSONS: dict[str, type[Lesson]] = {kind.name: kind for kind in (Sums, LongSums, Conversion, TextGame)}
+
+
+@functools.cache
+def drawn_tasks(lesson: str, count: int, split: str, seed: int) -> list[Task]:
+    """Tasks of a lesson; kept, as other runs are evaluated on the same, and games are slow to make."""
+    return LESSONS[lesson]().task_set.tasks(count, split=split, seed=seed)
 
 
 def _call(body: str) -> str:

@@ -7,7 +7,6 @@ on from the checkpoint.
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import platform
 import resource
@@ -37,7 +36,7 @@ from experiments.curating import ask_what_they_did, curation_policy
 from experiments.progress import ProgressFile
 from experiments.results import Evaluation, Result, tasks_digest, write_result
 from experiments.starts import start_weights
-from experiments.task_sets import LESSONS, Lesson
+from experiments.task_sets import LESSONS, Lesson, drawn_tasks
 from experiments.tree import POLICY, Tree, exploring, greedy
 
 TRAIN_SEED, HELD_OUT_SEED = 2, 3
@@ -68,7 +67,7 @@ class _Run:
         self.lesson: Lesson = LESSONS[cell.lesson]()
         self.task_set = self.lesson.task_set
         self.agent: Agent = agent_for(cell.runtime, self.lesson.turns)
-        self.held_out = self.task_set.tasks(plan.evaluation_tasks, split="heldout", seed=HELD_OUT_SEED)
+        self.held_out = drawn_tasks(cell.lesson, plan.evaluation_tasks, "heldout", HELD_OUT_SEED)
         self._size = f"{plan.teacher_tasks}x{plan.epochs}"
         self.progress = ProgressFile(folder, plan)
 
@@ -169,14 +168,10 @@ class _Run:
 
     def _training_tasks(self, iteration: int) -> list[Task]:
         """The tasks of a batch: others for each, as far as there are so many; the same for every cell of a seed."""
-        groups, drawn = self.plan.groups, self._drawn
-        return [drawn[(iteration * groups + place) % len(drawn)] for place in range(groups)]
-
-    @functools.cached_property
-    def _drawn(self) -> list[Task]:
-        wanted = self.plan.groups * self.plan.iterations
+        groups, wanted = self.plan.groups, self.plan.groups * self.plan.iterations
         most = min(wanted, self.lesson.games or wanted)
-        return self.task_set.tasks(most, split="train", seed=10 * self.seed + TRAIN_SEED)
+        drawn = drawn_tasks(self.cell.lesson, most, "train", 10 * self.seed + TRAIN_SEED)
+        return [drawn[(iteration * groups + place) % most] for place in range(groups)]
 
     def _corrupt(self, tree: Tree, rollouts: Sequence[RolloutResult]) -> int:
         """Turn round the reward of a share of the rollouts, drawn by seed, group and index; how many."""
