@@ -15,3 +15,8 @@ def examples(number: int) -> int:
 def seeds(number: int) -> range:
     """Seeds of a test that draws by itself; it is marked `hypothesis`, so that all `number` are tried there too."""
     return range(number if ALL else (number + 1) // 2)
+
+
+def stores(first: str, *others: str) -> list[str]:
+    """The stores that a generated test runs on, where what it looks for is above them: `first` in `make test`."""
+    return [first, *others] if ALL else [first]

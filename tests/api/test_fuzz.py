@@ -14,7 +14,7 @@ from agentworld.api.app import ROUTES
 from agentworld.pool import open_store
 from tests.api.serving import Serving
 from tests.api.test_errors import is_an_error
-from tests.examples import examples
+from tests.examples import examples, stores
 
 BIG = (2**31, 2**53, 2**63 - 1, 2**63, 2**64, 2**70, -(2**63), -(2**63) - 1, 10**30)
 DEEP = "DEEP"  # stands for a value that nests 3,000 deep
@@ -94,7 +94,7 @@ OPERATIONS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite"])
+@pytest.fixture(scope="module", params=stores("sqlite", "memory"))
 def served(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")
     pool = open_store("memory://" if request.param == "memory" else f"sqlite:///{folder}/pool.db")

@@ -140,34 +140,41 @@ def test_the_wide_list_has_the_channel(cli, where):
 
 
 ON_TERMINAL = """
-import fcntl, os, pty, struct, sys, termios
-width = int(sys.argv[1])
-pid, master = pty.fork()
-if pid == 0:
-    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    os.execv(sys.argv[2], sys.argv[2:])
-out = b""
-while True:
-    try:
-        piece = os.read(master, 65536)
-    except OSError:
-        break
-    if not piece:
-        break
-    out += piece
-os.waitpid(pid, 0)
-sys.stdout.buffer.write(out)
+import fcntl, json, os, pty, struct, sys, termios
+from agentworld.cli import invoke
+from agentworld.cli import trajectories  # Once for all terminals.
+told = []
+for width, *arguments in json.loads(sys.argv[1]):
+    pid, master = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        code = invoke(arguments)
+        sys.stdout.flush()
+        os._exit(code)
+    out = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        out += piece
+    told.append((os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), out.decode()))
+print(json.dumps(told))
 """
 
 
-def at_terminal(width, *arguments):
-    """What a command prints at a terminal of this width, without colours, line by line."""
-    command = [sys.executable, "-c", ON_TERMINAL, str(width), sys.executable, "-m", "agentworld", *arguments]
+def at_terminals(*commands):
+    """What commands print at terminals, without colours, line by line; each begins with how wide its terminal is."""
     environment = {**os.environ, "TERM": "xterm"}
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR"):
         environment.pop(name, None)
-    out = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
-    return re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    command = [sys.executable, "-c", ON_TERMINAL, json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True, env=environment)
+    told = json.loads(done.stdout)
+    assert [code for code, _ in told] == [0] * len(commands), told
+    return [re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines() for _, out in told]
 
 
 LONG_ID = new_id("trj")
@@ -183,21 +190,17 @@ def wide_pool(pool):
     return pool
 
 
-def test_a_narrow_terminal_gets_fewer_columns_and_whole_ids(wide_pool):
-    lines = at_terminal(80, "trajectories", "list", "--pool", wide_pool)
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_ids_and_a_wide_one_all(wide_pool):
+    listing = ("trajectories", "list", "--pool", wide_pool)
+    lines, narrow, *wide = at_terminals((80, *listing), (30, *listing), (400, *listing), (80, *listing, "--wide"))
     assert lines[0].split() == ["trajectory", "status", "reward", "steps", "tokens", "agent"]
     assert lines[2].split() == [LONG_ID, "finished", "0.25", "1", "2", "a-loop"]
     assert "Left out for want of room: group, policy, task, created; --wide shows them." in lines[-1]
     # Even the few columns do not fit: then the lines are too long, not the ids cut.
-    assert at_terminal(30, "trajectories", "list", "--pool", wide_pool)[2].split()[0] == LONG_ID
-
-
-@pytest.mark.parametrize(("width", "options"), [(400, ()), (80, ("--wide",))])
-def test_a_wide_terminal_gets_every_column(wide_pool, width, options):
-    lines = at_terminal(width, "trajectories", "list", "--pool", wide_pool, *options)
-    more = ["channel"] if options else []
-    assert lines[0].split()[-4 - len(more) :] == ["created", "task", "policy", "group", *more]
-    assert "g" * 60 in lines[2].split()
+    assert narrow[2].split()[0] == LONG_ID
+    for lines, more in zip(wide, ([], ["channel"]), strict=True):
+        assert lines[0].split()[-4 - len(more) :] == ["created", "task", "policy", "group", *more]
+        assert "g" * 60 in lines[2].split()
 
 
 def test_away_from_a_terminal_nothing_is_cut(cli, wide_pool):
