@@ -15,6 +15,7 @@ import msgspec
 
 from agentworld.capture.failures import Failures
 from agentworld.capture.holdings import Holdings, owner
+from agentworld.capture.looks import Looks
 from agentworld.capture.replies import is_sound, joined_reply
 from agentworld.capture.spelling import Repeat, alike, spoken
 from agentworld.errors import NotFoundError
@@ -274,6 +275,7 @@ class Sessions:
 
     def __init__(self, pool: Pool, max_bytes: int = MAX_BYTES) -> None:
         self._pool = pool
+        self._looks = Looks(pool)
         self._max_bytes = max_bytes
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Session]] = {}
@@ -292,10 +294,14 @@ class Sessions:
         session = self._sessions.get(trajectory_id)
         if session is not None:
             self._sessions.move_to_end(trajectory_id)
-            found = await asyncio.to_thread(self._find, trajectory_id)
+            found = await self._looks.of(self._find, trajectory_id)
             session.trajectory = found or session.trajectory
             return session
         task = self._loading.get(trajectory_id)
+        if task is None and self._looks.at_once:
+            trajectory = self._looks.now(self._find, trajectory_id)
+            if trajectory is None or not trajectory.step_count:  # There is nothing to load.
+                return self._keep(Session(trajectory_id, trajectory))
         if task is None:
             task = asyncio.create_task(self._load(trajectory_id))
             self._loading[trajectory_id] = task
