@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from agentworld.errors import InvalidRequestError
-from agentworld.records import BatchItem, BatchTrajectory, Trajectory
+from agentworld.cli import invoke
+from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.factory import open_pool
+from agentworld.records import BatchItem, BatchTrajectory, Reward, Trajectory
+from agentworld.rewards.registry import make_evaluator
 from agentworld.trainers.heads import HEAD
 from agentworld.trainers.judged_rows import GOOD, stepwise_rows, unpaired_rows
 from agentworld.trainers.losses import stepwise_loss, unpaired_loss
 from agentworld.trainers.mismatched import mismatched_rows
+from agentworld.trainers.process_rewards import Judge, step_probabilities
 from agentworld.trainers.reference import Trainer
 from agentworld.trainers.settings import TrainSettings
-from tests.trainers.builders import batch, member, step, tiny_model
+from tests.trainers.builders import batch, fill, member, step, tiny_model
 
 
 def sigmoid(x):
@@ -186,6 +190,8 @@ def test_a_process_reward_model_learns_and_its_head_goes_on(tmp_path):
     checkpoint = trainer.save()
     assert (checkpoint / HEAD).is_file()
     assert [each.name for each in checkpoint.glob("*.safetensors")] == ["model.safetensors"]  # as engines load them
+    likely = step_probabilities(Judge(trainer.model, trainer.head), data.items[0].trajectories[0].steps)
+    assert [likely[f"s0{turn}"] > 0.5 for turn in range(3)] == [True, False, True]
     other = Trainer(tiny_model(3), settings, tmp_path)
     assert other.resume()
     assert all(
@@ -194,3 +200,38 @@ def test_a_process_reward_model_learns_and_its_head_goes_on(tmp_path):
     with pytest.raises(InvalidRequestError, match="s00 has no reward"):
         data.items[0].rewards, data.items[0].trajectories[0].steps[0].rewards = {}, {}
         stepwise_rows(data, 0.5)
+
+
+def test_a_job_trains_a_judge_that_evaluates_steps(tmp_path):
+    url = f"sqlite:///{tmp_path}/pool.db"
+    pool = open_pool(url)
+    fill(pool, {f"g{n}": [([step("", [1, n], [4]), step("", [1, n, 4, 9], [6])], 1.0)] for n in range(2)})
+    pool.add_rewards([Reward(value=1.0 - place, step_id=f"g{n}-0-{place}") for n in range(2) for place in range(2)])
+    runs = [
+        BatchTrajectory(
+            trajectory=one, steps=pool.list_steps(trajectory_id=one.trajectory_id, include=("tokens",)).items
+        )
+        for one in pool.list_trajectories().items
+    ]
+    pool.close()
+    path = tmp_path / "train.toml"
+    path.write_text(
+        f'pool = "{url}"\nmodel = "pocket"\nout = "{tmp_path}/out"\n[batch]\nsize = 2\n[settings]\nmethod = "prm"\n'
+        "epochs = 12\nrows_per_update = 2\nlearning_rate = 1e-4\nhead_learning_rate = 2e-2\nthreads = 1\n"
+    )
+    assert invoke(["train", str(path)]) == 0
+    kind = "agentworld.trainers.process_rewards:process_reward_model"
+    table = {
+        "kind": kind,
+        "isolation": "none",
+        "parameters": {"checkpoint": str(tmp_path / "out" / "checkpoint-000001")},
+    }
+    judge = make_evaluator(table, "rewards.toml")
+    assert (judge.name, judge.scope) == ("process_reward_model", "step")
+    for run in runs:
+        verdicts = judge.evaluate(run)
+        values = [verdicts[each.step_id].values["reward"] for each in run.steps]
+        assert values[0] > 0.6 > 0.4 > values[1]
+    table["parameters"]["checkpoint"] = str(tmp_path / "out")
+    with pytest.raises(ConfigError, match="is not a checkpoint"):
+        make_evaluator(table, "rewards.toml").evaluate(runs[0])

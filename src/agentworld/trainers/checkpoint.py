@@ -7,9 +7,11 @@ acknowledged after that, so after a crash the pool's state follows from the newe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +95,32 @@ def load_checkpoint(checkpoint: Path, model: Any, optimizer: Any, *, head: Any =
     """Load weights and optimizer state in place; returns the record. ConfigError where they do not fit the model."""
     import torch
 
+    record = read_record(checkpoint)
+    load_model(checkpoint, model, head)
+    with _fitting(checkpoint):
+        optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
+    return record
+
+
+def load_model(checkpoint: Path, model: Any, head: Any = None) -> None:
+    """Load weights, or of a model with adapters these, and the head's, in place; ConfigError where they do not fit."""
     from agentworld.engines.builtin.models import install_weights, read_weights
 
-    record = read_record(checkpoint)
-    try:
+    with _fitting(checkpoint):
         if has_lora(model):
             load_adapter(model, checkpoint)
         else:
             install_weights(model, read_weights(model, checkpoint))
         if head is not None:
             load_head(head, checkpoint)
-        optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
+
+
+@contextlib.contextmanager
+def _fitting(checkpoint: Path) -> Iterator[None]:
+    try:
+        yield
     except (InvalidRequestError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise ConfigError(f"{checkpoint} does not fit this model: {str(error).splitlines()[0]}") from None
-    return record
 
 
 def untied_weights(model: Any) -> dict[str, Any]:

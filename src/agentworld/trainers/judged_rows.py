@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -54,16 +54,23 @@ def stepwise_rows(batch: Batch, threshold: float) -> list[Row]:
     found: list[Row] = []
     for item in real_items(batch):
         for member in item.trajectories:
-            rows: list[Row] = []
-            for step in member.steps if member.trained else ():
-                count = len(step.response_ids or ())
-                ending = msgspec.structs.replace(step, response_mask=[0] * (count - 1) + [1] if count else [])
-                good = np.full(count, _reward(item, step) >= threshold, dtype=np.float32)
-                rows_step(rows, ending, 1.0, False, {GOOD: good})
+            steps = member.steps if member.trained else []
+            rows = ending_rows(steps, {step.step_id: _reward(item, step) >= threshold for step in steps})
             for row in rows:
                 row.trajectory_tokens = sum(each.trained for each in rows)
             found.extend(rows)
     return found
+
+
+def ending_rows(steps: Sequence[Step], good: Mapping[str, bool] | None = None) -> list[Row]:
+    """Rows of one trajectory that mark the last token of each step's reply; with `good`, by step id, the array GOOD."""
+    rows: list[Row] = []
+    for step in steps:
+        count = len(step.response_ids or ())
+        ending = msgspec.structs.replace(step, response_mask=[0] * (count - 1) + [1] if count else [])
+        arrays = {} if good is None else {GOOD: np.full(count, good[step.step_id], dtype=np.float32)}
+        rows_step(rows, ending, 1.0, False, arrays)
+    return rows
 
 
 def _reward(item: BatchItem, step: Step) -> float:
