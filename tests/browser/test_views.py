@@ -254,9 +254,16 @@ def test_the_tree_of_a_group_zooms_and_says_what_it_saves(server, visit):
     first = nodes.nth(1)
     first.focus()
     page.locator(".bar [aria-live]").get_by_text("tokens from").wait_for()
+    [drawn] = [
+        each for each in server.send("GET", "/api/v1/merge/tree?group=run-g0&ids=512")[2]["nodes"] if each["id"] == 1
+    ]
     first.click()
     page.get_by_role("button", name="Whole tree").wait_for()
     assert nodes.count() < before
+    # Down to its tokens, and the steps that end with it.
+    page.locator(".node-tokens .token").nth(drawn["length"] - 1).wait_for()
+    assert [int(text) for text in page.locator(".node-tokens .token").all_inner_texts()] == drawn["token_ids"]
+    assert page.get_by_role("button", name="step ").count() == len(drawn["ends"])
     page.get_by_role("button", name="Whole tree").click()
     page.wait_for_function(f"document.querySelectorAll('.icicle .node').length === {before}")
     page.goto(f"{server.url}/dashboard/optimization?group=no-such")

@@ -169,7 +169,7 @@ def test_from_an_empty_pool_to_a_version_of_what_people_labelled(serving, visit)
     page.get_by_role("button", name="Put in force").click()
     page.get_by_text("In force: policy").wait_for()
     page.get_by_role("tab", name="Reviews").click()
-    page.get_by_text("2 wait for a person").wait_for()
+    page.locator(".queue-counts").get_by_text("1", exact=True).first.wait_for()
     for _ in range(2):
         of = page.locator(".facts a").inner_text()
         page.get_by_role("button", name="good 1").click()
@@ -200,6 +200,8 @@ def test_runs_have_their_curves_as_they_are_told(filled, visit):
     page.get_by_label("train/own").check()
     page.locator(".chart", has_text="train/own").get_by_text("Numbers").click()
     page.get_by_role("cell", name="7", exact=True).wait_for()
+    page.get_by_role("combobox", name="Curves").select_option("all")
+    page.locator(".chart").get_by_text("Success by version, all runs").wait_for()
     page.get_by_role("link", name="ended").first.click()
     page.wait_for_url("**/trajectories?where=*")
     page.locator(".row a").first.wait_for()
@@ -209,6 +211,9 @@ def test_runs_have_their_curves_as_they_are_told(filled, visit):
 def test_what_merging_saves_is_told_along_batches_and_budgets(filled, visit):
     page = visit(filled, "/optimization").page
     page.get_by_text("Ratio of tokens, flat by merged").wait_for()
+    offered = page.locator("#sources option")
+    offered.first.wait_for(state="attached")
+    assert "run-g0" in offered.evaluate_all("all => all.map(each => each.value)")
     page.goto(f"{filled.url}/dashboard/optimization?group=run-g0&budget=512")
     page.get_by_role("button", name="Try other budgets").click()
     page.get_by_role("row", name="1,024").wait_for()

@@ -58,6 +58,11 @@ def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, 
     try:
         expert = pool.list_trajectories(channel="expert", limit=1000).items
         assert len(expert) == 24
+        told = [event.data for event in pool.events(0, channel="metrics") if event.kind == "metrics.added"]
+        said = {(each["run"], each["kind"], each["step"]) for each in told}
+        assert {("improve", kind, step) for kind, step in (("evaluation", 1), ("train", 2), ("train", 3))} <= said
+        assert ("improve", "evaluation", 3) in said
+        assert any(each["run"] == "fine-tune" and "loss" in each["values"] for each in told)
         assert all(each.reward == 1.0 for each in expert)
         trained = pool.list_trajectories(channel="train", limit=1000).items
         assert {each.agent for each in trained if each.status != "abandoned"} == {"loop", "openai"}

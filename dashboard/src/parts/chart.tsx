@@ -19,7 +19,9 @@ export function Chart({ title, series, x, xText = decimal, yText = decimal, zero
   if (drawn.length === 0) return null;
   const all = drawn.flatMap((each) => each.points);
   const across = { ...scaleOf(all.map((each) => each.x)), low: Math.min(...all.map((each) => each.x)), high: Math.max(...all.map((each) => each.x)) };
-  if (across.low === across.high) across.high = across.low + 1;
+  // A single one stands in the middle.
+  const single = across.low === across.high;
+  if (single) [across.low, across.high] = [across.low - 1, across.high + 1];
   const up = scaleOf([...all.map((each) => each.y), ...(zero ? [0] : [])]);
   const left = (value: number) => LEFT + place(value, across) * (WIDTH - LEFT - 8);
   const top = (value: number) => HEIGHT - BOTTOM - place(value, up) * (HEIGHT - BOTTOM - 8);
@@ -42,8 +44,14 @@ export function Chart({ title, series, x, xText = decimal, yText = decimal, zero
             <text x={LEFT - 6} y={top(mark) + 4} textAnchor="end">{yText(mark)}</text>
           </g>
         ))}
-        <text x={LEFT} y={HEIGHT - 6}>{xText(across.low)}</text>
-        <text x={WIDTH - 8} y={HEIGHT - 6} textAnchor="end">{xText(across.high)}</text>
+        {single ? (
+          <text x={left(across.low + 1)} y={HEIGHT - 6} textAnchor="middle">{xText(across.low + 1)}</text>
+        ) : (
+          <>
+            <text x={LEFT} y={HEIGHT - 6}>{xText(across.low)}</text>
+            <text x={WIDTH - 8} y={HEIGHT - 6} textAnchor="end">{xText(across.high)}</text>
+          </>
+        )}
         {at !== null && <line className="here" x1={left(at)} x2={left(at)} y1={8} y2={HEIGHT - BOTTOM} />}
         {drawn.map((each, number) => (
           <g key={each.name} className={`c${number % 6}`}>

@@ -1,12 +1,14 @@
-import { useState, type KeyboardEvent } from "react";
+import { useState, type KeyboardEvent, type ReactNode } from "react";
 
 import { count, visible } from "../format";
 import { boxesOf, type Box, type Node } from "../icicle";
 
 const LEAST = 0.002;
 
-/** A token tree to zoom into: click or Enter on a node, Escape for the way back. */
-export function Icicle({ nodes }: { nodes: readonly Node[] }) {
+type Props = { nodes: readonly Node[]; inside: (node: Node) => ReactNode };
+
+/** A token tree to zoom into: click or Enter on a node, Escape for the way back. `inside` shows what is in that node. */
+export function Icicle({ nodes, inside }: Props) {
   const [root, setRoot] = useState<number | null>(null);
   const [at, setAt] = useState<number | null>(null);
   const boxes = boxesOf(nodes, root).filter((box) => box.width >= LEAST || box.height >= LEAST);
@@ -24,7 +26,7 @@ export function Icicle({ nodes }: { nodes: readonly Node[] }) {
           Whole tree
         </button>
         <span className="quiet" aria-live="polite">
-          {current === null ? "Along: tokens. High: sequences. Click a node to zoom in." : told(current)}
+          {current === null ? "Along: tokens. High: sequences. Click a node to zoom in, down to its tokens." : told(current)}
         </span>
       </div>
       <div className="icicle" role="group" aria-label="Token tree">
@@ -32,6 +34,7 @@ export function Icicle({ nodes }: { nodes: readonly Node[] }) {
           <Cell key={box.node.id} box={box} zoom={() => setRoot(box.node.id)} look={() => setAt(box.node.id)} />
         ))}
       </div>
+      {root !== null && byId.has(root) && inside(byId.get(root)!)}
     </div>
   );
 }

@@ -68,7 +68,7 @@ export function TrainingCurves() {
       </div>
       <div className="charts">
         {wanted.map((name) => (
-          <Chart key={name} title={name} x="version" series={curves.get(name) ?? []} />
+          <Chart key={name} title={name} x="step" series={curves.get(name) ?? []} />
         ))}
       </div>
     </>

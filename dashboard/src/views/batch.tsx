@@ -3,13 +3,16 @@ import { useState } from "react";
 import { Link } from "wouter";
 
 import { get, type Schemas } from "../api/client";
-import { count, counted, decimal, span, visible } from "../format";
+import { count, decimal, span, visible } from "../format";
 import { DataTable } from "../parts/data-table";
 import { Facts } from "../parts/facts";
 import { Problem } from "../parts/problem";
+import { StepLink } from "../parts/step-link";
 import { When } from "../parts/when";
+import { unitsOf } from "./consumption";
 
 const PAGE = 100;
+const FEW = 4;
 
 /** What exactly was in a batch: its units with their members, and every reward as it was at the lease. */
 export function BatchView({ id }: { id: string }) {
@@ -30,7 +33,7 @@ export function BatchView({ id }: { id: string }) {
         items={[
           ["State", <span key="state" className={`readiness ${data.state}`}>{data.state}</span>],
           ["Consumer", visible(data.consumer)],
-          ["Method", `${visible(data.method)}, ${counted(data.unit_count ?? units.length, "unit", "units")} of ${data.unit} from channel ${visible(data.channel)}`],
+          ["Method", `${visible(data.method)}, ${unitsOf(data.unit_count ?? units.length, data.unit)} from channel ${visible(data.channel)}`],
           ["Leased", <When key="at" at={data.created_at} />],
           [data.state === "leased" ? "Goes back" : "Ended", <When key="end" at={ended ?? data.deadline} />],
           ["Held", data.created_at == null || ended === null ? "still" : span(ended - data.created_at)],
@@ -47,10 +50,7 @@ export function BatchView({ id }: { id: string }) {
           cells: [
             visible(unit.key),
             <Members key="members" unit={unit} />,
-            Object.entries(unit.rewards ?? {})
-              .map(([target, rewards]) => `${target}: ${Object.entries(rewards).map(([name, value]) => `${name} ${decimal(value)}`).join(", ")}`)
-              .map(visible)
-              .join("; ") || "none",
+            <Rewards key="rewards" unit={unit} />,
           ],
         }))}
         empty="An earlier version leased it, which did not keep what was in it."
@@ -84,21 +84,32 @@ function Members({ unit }: { unit: Schemas["BatchUnit"] }) {
   );
 }
 
-/** A step's page is its trajectory's, which is asked for when it is wanted. */
-function StepLink({ id }: { id: string }) {
-  const [wanted, setWanted] = useState(false);
-  const step = useQuery({ queryKey: ["step-of", id], enabled: wanted, queryFn: ({ signal }) => get<Schemas["Step"]>(`steps/${encodeURIComponent(id)}`, {}, signal) });
-  if (step.isError) return <Problem error={step.error} />;
-  if (step.data === undefined) {
-    return (
-      <button type="button" onClick={() => setWanted(true)}>
-        step {visible(id)}
-      </button>
-    );
-  }
-  return (
-    <Link href={`/trajectories/${encodeURIComponent(step.data.trajectory_id)}?step=${encodeURIComponent(id)}`}>
-      step {visible(id)} of {visible(step.data.trajectory_id)}
-    </Link>
+/** Every reward as it was at the lease; of many the mean first. */
+function Rewards({ unit }: { unit: Schemas["BatchUnit"] }) {
+  const told = Object.entries(unit.rewards ?? {});
+  if (told.length === 0) return "none";
+  const list = (
+    <ul className="members">
+      {told.map(([target, rewards]) => (
+        <li key={target}>{visible(`${target}: ${Object.entries(rewards).map(([name, value]) => `${name} ${decimal(value)}`).join(", ")}`)}</li>
+      ))}
+    </ul>
   );
+  if (told.length <= FEW) return list;
+  return (
+    <details>
+      <summary>{visible(meansOf(told.map(([, rewards]) => rewards)))}</summary>
+      {list}
+    </details>
+  );
+}
+
+/** The mean of each name over those that have it. */
+function meansOf(all: readonly Record<string, number>[]): string {
+  return [...new Set(all.flatMap((rewards) => Object.keys(rewards)))]
+    .map((name) => {
+      const values = all.flatMap((rewards) => rewards[name] ?? []);
+      return `${name}: mean ${decimal(values.reduce((a, b) => a + b, 0) / values.length)} of ${count(values.length)}`;
+    })
+    .join(", ");
 }

@@ -40,7 +40,10 @@ export function Consumption() {
           Nobody has leased a batch yet. A trainer does with <code>pool.consumer("policy").stream(...)</code>, or try <code>agentworld train CONFIG</code>. What a method would be handed can be asked here before.
         </p>
       ) : (
-        <Consumers consumers={consumers} chosen={consumer} choose={(name) => change("consumer", name)} />
+        <>
+          <Consumers consumers={consumers} chosen={consumer} choose={(name) => change("consumer", name)} />
+          {consumer === null && <p className="quiet">Choose one to see how stale its batches were, how often units were used, and its poisoned ones.</p>}
+        </>
       )}
       <h2>Batches</h2>
       <div className="bar">
@@ -61,12 +64,15 @@ export function Consumption() {
           {consumer !== null && <Usage consumer={consumer} />}
           {consumer !== null && <Poisoned consumer={consumer} />}
           <h2>What may be served</h2>
-          <Readiness key={consumer ?? ""} consumer={consumer ?? "policy"} />
+          <Readiness key={consumer ?? ""} consumer={consumer ?? consumers[0]?.[0] ?? "policy"} />
         </>
       )}
     </>
   );
 }
+
+/** So many units, in words: a pair is one. */
+export const unitsOf = (number: number, unit: string): string => counted(number, unit, unit === "trajectory" ? "trajectories" : `${unit}s`);
 
 type Figures = Schemas["ConsumerStats"];
 
@@ -114,7 +120,7 @@ function Batches({ consumer, state }: { consumer: string | null; state: string |
             <Link key="id" href={`/consumption/${encodeURIComponent(batch.batch_id)}`}>{batch.batch_id}</Link>,
             visible(batch.consumer),
             visible(batch.method),
-            `${count(batch.unit_count ?? 0)} of ${batch.unit}`,
+            unitsOf(batch.unit_count ?? 0, batch.unit),
             <span key="state" className={`readiness ${late ? "expired" : batch.state}`}>{batch.state}</span>,
             <When key="leased" at={batch.created_at} />,
             late ? (

@@ -2,13 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useSearchParams } from "wouter";
 
-import { get, type Schemas } from "../api/client";
+import { get, type Page, type Schemas } from "../api/client";
 import { count, counted, decimal, visible } from "../format";
 import { DataTable } from "../parts/data-table";
 import { Icicle } from "../parts/icicle";
+import { NODES, NodeTokens } from "../parts/node-tokens";
 import { Packing } from "../parts/packing";
 import { Problem } from "../parts/problem";
 import { Savings } from "../parts/savings";
+import { StepLink } from "../parts/step-link";
 import { worstForks } from "../saving";
 
 const KINDS = ["group", "batch", "consumer", "dataset", "trajectory", "where"] as const;
@@ -31,7 +33,7 @@ export function Optimization() {
   const tree = useQuery({
     queryKey: ["merge", "tree", query],
     enabled: query !== null,
-    queryFn: ({ signal }) => get<Schemas["MergeTree"]>("merge/tree", { ...query!, max_nodes: 1000 }, signal),
+    queryFn: ({ signal }) => get<Schemas["MergeTree"]>("merge/tree", { ...query!, max_nodes: NODES }, signal),
   });
   const stats = useQuery({
     queryKey: ["merge", "stats", query, budget],
@@ -51,7 +53,7 @@ export function Optimization() {
       {query === null && (
         <>
           <p className="empty">
-            Choose what to look at. A trajectory's page leads to the tree of its group; <code>agentworld merge stats</code> prints the same numbers.
+            Choose what to look at: the field offers the newest. A trajectory's page leads to the tree of its group; <code>agentworld merge stats</code> prints the same numbers.
           </p>
           <Savings />
         </>
@@ -63,7 +65,7 @@ export function Optimization() {
         <>
           <h2>Token tree of {visible(tree.data.source)}</h2>
           {tree.data.stopped != null && <p className="problem">Only a part was read: it stopped at the limit of {tree.data.stopped}.</p>}
-          <Icicle nodes={tree.data.nodes} />
+          <Icicle nodes={tree.data.nodes} inside={(node) => <NodeTokens key={node.id} query={query!} node={node} />} />
           <Forks nodes={tree.data.nodes} />
         </>
       )}
@@ -83,6 +85,7 @@ function Source({ kind, value, budget, set }: SourceProps) {
   const [chosen, setChosen] = useState(kind);
   const [text, setText] = useState(value);
   const [tokens, setTokens] = useState(budget);
+  const known = useQuery({ queryKey: ["sources", chosen], staleTime: 10_000, queryFn: ({ signal }) => sourcesOf(chosen, signal) }).data ?? [];
   return (
     <form
       role="search"
@@ -96,7 +99,12 @@ function Source({ kind, value, budget, set }: SourceProps) {
           <option key={each}>{each}</option>
         ))}
       </select>
-      <input type="search" aria-label={SAYS[chosen]} placeholder={SAYS[chosen]} spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />
+      <input type="search" list="sources" aria-label={SAYS[chosen]} placeholder={SAYS[chosen]} spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />
+      <datalist id="sources">
+        {known.map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
       <label className="inline">
         Micro-batch{" "}
         <input type="number" min={1} value={tokens} onChange={(event) => setTokens(event.target.value)} />
@@ -106,9 +114,23 @@ function Source({ kind, value, budget, set }: SourceProps) {
   );
 }
 
+const OFFERED = 50;
+
+/** The newest that can be looked at, to choose from; none where only a filter can be typed. */
+async function sourcesOf(kind: Kind, signal: AbortSignal): Promise<string[]> {
+  if (kind === "where") return [];
+  if (kind === "dataset") return (await get<Page<Schemas["DatasetVersion"]>>("datasets", { limit: OFFERED }, signal)).items.map((each) => each.version);
+  if (kind === "batch" || kind === "consumer") {
+    const { items } = await get<Page<Schemas["BatchRecord"]>>("batches", { limit: OFFERED }, signal);
+    return [...new Set(items.map((each) => (kind === "batch" ? each.batch_id : each.consumer)))];
+  }
+  const { items } = await get<Page<Schemas["Trajectory"]>>("trajectories", { order: "newest", limit: OFFERED }, signal);
+  return [...new Set(items.flatMap((each) => (kind === "trajectory" ? each.trajectory_id : (each.group_id ?? []))))];
+}
+
 function Numbers({ stats }: { stats: Schemas["MergeStats"] }) {
   const { whole, packing, cost } = stats;
-  const reasons = Object.entries(whole.reasons).map(([reason, number]) => `${count(number)} ${reason}`);
+  const reasons = Object.entries(whole.reasons).map(([reason, number]) => `${count(number)} by ${reason}`);
   return (
     <section className="cards">
       <Fact name="Ratio" value={`${decimal(whole.ratio)} x`} says={`${count(whole.total)} tokens flat, ${count(whole.unique)} merged`} />
@@ -139,7 +161,14 @@ function Fact({ name, value, says }: { name: string; value: string; says: string
 /** Forks that cost most: what is below them is computed anew, though a part of it was there. */
 function Forks({ nodes }: { nodes: Schemas["MergeTree"]["nodes"] }) {
   const worst = worstForks(nodes, 10);
-  if (worst.length === 0) return null;
+  if (worst.length === 0) {
+    return (
+      <>
+        <h2>Worst forks</h2>
+        <p className="empty">None could be avoided here: sequences part where rollouts of a task say other things. Templates that change, rewritten histories and retries would be listed.</p>
+      </>
+    );
+  }
   return (
     <>
       <h2>Worst forks</h2>
@@ -148,10 +177,23 @@ function Forks({ nodes }: { nodes: Schemas["MergeTree"]["nodes"] }) {
         columns={["Why", { name: "At token", number: true }, { name: "Tokens below it", number: true }, { name: "Sequences", number: true }, "Of", "Steps that end there"]}
         lines={worst.map(({ node, tokens }) => ({
           key: String(node.id),
-          cells: [visible(node.reason ?? ""), count(node.start), count(tokens), count(node.sequences), visible(node.unit ?? "several"), visible((node.ends ?? []).slice(0, 3).join(", ") || "-")],
+          cells: [visible(node.reason ?? ""), count(node.start), count(tokens), count(node.sequences), visible(node.unit ?? "several"), <Ends key="ends" ids={(node.ends ?? []).slice(0, 3)} />],
         }))}
       />
     </>
+  );
+}
+
+function Ends({ ids }: { ids: readonly string[] }) {
+  if (ids.length === 0) return "-";
+  return (
+    <ul className="members">
+      {ids.map((id) => (
+        <li key={id}>
+          <StepLink id={id} />
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -8,6 +8,7 @@ import { DataTable } from "../parts/data-table";
 import { Problem } from "../parts/problem";
 import { TrainingCurves } from "../parts/training-curves";
 import { When } from "../parts/when";
+import { byTime, byVersion, isShort, ofPolicies, reward, success, tokens } from "../runs";
 
 type Run = Schemas["RunReport"];
 type Cell = Schemas["RunCell"];
@@ -17,12 +18,12 @@ const MOST = 5;
 /** How runs go: agents on task sets, success and rewards along the versions of the policy; several beside one another. */
 export function Runs() {
   const [asked, setAsked] = useSearchParams();
-  const success = asked.get("success") ?? "0.5";
+  const least = asked.get("success") ?? "0.5";
   const report = useQuery({
-    queryKey: ["scan", "runs", success],
+    queryKey: ["scan", "runs", least],
     refetchInterval: 10_000,
     placeholderData: keepPreviousData,
-    queryFn: ({ signal }) => get<Schemas["RunsReport"]>("runs", { success }, signal),
+    queryFn: ({ signal }) => get<Schemas["RunsReport"]>("runs", { success: least }, signal),
   });
   if (report.isPending) return <p className="quiet">Counting</p>;
   if (report.isError) return <Problem error={report.error} again={() => void report.refetch()} />;
@@ -41,9 +42,10 @@ export function Runs() {
       </>
     );
   }
-  const nameOf = (run: Run) => run.run ?? NONE;
+  const nameOf = (run: { run?: string | null }) => run.run ?? NONE;
   const named = asked.getAll("run");
   const chosen = named.length === 0 ? runs.slice(0, 1) : runs.filter((run) => named.includes(nameOf(run)));
+  const together = asked.has("curves") ? asked.get("curves") === "all" : named.length === 0 && isShort(chosen) && !isShort(runs);
   const toggle = (run: Run) => {
     const next = new URLSearchParams(asked);
     const names = chosen.map(nameOf);
@@ -57,7 +59,7 @@ export function Runs() {
       <div className="bar">
         <label className="inline">
           A reward is a success from{" "}
-          <input type="number" step="any" value={success} onChange={(event) => event.target.value !== "" && setAsked(withOne(asked, "success", event.target.value))} />
+          <input type="number" step="any" value={least} onChange={(event) => event.target.value !== "" && setAsked(withOne(asked, "success", event.target.value))} />
         </label>
         <span className="quiet">
           Over the newest {counted(report.data.looked, "trajectory", "trajectories")}{report.data.whole ? ", all that there are" : ", not all that there are"}. Choose up to {MOST} to compare.
@@ -87,7 +89,16 @@ export function Runs() {
       <h2>Training</h2>
       <TrainingCurves />
       <h2>Rollouts</h2>
-      {chosen.length > 0 && <Curves runs={chosen} nameOf={nameOf} />}
+      <div className="bar">
+        <label className="inline">
+          Curves{" "}
+          <select value={together ? "all" : "each"} onChange={(event) => setAsked(withOne(asked, "curves", event.target.value))}>
+            <option value="each">of each chosen run</option>
+            <option value="all">of all runs together, by version of the policy</option>
+          </select>
+        </label>
+      </div>
+      {together ? <Together runs={runs} /> : chosen.length > 0 && <Curves runs={chosen} nameOf={nameOf} />}
       {chosen.map((run) => (
         <Progress key={nameOf(run)} name={nameOf(run)} run={run} />
       ))}
@@ -95,17 +106,26 @@ export function Runs() {
   );
 }
 
-function Curves({ runs, nameOf }: { runs: readonly Run[]; nameOf: (run: Run) => string }) {
-  const along = (read: (point: Schemas["VersionPoint"]) => number | null) =>
-    runs.map((run) => ({ name: nameOf(run), points: (run.versions ?? []).flatMap((point) => (read(point) === null ? [] : [{ x: point.version, y: read(point)! }])) }));
-  const later = runs.map((run) => ({ name: nameOf(run), points: (run.times ?? []).flatMap((point) => (point.reward == null ? [] : [{ x: point.begin, y: point.reward }])) }));
+type Curved = { runs: readonly Run[]; nameOf: (run: { run?: string | null }) => string };
+
+function Curves({ runs, nameOf }: Curved) {
   const clock = (at: number) => new Date(at * 1000).toLocaleTimeString();
   return (
     <div className="charts">
-      <Chart title="Success by version of the policy" x="version" yText={percent} series={along((point) => ((point.rewarded ?? 0) === 0 ? null : (point.successes ?? 0) / point.rewarded!))} />
-      <Chart title="Mean reward by version of the policy" x="version" series={along((point) => point.reward ?? null)} />
-      <Chart title="Mean reward by time" x="at" xText={clock} series={later} />
-      <Chart title="Sampled tokens of a trajectory by version" x="version" series={along((point) => ((point.trajectories ?? 0) === 0 ? null : (point.sampled_tokens ?? 0) / point.trajectories!))} />
+      <Chart title="Success by version of the policy" x="version" yText={percent} series={byVersion(runs, nameOf, success)} />
+      <Chart title="Mean reward by version of the policy" x="version" series={byVersion(runs, nameOf, reward)} />
+      <Chart title="Mean reward by time" x="at" xText={clock} series={byTime(runs, nameOf, reward)} />
+      <Chart title="Sampled tokens of a trajectory by version" x="version" series={byVersion(runs, nameOf, tokens)} />
+    </div>
+  );
+}
+
+function Together({ runs }: { runs: readonly Run[] }) {
+  return (
+    <div className="charts">
+      <Chart title="Success by version, all runs" x="version" yText={percent} series={ofPolicies(runs, success)} />
+      <Chart title="Mean reward by version, all runs" x="version" series={ofPolicies(runs, reward)} />
+      <Chart title="Sampled tokens of a trajectory by version, all runs" x="version" series={ofPolicies(runs, tokens)} />
     </div>
   );
 }

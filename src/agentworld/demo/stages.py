@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentworld.agents.report import RunReport
+from agentworld.demo.curves import Curves, ToldUpdates
 from agentworld.demo.factory import DemoFactory, Work
 from agentworld.demo.recipe import (
     BLACK_BOX,
@@ -27,6 +28,7 @@ from agentworld.errors import AgentWorldError
 from agentworld.records import BatchSpec, Policy
 from agentworld.tasks import Task, ready_task_set
 from agentworld.trainers.checkpoint import latest_checkpoint, read_record
+from agentworld.trainers.metrics import batch_values
 from agentworld.trainers.progress import Updates
 from agentworld.trainers.reference import Trainer
 
@@ -80,7 +82,8 @@ class Stages:
         )
         consumer = self.factory.pool.consumer("fine-tune")
         todo = 1 - len(trainer.record.applied)
-        with Updates("fine-tune") as progress:
+        with Updates("fine-tune") as shown:
+            progress = ToldUpdates(shown, Curves(self.factory.pool, "fine-tune"))
             metrics = list(trainer.run(consumer, spec, batches=todo, timeout=10.0, progress=progress))
         if todo and not metrics:
             raise AgentWorldError(
@@ -95,6 +98,8 @@ class Stages:
         report = self.factory.rollouts(
             name, [(IN_PROCESS, work)], model=POLICY, channel="val", seed=self.plan.seed + 1000
         )
+        step = FINE_TUNED_VERSION if "improve" not in self.state.seconds else FINE_TUNED_VERSION + self.plan.iterations
+        Curves(self.factory.pool, "improve").tell(step, {"reward": report.summary().mean_reward}, "evaluation")
         return _success(report)
 
     def improve(self) -> dict[str, Any]:
@@ -129,6 +134,7 @@ class Stages:
                     "the rollouts of this iteration are not all there to train on", hint="Start afresh with --fresh"
                 )
             entry.update(kl=metrics[0].kl, clipped=metrics[0].clipped, trained_tokens=metrics[0].tokens)
+            Curves(self.factory.pool, "improve").tell(trainer.record.version, batch_values(metrics[0]))
             self._publish(trainer)
             self.folder.save(self.state)
         return {"updates": trainer.record.updates, "version": trainer.record.version}
