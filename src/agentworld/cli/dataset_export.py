@@ -12,6 +12,7 @@ from agentworld.cli.source import PoolOption, UrlOption, source
 
 if TYPE_CHECKING:
     from agentworld.curation.exports import ExportReport
+    from agentworld.curation.exports.report import ExportedSplit
 
 
 def register(app: typer.Typer) -> None:
@@ -110,12 +111,17 @@ def layouts(
     output.table(("layout", "styles", "says"), rows, whole=("layout",))
 
 
+def _files(report: ExportReport, split: ExportedSplit) -> int:
+    """How many files a split has: of documents there is one for each row."""
+    return split.rows if report.file_format == "json" else len(split.files)
+
+
 def show_report(report: ExportReport) -> None:
     """The splits with their rows, and what was left out."""
     from agentworld.curation.exports.report import reasons
 
     columns = ("split", "rows", "files")
-    rows = [(split, f"{each.rows:,}", len(each.files)) for split, each in report.splits.items()]
+    rows = [(split, f"{each.rows:,}", _files(report, each)) for split, each in report.splits.items()]
     output.table(columns, rows, right=columns[1:], whole=columns[:1])
     for reason, count, means in reasons(report.left_out):
         typer.echo(

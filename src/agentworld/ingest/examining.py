@@ -19,7 +19,9 @@ _HASHED_AT_ONCE = 64 * 1024
 # Only what is said is hashed, so that a record with more fields has the same digest.
 _STEP = [name for name in Step.__struct_fields__ if name not in ("prompt_messages", "tools")]
 _RUN = [
-    name for name in Run.__struct_fields__ if name not in ("steps", "media", "file", "grows_as", "held_by", "parts")
+    name
+    for name in Run.__struct_fields__
+    if name not in ("steps", "media", "file", "grows_as", "held_by", "parts", "exported")
 ]
 _of_step, _of_run = operator.attrgetter(*_STEP), operator.attrgetter(*_RUN)
 _UNSAID_STEP = _of_step(Step(step_id="", trajectory_id=""))

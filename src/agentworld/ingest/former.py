@@ -1,4 +1,5 @@
-"""Runs that earlier versions imported under other ids: by their content alone, or by the name of their session alone.
+"""Runs that a pool has under other ids than an import gives them now: earlier versions knew them by their content
+alone, or by the name of their session alone, and some were exported from this pool.
 
 What is there of them is known, or outgrown, as under the id that they have now; what was deleted stays deleted.
 """
@@ -9,17 +10,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentworld.ingest.growth import relation
-from agentworld.ingest.versions import is_same, versions
+from agentworld.ingest.growth import has_all, relation
+from agentworld.ingest.versions import is_same, there, versions
 from agentworld.pool.protocol import Pool
 from agentworld.records import WholeOutcome, WholeTrajectory
 
 _PAGE = 1000
-_LENGTH = 24  # hex digits at the end of an id that an import gave
 
 
 class Former(msgspec.Struct, frozen=True):
-    """What an earlier import left of a run. `outcome`: known or deleted, where nothing is to be stored; `name`: under
+    """What is there of a run. `outcome`: known or deleted, where nothing is to be stored; `name`: under
     which id; `outgrown`: ids of parts of it, whose place it takes.
     """
 
@@ -29,11 +29,11 @@ class Former(msgspec.Struct, frozen=True):
 
 
 class FormerImports:
-    """Looks for them in a pool. Which were deleted is read once, as far as imports can have given their ids."""
+    """Looks for them in a pool. Which were deleted is read once, and kept as hashes of their ids."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._deleted: set[str] | None = None
+        self._deleted: set[int] | None = None
 
     def find(self, whole: WholeTrajectory, names: Sequence[str]) -> Former:
         """What is there of a run, or was, under the ids that it had, of which the first is over its content."""
@@ -51,15 +51,17 @@ class FormerImports:
             return Former("deleted", deleted)
         return Former(outgrown=tuple(outgrown))
 
+    def find_exported(self, whole: WholeTrajectory, name: str) -> Former:
+        """What is there of a run that was exported under this id, here or elsewhere."""
+        for found in there(self._pool, [name]).values():
+            return Former("known", name) if has_all(self._pool, whole, found) else Former()
+        return Former() if self._among_deleted([name]) is None else Former("deleted", name)
+
     def _among_deleted(self, names: Sequence[str]) -> str | None:
         if self._deleted is None:
             self._deleted = set()
             after = 0
             while page := self._pool.tombstones(after, _PAGE):
                 after = page[-1].sequence
-                self._deleted.update(
-                    each.target_id
-                    for each in page
-                    if each.kind == "trajectory" and len(each.target_id.rpartition("-")[2]) == _LENGTH
-                )
-        return next((name for name in names if name in self._deleted), None)
+                self._deleted.update(hash(each.target_id) for each in page if each.kind == "trajectory")
+        return next((name for name in names if hash(name) in self._deleted), None)

@@ -6,6 +6,7 @@ after its last step is somewhere in the other. The last reply may be broken off.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -49,6 +50,21 @@ def relation(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> Relation:
         ends_before = whole.created_at == found.created_at and whole.completed_at < (found.completed_at or 0.0)
         return "earlier" if ends_before or _says_less(whole, found, said) else "later"
     return "earlier" if is_earlier else "later" if is_later else "other"
+
+
+def has_all(pool: Pool, whole: WholeTrajectory, found: Trajectory) -> bool:
+    """Whether a trajectory of the pool has all steps of `whole`, in any order: files may have branches elsewhere."""
+    missing = Counter(map(_key, whole.steps))
+    for step in _steps(pool, found.trajectory_id):
+        missing[_key(step)] -= 1
+    return all(count <= 0 for count in missing.values())
+
+
+def _key(step: Step) -> int:
+    """What both sides of a step say, as a hash."""
+    shown, said = step.prompt_messages, step.response_message
+    asked = tuple(shown) if shown is not None else tuple(step.prompt_ids or ())
+    return hash((asked, said if said is not None else tuple(step.response_ids or ())))
 
 
 def is_other_part(pool: Pool, whole: WholeTrajectory, trajectory_id: str) -> bool:

@@ -15,12 +15,14 @@ from agentworld.ingest.wholes import Placing, is_session, user_of
 
 class Kin(NamedTuple):
     """Ids in the pool. `former`: of the run itself, by its content alone or by its session alone; the first is over its
-    content. `holder`: of the run that it may be in. `parts`: of runs that may be in it.
+    content. `holder`: of the run that it may be in. `parts`: of runs that may be in it. `exported`: under which it was
+    exported from a pool, which may be this one.
     """
 
     former: tuple[str, ...] = ()
     holder: str | None = None
     parts: tuple[str, ...] = ()
+    exported: str | None = None
 
 
 _ALONE = Kin()
@@ -29,7 +31,7 @@ _ALONE = Kin()
 def kin_of(format: str, run: Run, facts: Facts, placing: Placing) -> Kin:
     """To be asked before `make_whole`, which uses up the run."""
     session, held_by = is_session(run), run.held_by or run.parent_run
-    if not session and not run.parts and held_by is None:
+    if not session and not run.parts and held_by is None and run.exported is None:
         return _ALONE
     user = user_of(run, placing, lambda place, why, lost: None)  # It says what is wrong with it when it is asked again.
     former: tuple[str, ...] = ()
@@ -39,7 +41,7 @@ def kin_of(format: str, run: Run, facts: Facts, placing: Placing) -> Kin:
         nameless = examine(msgspec.structs.replace(run, session=None))
         former = name_of(format, None, nameless.digest, 1, user), name_of(format, run.session, "", 1, user)
     holder = None if held_by is None else name_of(format, held_by, "", 1, user)
-    return Kin(former, holder, tuple(_parts(format, run, user)))
+    return Kin(former, holder, tuple(_parts(format, run, user)), run.exported)
 
 
 def _parts(format: str, run: Run, user: str | None) -> list[str]:

@@ -61,7 +61,8 @@ class Run(msgspec.Struct, kw_only=True):
     `parent_run`: native id of the run that began this one (a sub-agent that has a file of its own). `metadata`: JSON
     that is worth keeping. `file`: the name of the file that it begins in, where a format reads several together.
     `held_by`: native id of a run that may have all of this one, where that is not `parent_run`; `parts`: what of it
-    would be runs by themselves. Neither these nor the file are part of what the run is known by.
+    would be runs by themselves; `exported`: the trajectory of a pool that was written to the file. Neither these nor
+    the file are part of what the run is known by.
     """
 
     native_id: str | None
@@ -69,6 +70,7 @@ class Run(msgspec.Struct, kw_only=True):
     grows_as: str | None = None
     held_by: str | None = None
     parts: list[Part] = []
+    exported: str | None = None
     file: str | None = None
     steps: list[Step] = []
     status: TerminalStatus = "finished"

@@ -106,17 +106,20 @@ class Storing:
                 self._note(one, f"{', '.join(within)} is a part of it, and excluded", lost=False)
 
     def _is_former(self, one: Waiting) -> bool:
-        """Whether an earlier version imported all of it under another id; what it imported of it is kept in mind."""
-        if not one.kin.former or there(self._pool, [one.name]):
+        """Whether the pool has all of it under another id; what an earlier import has of it is kept in mind."""
+        if not (one.kin.former or one.kin.exported) or there(self._pool, [one.name]):
             return False
         former = self._former.find(one.whole, one.kin.former)
+        if former.outcome is None and one.kin.exported is not None:
+            former = self._former.find_exported(one.whole, one.kin.exported)
         if former.outgrown:
             self._outgrown[one.name] = former.outgrown
         if former.outcome is None:
             return False
         self._settle(one, AddedTrajectory(trajectory_id=former.name, outcome=former.outcome))
         if former.outcome == "known":
-            self._note(one, f"it is {former.name}, which is there: nothing is stored", lost=False)
+            why = "it is there under another id: nothing is stored"
+            self._note(one, why, lost=False, hint=f"See {former.name}")
         return True
 
     def _tell_known(self, one: Waiting, found: Trajectory) -> None:
@@ -161,10 +164,10 @@ class Storing:
             self._note(one, f"{number} of its steps are stored and not served: {reason}", lost=False)
         return outcome
 
-    def _note(self, one: Waiting, why: str, *, lost: bool = True) -> None:
+    def _note(self, one: Waiting, why: str, *, lost: bool = True, hint: str | None = None) -> None:
         origin = one.whole.origin
         place = origin.get("native_id") or origin.get("session") or f"run {one.whole.origin.get('place')}"
-        self._report.take(Note(file=one.file, place=place, why=why, lost=lost))
+        self._report.take(Note(file=one.file, place=place, why=why, hint=hint, lost=lost))
 
     def _add_version(self, one: Waiting) -> tuple[AddedTrajectory, bool]:
         """Store what has changed under the next free name, and exclude what it takes the place of; whether it does.

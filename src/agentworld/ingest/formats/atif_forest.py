@@ -233,6 +233,7 @@ def _about_run(run: Run, root: Document) -> None:
     values, place = root.values, root.place
     facts = RunFacts.read(root.own.get("run"), values, f"{place}.extra.{KEY}.run")
     run.native_id = _native_id(root)
+    run.exported = root.trajectory_id if "run" in root.own else None
     if root.trajectory_id is None and root.session_id is not None:
         begun = _CONTINUED.sub("", root.session_id)
         run.held_by = begun if begun != root.session_id else None
