@@ -203,7 +203,12 @@ def check_step(step: Step) -> None:
     for name in step.rewards:
         check_name(name, "rewards")
     if step.sampling is not None:
-        _check_sampling(step.sampling)
+        check_sampling(step.sampling)
+    check_spoken(step)
+
+
+def check_spoken(step: Step) -> None:
+    """Types of a step's messages and tools, but for what is in them."""
     if step.prompt_messages is not None:
         _check_kind(step.prompt_messages, (list, tuple), "a list of Message", "prompt_messages")
         if step.prompt_messages and set(map(type, step.prompt_messages)) != {Message}:
@@ -274,7 +279,7 @@ def check_exchange(kept: Exchange) -> bytes:
         check_seconds(getattr(kept, name), name)
     plain_json(kept.error, "error")
     check_names(kept, ("model", "requested_model", "agent", "channel", "dialect", "body_digest"))
-    _check_sampling(kept.sampling)
+    check_sampling(kept.sampling)
     with storable():
         return _encode_checked(kept, Exchange)
 
@@ -316,7 +321,8 @@ def check_reward_record(reward: Reward, path: str) -> None:
         _encode_checked(reward, Reward)
 
 
-def _check_sampling(sampling: Sampling | None) -> None:
+def check_sampling(sampling: Sampling | None) -> None:
+    """Types and numbers of how a step or an exchange is sampled, as far as a look at its JSON would not tell."""
     if sampling is _last_sampling[0]:
         return
     if not isinstance(sampling, Sampling):

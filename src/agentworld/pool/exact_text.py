@@ -22,6 +22,7 @@ _TO_STORE = re.compile("[\x00\ud800-\udfff\U00100000-\U00100801]")
 _STORED = re.compile("\U00100801([\U00100000-\U00100801])|([\U00100000-\U00100800])")
 _NOT_HELD = re.compile("[\x00\ud800-\udfff]")
 _MAPPED_BYTES = b"\xf4\x80"  # how U+100000 to U+100FFF begin in UTF-8
+_FIRST_MAPPED = _MAPPED_BYTES[0]
 _encoder = msgspec.json.Encoder()
 
 
@@ -90,8 +91,8 @@ def spoken_json(data: bytes) -> bytes:
 
 
 def _is_mapped(data: bytes) -> bool:
-    # One byte is looked for much faster than two.
-    return _MAPPED_BYTES[:1] in data and _MAPPED_BYTES in data
+    # One byte is looked for much faster than two, and faster still by its number.
+    return _FIRST_MAPPED in data and _MAPPED_BYTES in data
 
 
 def _mapped(value: Any, change: Any) -> Any:

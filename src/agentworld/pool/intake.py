@@ -16,18 +16,18 @@ import numpy.typing as npt
 
 from agentworld.errors import InvalidRequestError
 from agentworld.forest import TokenArray
-from agentworld.pool.bounds import NOT_STORABLE, check_step, is_finite, refusal
+from agentworld.pool.bounds import NOT_STORABLE, check_spoken, check_step, is_finite, refusal
 from agentworld.pool.lacks import lacks
 from agentworld.pool.plain_values import as_number, plain_json
 from agentworld.pool.rules import of_caller
 from agentworld.pool.step_arrays import ids_taken, logprobs_taken, mask_taken
-from agentworld.pool.step_text import check_tools, said_text
+from agentworld.pool.step_text import check_tools, checked_text, said_text
+from agentworld.pool.usual_steps import is_usual, remember
 from agentworld.records import Exchange, Policy, Step, check_id
 
 INCLUDABLE = ("tokens", "messages", "logprobs")
 ABORTED = frozenset({"abort", "aborted"})
 _REFUSALS = (InvalidRequestError, *NOT_STORABLE)
-_IDS = ("group_id", "exchange_id", "parent_step_id", "supersedes")
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
@@ -87,16 +87,30 @@ def _with_plain_numbers(step: Step) -> Step:
 
 
 def _prepared(step: Step) -> Prepared:
-    check_step(step)
+    usual = is_usual(step)
+    if usual:
+        check_spoken(step)
+    else:
+        check_step(step)
     check_id(step.step_id, "step_id")
     check_id(step.trajectory_id, "trajectory_id")
-    for name in _IDS:
-        if (value := getattr(step, name)) is not None:
-            check_id(value, name)
-    if step.supersedes == step.step_id:
-        raise InvalidRequestError("a step cannot supersede itself", path="supersedes")
-    rewards = _rewards(step)
-    rest = said_text(step)
+    if step.group_id is not None:
+        check_id(step.group_id, "group_id")
+    if step.exchange_id is not None:
+        check_id(step.exchange_id, "exchange_id")
+    if step.parent_step_id is not None:
+        check_id(step.parent_step_id, "parent_step_id")
+    if step.supersedes is not None:
+        check_id(step.supersedes, "supersedes")
+        if step.supersedes == step.step_id:
+            raise InvalidRequestError("a step cannot supersede itself", path="supersedes")
+    rewards: dict[str, float] = {}
+    if usual:
+        rest = said_text(step)
+    else:
+        rewards = _rewards(step)
+        rest = checked_text(step)
+        remember(step)
     if step.tools is not None:
         check_tools(step.tools)
     prompt = ids_taken(step.prompt_ids, "prompt_ids")
@@ -204,14 +218,22 @@ def _faults(
         if logprobs is not None or mask is not None:
             return ["log-probabilities or mask without response_ids"]
         return []
+    usage, size = step.usage, len(response)
+    if (
+        (logprobs is None or len(logprobs) == size)
+        and (mask is None or len(mask) == size)
+        and (step.prompt_length is None and step.response_length is None)
+        and (usage is None or (usage.completion_tokens == size and usage.prompt_tokens == len(prompt)))
+    ):
+        return []
     faults = []
     for name, array in (("response_logprobs", logprobs), ("response_mask", mask)):
         if array is not None and len(array) != len(response):
             faults.append(f"{len(array)} {name} for {len(response)} response_ids")
     counted = [("prompt_length", step.prompt_length, prompt), ("response_length", step.response_length, response)]
-    if step.usage is not None:
-        counted.append(("usage.prompt_tokens", step.usage.prompt_tokens, prompt))
-        counted.append(("usage.completion_tokens", step.usage.completion_tokens, response))
+    if usage is not None:
+        counted.append(("usage.prompt_tokens", usage.prompt_tokens, prompt))
+        counted.append(("usage.completion_tokens", usage.completion_tokens, response))
     for name, number, ids in counted:
         if number is not None and number != len(ids):
             faults.append(f"{name} is {number} but there are {len(ids)} ids")

@@ -18,13 +18,14 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(rb"\\u")
+_BACKSLASH = 0x5C
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def has_escapes(data: bytes) -> bool:
     """Whether JSON text holds a character by its number, as it says lone surrogates and U+0000."""
-    # Bytes have no method that looks for two as fast.
-    return b"\\" in data and _ESCAPE.search(data) is not None
+    # Bytes have no method that looks for two as fast, and for one it is the number that is looked for without a detour.
+    return _BACKSLASH in data and _ESCAPE.search(data) is not None
 
 
 def encode(value: Any) -> bytes:

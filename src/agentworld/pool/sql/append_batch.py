@@ -24,7 +24,7 @@ from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.append_intake import Intake, Payload, PreparedExchange
 from agentworld.pool.sql.call_marks import set_marks
-from agentworld.pool.sql.forests import ForestWriter, MessageTrace, TokenTrace, ToolTrace
+from agentworld.pool.sql.forests import UNSPOKEN, ForestWriter, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
 from agentworld.pool.sql.rewards import keep_rewards
 from agentworld.pool.sql.rows import STEP_APPENDED
@@ -162,12 +162,18 @@ class Batch:
         tokens: TokenTrace | None = None
         if prepared.prompt is not None or prepared.response is not None:
             tokens = forests.trace_tokens(trajectory_id, step.vocabulary, prepared.prompt, prepared.response)
-        try:
-            tools = forests.trace_tools(step.tools)
-            messages = forests.trace_messages(trajectory_id, tools.digest, step.prompt_messages, step.response_message)
-        except NOT_STORABLE as error:
-            raise refusal(error) from None
-        mask, logprobs = pack_mask(prepared.mask), raw_logprobs(prepared.logprobs)
+        if step.tools is None and step.prompt_messages is None and step.response_message is None:
+            tools, messages = UNSPOKEN
+        else:
+            try:
+                tools = forests.trace_tools(step.tools)
+                messages = forests.trace_messages(
+                    trajectory_id, tools.digest, step.prompt_messages, step.response_message
+                )
+            except NOT_STORABLE as error:
+                raise refusal(error) from None
+        mask = None if prepared.mask is None else pack_mask(prepared.mask)
+        logprobs = None if prepared.logprobs is None else raw_logprobs(prepared.logprobs)
         present = append_rows.present_bits(prepared)
         content = append_rows.content_digest(prepared, tokens, messages, mask, logprobs, present)
         known = self._known.get(step_id)

@@ -164,9 +164,9 @@ def step_row(
         None,  # prompt_node
         None,  # reply_node
         rewards.get(rules.PRIMARY),
-        json_or_none(rewards),
-        json_or_none(step.labels),
-        json_or_none(step.metadata),
+        json_or_none(rewards) if rewards else None,
+        json_or_none(step.labels) if step.labels else None,
+        json_or_none(step.metadata) if step.metadata else None,
         call,
         excluded,
         int(late),
@@ -182,11 +182,12 @@ def call_columns(prepared: Prepared, present: int, tally: Tally) -> tuple[str | 
     """
     step = prepared.step
     sampling, usage = step.sampling, step.usage
-    if sampling is not None and tally.is_sampling(sampling):
+    if sampling is not None and (sampling is tally.said or tally.is_sampling(sampling)):
         sampling, present = None, present | SAMPLING_OF_TRAJECTORY
-    if usage is not None and (usage.prompt_tokens, usage.completion_tokens) == (
-        prepared.prompt_length,
-        prepared.response_length,
+    if (
+        usage is not None
+        and usage.prompt_tokens == prepared.prompt_length
+        and usage.completion_tokens == prepared.response_length
     ):
         usage, present = None, present | USAGE_IS_LENGTHS
     call = None

@@ -103,6 +103,7 @@ class ToolTrace(msgspec.Struct, frozen=True, gc=False):
 
 
 _NO_TOOLS = ToolTrace(digest(b"null"), None)
+UNSPOKEN = _NO_TOOLS, _unspoken(_NO_TOOLS.digest)  # the traces of a step without tools and messages
 
 
 class ForestWriter:

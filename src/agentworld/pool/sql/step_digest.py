@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import struct
 
-from agentworld.records.ids import framed_digest
+from agentworld.records.ids import DIGEST_SIZE, framed_digest
 
 SAID_BYTES = 16
 _LENGTH = struct.Struct(">Q").pack  # how `framed` writes the length before each part
+_SHORT = [_LENGTH(length) for length in range(32)]  # of numbers as text
+_OF_DIGEST = _LENGTH(DIGEST_SIZE)
+_NO_NUMBERS = _LENGTH(1) + b"-"
 _STORED_BYTES = 8
 
 
@@ -37,26 +40,21 @@ def stored_parts(
     """What is stored exactly, framed as `digest` does. `tokens`: the digest of the sequence and the length of its first
     part; `messages`: that of the conversation; `present`: the bits of what was said at all.
     """
-    mask = mask or b""
-    numbers = b"-" if logprobs is None else b"+" + logprobs
-    bits = b"%d" % present
+    number = b"%d" % present
+    bits = _SHORT[len(number)] + number
     sequence = b""
     if tokens is not None:
-        path, first = tokens[0], b"%d" % tokens[1]
-        sequence = b"".join((_LENGTH(len(path)), path, _LENGTH(len(first)), first))
-    return b"".join(
-        (
-            _LENGTH(len(mask)),
-            mask,
-            _LENGTH(len(numbers)),
-            numbers,
-            sequence,
-            _LENGTH(len(messages)),
-            messages,
-            _LENGTH(len(bits)),
-            bits,
-        )
-    )
+        first = b"%d" % tokens[1]
+        sequence = b"".join((_OF_DIGEST, tokens[0], _SHORT[len(first)], first))
+    if logprobs is None:
+        return b"".join((_framed(mask or b""), _NO_NUMBERS, sequence, _OF_DIGEST, messages, bits))
+    # The sign says that there are numbers, and is one of them to the frame.
+    size = _LENGTH(1 + len(logprobs))
+    return b"".join((_framed(mask or b""), size, b"+", logprobs, sequence, _OF_DIGEST, messages, bits))
+
+
+def _framed(part: bytes) -> bytes:
+    return _LENGTH(len(part)) + part
 
 
 def same_content(known: bytes, sent: bytes) -> bool:
@@ -66,7 +64,7 @@ def same_content(known: bytes, sent: bytes) -> bool:
 
 def sequence_content(last: bytes, tail: bytes) -> bytes:
     """The digest of a sequence: that of its last full block (or of its vocabulary) and its tail as uint32."""
-    return framed_digest(_LENGTH(len(last)) + last + _LENGTH(len(tail)) + tail)  # As digest(last, tail) is.
+    return framed_digest(b"".join((_OF_DIGEST, last, _LENGTH(len(tail)), tail)))  # As digest(last, tail) is.
 
 
 def conversation_content(tools: bytes, last: bytes, prompt_length: int | None) -> bytes:

@@ -1,0 +1,108 @@
+"""Steps as nearly all are, which are told at a glance from those that need every check.
+
+What a run's steps say again and again (names, a policy, how they are sampled) is checked in full once and remembered,
+and of the rest only the types of Python's own are looked for. A step that is not usual is not wrong: it takes the long
+way, which finds what is wrong with it, if anything.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import msgspec
+
+from agentworld.errors import InvalidRequestError
+from agentworld.pool.bounds import MAX_COUNT, NOT_STORABLE, check_policy, check_sampling
+from agentworld.records import Policy, Sampling, Step, Usage, exact_json
+
+_words_of = operator.attrgetter(
+    "channel",
+    "agent",
+    "model",
+    "requested_model",
+    "dialect",
+    "vocabulary",
+    "finish_reason",
+    "token_source",
+    "logprob_space",
+    "fork_reason",
+)
+_FLAT = frozenset((str, bool, int, type(None)))
+_CONSTANT = (str, int, float, bool, tuple)
+_INFINITY = float("inf")
+_MOST = 1024
+# Words that were found good together, and records that were, by their identity; equal ones may differ in their types.
+_words: set[tuple[str | None, ...]] = set()
+_records: dict[int, Policy | Sampling] = {}
+
+
+def is_usual(step: Step) -> bool:
+    """Whether a step is seen to be of its types and in its bounds, but for ids, arrays, messages and tools."""
+    try:
+        if _words_of(step) not in _words:
+            return False
+    except TypeError:  # One has no hash.
+        return False
+    usage, created, took, metadata = step.usage, step.created_at, step.latency_ms, step.metadata
+    if (
+        step.choice_index != 0
+        or step.choice_index.__class__ is not int
+        or step.prompt_length is not None
+        or step.response_length is not None
+        or step.excluded_reason is not None
+        or step.reward is not None
+        or created.__class__ is not float
+        or not -_INFINITY < created < _INFINITY
+        or step.version_spans.__class__ is not tuple
+        or step.version_spans
+        or step.rewards.__class__ is not dict
+        or step.rewards
+        or step.labels.__class__ is not dict
+        or step.labels
+        or metadata.__class__ is not dict
+    ):
+        return False
+    if took is not None and (took.__class__ is not float or not -_INFINITY < took < _INFINITY):
+        return False
+    if usage is not None and not (
+        usage.__class__ is Usage
+        and usage.prompt_tokens.__class__ is int
+        and usage.completion_tokens.__class__ is int
+        and 0 <= usage.prompt_tokens <= MAX_COUNT
+        and 0 <= usage.completion_tokens <= MAX_COUNT
+    ):
+        return False
+    for key, value in metadata.items():
+        if key.__class__ is not str or value.__class__ not in _FLAT:
+            return False
+    return _is_good(step.policy, Policy) and _is_good(step.sampling, Sampling)
+
+
+def remember(step: Step) -> None:
+    """The words of a step that took the long way and was found good, so that others with them are usual."""
+    words = _words_of(step)
+    if all(word is None or word.__class__ is str for word in words):
+        if len(_words) >= _MOST:
+            _words.clear()
+        _words.add(words)
+
+
+def _is_good(record: Policy | Sampling | None, kind: type[Policy] | type[Sampling]) -> bool:
+    if record is None or _records.get(id(record)) is record:
+        return True
+    if record.__class__ is not kind:
+        return False
+    try:
+        if isinstance(record, Policy):
+            check_policy(record)
+        else:
+            check_sampling(record)
+        exact_json.decode(exact_json.encode(record), kind)
+    except (InvalidRequestError, *NOT_STORABLE):
+        return False
+    # A record cannot change, but what it holds may.
+    if all(value is None or value.__class__ in _CONSTANT for value in msgspec.structs.astuple(record)):
+        if len(_records) >= _MOST:
+            _records.clear()
+        _records[id(record)] = record
+    return True

@@ -1,0 +1,81 @@
+"""A step that is told to be usual at a glance is one that the long way finds good, and to it says the same."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentworld.errors import InvalidRequestError
+from agentworld.pool import intake
+from agentworld.pool.usual_steps import is_usual
+from agentworld.records import Policy, Sampling, Step, Usage
+from tests.examples import examples
+
+_GOOD: dict[str, Any] = {
+    "step_id": "s",
+    "trajectory_id": "t",
+    "agent": "a",
+    "model": "m",
+    "policy": Policy("m", "r", 3),
+    "token_source": "token-in",
+    "logprob_space": "raw",
+    "sampling": Sampling(temperature=1.0, stop=("x",)),
+    "finish_reason": "stop",
+    "usage": Usage(2, 1),
+    "created_at": 1.5,
+    "latency_ms": 2.0,
+    "metadata": {"prompt": "bridged", "n": 1, "none": None},
+}
+_ODD = st.sampled_from(
+    [
+        None, True, False, 0, 1, -1, 2**31, 2**63, 1.5, float("nan"), float("inf"), -float("inf"), "", "raw",
+        "token-in", "\ud800", "\0", "x" * 300, b"x", (), ("a",), [], [1], {}, {"a": 1}, {"a": 1.5}, {1: 2},
+        {"a": [[1]]}, {"a": b""},
+        np.float32(1.0), np.int64(2), Policy("m", "r", True), Policy("m", "r", -1), Policy("m", 3, 1), Policy("m"),  # type: ignore[arg-type]
+        Sampling(top_k=1.5), Sampling(stop=["x"]), Sampling(stop=(1,)), Sampling(logit_bias={"1": 2.0}),  # type: ignore[arg-type]
+        Sampling(response_format={"a": b""}), Usage(1.5, 1), Usage(True, 1), Usage(-1, 1), Usage(2**40, 1), Usage(),  # type: ignore[arg-type]
+    ]
+)  # fmt: skip
+_FIELDS = [name for name in Step.__struct_fields__ if name not in ("prompt_messages", "response_message", "tools")]
+
+
+def _outcome(step: Step, *, long_way: bool) -> object:
+    """What becomes of a step, or why it is refused."""
+    with pytest.MonkeyPatch.context() as patch:
+        if long_way:
+            patch.setattr(intake, "is_usual", lambda step: False)
+        try:
+            found = intake.prepare(step)
+        except InvalidRequestError as error:
+            return error.one_line()
+    lengths = found.prompt_length, found.response_length, found.sampled, found.lacks
+    return found.rest, found.reasons, found.rewards, lengths
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(st.dictionaries(st.sampled_from(_FIELDS), _ODD, max_size=2))
+def test_both_ways_have_the_same_outcome(odd: dict[str, Any]) -> None:
+    intake.prepare(Step(**_GOOD))
+    step = Step(**{**_GOOD, **odd})
+    assert _outcome(step, long_way=False) == _outcome(step, long_way=True)
+    assert odd or is_usual(step)
+
+
+def test_the_steps_of_a_run_are_usual_once_its_words_are_known() -> None:
+    intake.prepare(Step(**_GOOD))
+    later = {**_GOOD, "step_id": "s2", "created_at": 9.0, "usage": Usage(7, 8), "policy": Policy("m", "r", 4)}
+    assert is_usual(Step(**later))
+    assert not is_usual(Step(**{**later, "agent": "another"}))
+    intake.prepare(Step(**{**later, "agent": "another"}))
+    assert is_usual(Step(**{**later, "agent": "another"}))
+
+
+def test_how_it_is_sampled_is_looked_at_again_where_it_may_have_changed() -> None:
+    intake.prepare(Step(**_GOOD))
+    bias = {"1": 2.0}
+    step = Step(**{**_GOOD, "sampling": Sampling(logit_bias=bias)})
+    assert is_usual(step)
+    bias["1"] = "no number"  # type: ignore[assignment]
+    assert not is_usual(step)
