@@ -21,6 +21,8 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))
 # A deletion has no body, and no page may send one to another site without asking first.
 _TYPELESS = READING | {"DELETE"}
 _OWN_SITE = frozenset(("same-origin", "none"))
+_LOOKED_AT = frozenset((b"host", b"origin", b"sec-fetch-site", b"content-type"))
+_Said = dict[bytes, list[str]]
 
 
 class OriginGuard:
@@ -33,8 +35,9 @@ class OriginGuard:
 
     def fault(self, scope: Scope) -> AgentWorldError | None:
         """What is wrong with the request's Host, Origin or type; None where it may pass."""
+        said = _said(scope)
         # Servers below may add an empty one where a program sends none.
-        hosts = [each for each in _headers(scope, b"host") if each]
+        hosts = [each for each in said.get(b"host", ()) if each]
         names = [host_name(each) for each in hosts]
         if len(names) > 1 or None in names:
             return InvalidRequestError("The Host header is no host with a port from 0 to 65535", path="Host")
@@ -48,10 +51,10 @@ class OriginGuard:
         method = scope.get("method", "GET")
         if method == "OPTIONS":
             return None  # Whoever asks for permission gets none, but an answer.
-        return self._foreign(scope, name, method) or (None if method in _TYPELESS else _type_fault(scope))
+        return self._foreign(said, name, method) or (None if method in _TYPELESS else _type_fault(scope, said))
 
-    def _foreign(self, scope: Scope, host: str | None, method: str) -> ForbiddenError | None:
-        for origin in _headers(scope, b"origin"):
+    def _foreign(self, said: _Said, host: str | None, method: str) -> ForbiddenError | None:
+        for origin in said.get(b"origin", ()):
             site = origin_host(origin)
             # Elsewhere than on a loopback address every name of the server is its own, as it cannot know them.
             if not self._is_own(site) and (self._loopback or site is None or site != host):
@@ -61,7 +64,7 @@ class OriginGuard:
                     hint="Programs send no Origin; for a page of another host, start it with --allowed-host NAME",
                 )
         if method not in READING:
-            for site in _headers(scope, b"sec-fetch-site"):
+            for site in said.get(b"sec-fetch-site", ()):
                 if site.lower() not in _OWN_SITE:
                     return ForbiddenError(
                         "Pages of other sites may not call this server",
@@ -74,10 +77,9 @@ class OriginGuard:
         return name is not None and (name in self._own or (self._loopback and is_loopback(name)))
 
 
-def _type_fault(scope: Scope) -> MediaTypeError | None:
+def _type_fault(scope: Scope, said: _Said) -> MediaTypeError | None:
     """What is wrong with the type of a body; a write without a body has to say it too."""
-    types = _headers(scope, b"content-type")
-    kind, _, parameters = (types[0] if types else "").partition(";")
+    kind, _, parameters = said.get(b"content-type", [""])[0].partition(";")
     kind = kind.strip().lower()
     if kind == otlp_replies.PROTOBUF and scope["path"] == otlp_replies.PATH:
         return None  # No page may send it to another site without asking first.
@@ -93,5 +95,10 @@ def _type_fault(scope: Scope) -> MediaTypeError | None:
     )
 
 
-def _headers(scope: Scope, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1").strip() for name, value in scope.get("headers") or () if name.lower() == wanted]
+def _said(scope: Scope) -> _Said:
+    """The headers that the rule looks at, by name in lower case."""
+    said: _Said = {}
+    for name, value in scope.get("headers") or ():
+        if (lower := name.lower()) in _LOOKED_AT:
+            said.setdefault(lower, []).append(value.decode("latin-1").strip())
+    return said

@@ -1,8 +1,8 @@
 """Short looks at the pool on the way of a call: from the event loop itself where the pool is in this process.
 
 A thread that looks costs five times as much as the look, and two hand-overs while the call waits. A look at another
-server waits for the network, so there threads take it; so they do for a while after a look that was slow, as on a disk
-that is busy.
+server waits for the network, so there threads take it; so they do for a while after several that were slow, as on a
+disk that is busy.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ T = TypeVar("T")
 _IN_PROCESS = ("sqlite:", "memory:")
 SLOW_SECONDS = 0.02
 """A look that takes longer holds up the other calls too much."""
+SLOW_LOOKS = 4
+"""So many after each other are the disk's; one can be any other program's that took the processor."""
 SPARED_SECONDS = 5.0
-"""So long after one that was slow threads look."""
+"""So long threads look then."""
 
 
 class Looks:
@@ -28,6 +30,7 @@ class Looks:
     def __init__(self, pool: Pool, clock: Callable[[], float] = time.monotonic) -> None:
         self._here = pool.url.startswith(_IN_PROCESS)
         self._clock = clock
+        self._slow = 0
         self._spared_until = float("-inf")
 
     @property
@@ -42,8 +45,9 @@ class Looks:
             return look(name)
         finally:
             ended = self._clock()
-            if ended - begun > SLOW_SECONDS:
-                self._spared_until = ended + SPARED_SECONDS
+            self._slow = self._slow + 1 if ended - begun > SLOW_SECONDS else 0
+            if self._slow >= SLOW_LOOKS:
+                self._slow, self._spared_until = 0, ended + SPARED_SECONDS
 
     async def of(self, look: Callable[[str], T], name: str) -> T:
         """What the look finds; `name`: the id that it is given."""

@@ -107,18 +107,20 @@ class Engine(Protocol):
         """Let go of connections."""
 
 
+_NEUTRAL: dict[str, float] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+
+
 def explicit(sampling: Sampling) -> Sampling:
     """The parameters with neutral values where the caller set none, so that no default of the engine's applies."""
-    neutral = {
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "top_k": 0,
-        "min_p": 0.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "repetition_penalty": 1.0,
-    }
-    unset = {name: value for name, value in neutral.items() if getattr(sampling, name) is None}
+    unset = {name: value for name, value in _NEUTRAL.items() if getattr(sampling, name) is None}
     return msgspec.structs.replace(sampling, **unset)
 
 

@@ -63,6 +63,9 @@ class Http:
         """For the log line: ids and names, never content."""
         self.grant = grant_of(scope)
         self._raw: list[tuple[bytes, bytes]] = list(scope.get("headers") or [])
+        self._by_name: dict[bytes, bytes] = {}
+        for name, value in self._raw:
+            self._by_name.setdefault(name.lower(), value)
         self._receive = receive
         self._send = send
         self.write_timeout = write_timeout
@@ -77,11 +80,8 @@ class Http:
 
     def header(self, name: str) -> str | None:
         """The first header of that name (lower case), or None; bytes that are no text become U+FFFD."""
-        wanted = name.encode()
-        for key, value in self._raw:
-            if key.lower() == wanted:
-                return value[:MAX_HEADER_LENGTH].decode("utf-8", "replace").strip()
-        return None
+        value = self._by_name.get(name.encode())
+        return None if value is None else value[:MAX_HEADER_LENGTH].decode("utf-8", "replace").strip()
 
     def add_header(self, name: str, value: str) -> None:
         """Send a header with the answer."""
@@ -133,33 +133,33 @@ class Http:
     async def reply(self, status: int, body: Any, content_type: bytes = b"application/json") -> None:
         """Answer with a whole body; anything but bytes is sent as JSON."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        await self._start(status, content_type, [(b"content-length", str(len(data)).encode())])
-        await self._write({"type": "http.response.body", "body": b"" if self.method == "HEAD" else data})
+        start = self._start(status, content_type, [(b"content-length", str(len(data)).encode())])
+        await self._write(start, {"type": "http.response.body", "body": b"" if self.method == "HEAD" else data})
 
     async def begin_events(self) -> None:
         """Begin a stream of server-sent events."""
-        await self._start(
-            200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-        )
+        more = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+        await self._write(self._start(200, b"text/event-stream; charset=utf-8", more))
 
     async def chunk(self, data: bytes, *, last: bool = False) -> None:
         """Send a piece of a stream."""
         await self._write({"type": "http.response.body", "body": data, "more_body": not last})
 
-    async def _start(self, status: int, content_type: bytes, more: list[tuple[bytes, bytes]]) -> None:
+    def _start(self, status: int, content_type: bytes, more: list[tuple[bytes, bytes]]) -> MutableMapping[str, Any]:
         self.status = status
         self.started = True
         # Replies hold what models and callers wrote: no browser may take them for a page.
         headers = [(b"content-type", content_type), (b"x-content-type-options", b"nosniff"), *more, *self.headers]
-        await self._write({"type": "http.response.start", "status": status, "headers": headers})
+        return {"type": "http.response.start", "status": status, "headers": headers}
 
-    async def _write(self, message: MutableMapping[str, Any]) -> None:
+    async def _write(self, *messages: MutableMapping[str, Any]) -> None:
         """Send something; ClientGoneError where the client takes nothing any more."""
         if self._stalled:
             raise _takes_nothing(self.write_timeout)
         try:
             async with asyncio.timeout(self.write_timeout) as limit:
-                await self._send(message)
+                for message in messages:
+                    await self._send(message)
         except TimeoutError:
             if not limit.expired():
                 raise

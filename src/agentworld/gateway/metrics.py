@@ -4,6 +4,7 @@ the workers of one server count together, each in files of its own in that folde
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable
 
@@ -81,6 +82,8 @@ ENGINE_DOWN = Gauge(
 EVENTS = ("calls", "failures", "aborted", "retries", "failovers", "refused", "resubmitted")
 STATES = ("in_flight", "waiting")
 SYNC_SECONDS = 1.0
+# The library looks a counter up by its labels anew each time, under a lock. Models are those of the settings.
+_tokens = functools.cache(TOKENS.labels)
 _NO_FAULTS = ("client_closed_request", "engine_aborted")
 
 
@@ -103,8 +106,8 @@ def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:
             CONTINUED.labels(call.model, "true" if _extends(call, step) else "false").inc()
     if usage is not None:
         prompt, sampled = usage.prompt_tokens, usage.completion_tokens
-    TOKENS.labels(call.model, "prompt").inc(prompt)
-    TOKENS.labels(call.model, "sampled").inc(sampled)
+    _tokens(call.model, "prompt").inc(prompt)
+    _tokens(call.model, "sampled").inc(sampled)
 
 
 def _extends(call: Call, step: Step) -> bool:
