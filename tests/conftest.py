@@ -1,7 +1,9 @@
 """Settings of the whole test run."""
 
+import functools
 import gc
 import os
+import ssl
 from collections import Counter
 
 import pytest
@@ -51,6 +53,14 @@ def _migrated_once():
     """A new SQLite pool of this process is a copy of the first one's, which was migrated; an old one is migrated."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(migrations, "upgrade", Copies(migrations.upgrade))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_once():
+    """Clients of many tests each read all certificates of the machine, and then speak plain HTTP to this machine."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
 
 
