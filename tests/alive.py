@@ -12,7 +12,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_gone(pid: int, seconds: float = 60.0) -> None:
+def wait_gone(pid: int, seconds: float = 150.0) -> None:
     """Wait for the end of a process that was killed; the kernel takes a moment."""
     deadline = time.monotonic() + seconds
     while alive(pid):

@@ -8,7 +8,9 @@ REPORT = "; import sys; print('\\n'.join(sorted({name.split('.')[0] for name in 
 
 
 def loaded_by(code):
-    done = subprocess.run([sys.executable, "-c", code + REPORT], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code + REPORT], capture_output=True, text=True, timeout=150, check=True
+    )
     return set(done.stdout.split())
 
 

@@ -121,7 +121,7 @@ def test_signals_stop_it_cleanly(url, engine, config, factory, number):
         opened = factory.list_trajectories(where=f"metadata.run == '{name}' and open").items
         group = opened[0].group_id if len(opened) == 2 else None
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=150)
     assert process.returncode == 130
     assert f"agentworld run {config} --name {name}` goes on" in errors
     assert "Traceback" not in errors

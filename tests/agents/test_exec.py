@@ -28,7 +28,7 @@ def start(url, *arguments, **options):
 
 def run(url, *arguments, **options):
     process = start(url, *arguments, **options)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=150)
     return process.returncode, output, errors
 
 
@@ -102,7 +102,7 @@ def test_ctrl_c_during_the_reward_ends_the_trajectory(url, factory):
     said = process.stderr.readline()
     assert said == "judging\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=150)
     assert process.returncode == 130
     assert f"{trajectory_in(errors)} abandoned" in errors
     assert factory.get_trajectory(trajectory_in(errors)).status == "abandoned"
@@ -131,7 +131,7 @@ def test_signals_reach_the_command(url, factory):
     process = start(url, "--", sys.executable, "-c", script)
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=150)
     assert process.returncode == 5
     assert factory.get_trajectory(trajectory_in(errors)).status == "abandoned"
     assert f"{trajectory_in(errors)} abandoned, 0 steps" in errors
@@ -197,6 +197,6 @@ def test_at_a_terminal_ctrl_c_reaches_the_command_once(url, factory):
         process.stdin.write("\x03")
         process.stdin.flush()
         output = process.stdout.read()
-        assert process.wait(timeout=60) == 11
+        assert process.wait(timeout=150) == 11
     assert factory.get_trajectory(trajectory_in(output)).status == "abandoned"
     assert f"{trajectory_in(output)} abandoned, 0 steps" in output

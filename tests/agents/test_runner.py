@@ -392,7 +392,7 @@ async def test_a_server_that_is_not_there_is_one_error():
 
 async def test_slow_checkers_hold_up_nobody_else(run):
     class Together(Sums):
-        meeting = threading.Barrier(2, timeout=60)
+        meeting = threading.Barrier(2, timeout=150)
 
         def check(self, task, answer):
             self.meeting.wait()

@@ -82,7 +82,7 @@ def test_a_missing_extra_is_named(refused, monkeypatch):
 
 def test_python_m_runs_it():
     done = subprocess.run(
-        [sys.executable, "-m", "agentworld", "nonsense"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "agentworld", "nonsense"], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 2
     assert done.stderr.startswith("agentworld: No such command")

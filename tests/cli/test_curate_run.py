@@ -86,7 +86,7 @@ def following(path):
 
 def labelled(pool, name):
     """Wait until the run that follows has looked at a trajectory."""
-    for event in pool.follow(timeout=60):
+    for event in pool.follow(timeout=150):
         if event.kind == "label.set" and event.trajectory_id == name:
             return
     raise AssertionError(name)
@@ -101,7 +101,7 @@ def test_a_run_that_follows_is_stopped_or_killed_and_the_next_goes_on(path, endi
         put(pool, "b")
         labelled(pool, "b")
         process.send_signal(ending)
-        printed, error = process.communicate(timeout=60)
+        printed, error = process.communicate(timeout=150)
         assert process.returncode == (0 if ending == signal.SIGTERM else -signal.SIGKILL), error
         put(pool, "c")
         assert invoke(["curate", "run", "--checks", "unrewarded"]) == 0

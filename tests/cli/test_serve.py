@@ -74,7 +74,7 @@ class Server:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def ended(self):
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=150)
         self._reader.join(timeout=100)
         return code
 
@@ -86,7 +86,7 @@ class Server:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=150)
         self._reader.join(timeout=100)
         self.process.stdout.close()
 
@@ -236,6 +236,6 @@ def test_logs_are_json_away_from_a_terminal(pool):
 
 def test_requests_that_do_not_end_are_cut_off():
     code = "import time; from agentworld.api.worker import cut_off_after; cut_off_after(0.05); time.sleep(60)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 1
     assert "cut off" in done.stdout + done.stderr

@@ -26,7 +26,7 @@ def ask(url, path, body=None, **headers):
     data = None if body is None else json.dumps(body).encode()
     request = Request(url + path, data, {"Content-Type": "application/json", **headers})
     try:
-        with urlopen(request, timeout=60) as response:
+        with urlopen(request, timeout=150) as response:
             return response.status, response.read().decode()
     except OSError as error:
         if not hasattr(error, "code"):

@@ -144,7 +144,7 @@ def test_a_scripted_engine_stands_behind_the_gateway_as_the_guide_says(tmp_path)
             _, _, *rest = command(page, "agentworld exec")
             rest[rest.index("python")] = sys.executable
             executed = [sys.executable, "-m", "agentworld", "exec", "--url", url, *rest]
-            run = subprocess.run(executed, capture_output=True, text=True, timeout=60)
+            run = subprocess.run(executed, capture_output=True, text=True, timeout=150)
             assert (run.returncode, run.stdout) == (0, "No tools.\n"), run.stderr
             with Factory(url) as factory:
                 (step,) = factory.list_steps(include=["tokens"]).items

@@ -64,6 +64,6 @@ def run(part):
         assert code == 0, f"{part.what}: {error.getvalue()}"
         return printed.getvalue()
     command = [sys.executable if words[0] == "python" else words[0], *words[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -197,7 +197,7 @@ def test_its_snippet_runs(talked):
         await rate({{...{json.dumps(told)}, trajectory: "other"}}, 1).catch((error) => console.log(error.message));
     """
     done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=script, capture_output=True, text=True, timeout=60, check=True
+        ["node", "--input-type=module", "-"], input=script, capture_output=True, text=True, timeout=150, check=True
     )
     assert "this key is for the trajectory" in done.stdout
     (one,) = server.pool.list_feedback().items

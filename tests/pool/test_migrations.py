@@ -152,7 +152,7 @@ def test_an_open_pool_needs_no_alembic(tmp_path):
         "import sys; from agentworld.pool import open_store; "
         f"open_store('sqlite:///{tmp_path}/pool.db').close(); sys.exit('alembic' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=150).returncode == 0
 
 
 def test_the_journal_and_its_settings(sqlite_pool):

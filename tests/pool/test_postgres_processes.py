@@ -98,7 +98,7 @@ def test_writers_consumers_and_followers_share_one_pool(postgres_url, pool):
         if len(trained) >= wanted or any(writer.poll() for writer in writers):
             break
     for process in (*writers, *consumers):
-        process.communicate(timeout=60)
+        process.communicate(timeout=150)
         assert process.returncode == 0
     ended.set()
     woken.set()

@@ -76,7 +76,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, after):
     os.kill(writer.pid, signal.SIGKILL)
     # Not `communicate`, which leaves out what readline has read ahead.
     acknowledged += writer.stdout.read().split()
-    writer.wait(timeout=60)
+    writer.wait(timeout=150)
     pool = SqlitePool(path)
     found = [step.step_id for step in everything(pool)]
     assert len(found) == len(set(found)) == pool.stats().steps

@@ -15,7 +15,7 @@ def test_the_page_is_what_is_generated():
 
 def test_the_module_prints_the_page():
     printed = subprocess.run(
-        [sys.executable, "-m", "agentworld.query.reference"], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-m", "agentworld.query.reference"], capture_output=True, text=True, check=True, timeout=150
     )
     assert printed.stdout == reference()
 

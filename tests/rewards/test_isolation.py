@@ -296,7 +296,7 @@ def test_root_without_the_right_to_namespaces_makes_them_as_a_user():
         "print(run(['sh', '-c', 'cat /proc/self/uid_map && ls /etc'], mechanism='namespaces'))"
     )
     drop = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", sys.executable, "-c", code]
-    done = subprocess.run(drop, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(drop, capture_output=True, text=True, timeout=150, check=False)
     if "failed: [Errno 1]" in done.stderr or "setpriv" in done.stderr:
         pytest.skip("the kernel gives users no namespaces")
     assert "code=0" in done.stdout, done.stderr
