@@ -194,6 +194,11 @@ def test_a_row_of_an_export_is_traced(memory, tmp_path):
         assert found.imported == {"format": "atif", "file": "a.json"}
         assert len(trace_row(memory, exported=exported_row(file, 0)).steps) == 2
     assert trace_row(memory, exported={"agentworld": json.dumps(about)}) == found
+    document = tmp_path / "a.json"
+    document.write_text(json.dumps({"extra": {"agentworld": {"dataset": about}}}))
+    assert trace_row(memory, exported=exported_row(document, 0)) == found
+    with pytest.raises(NotFoundError):
+        exported_row(document, 1)
     for file, number, error in (
         (lines, 2, InvalidRequestError),
         (lines, 9, NotFoundError),

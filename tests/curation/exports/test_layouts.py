@@ -308,6 +308,8 @@ def test_replies_are_good_or_bad_by_their_own_value_or_their_trajectorys(memory,
     assert [(row["value"], row["label"]) for row in rows] == [(3.5, False)]
     rows, _ = export("kto", reward="label.ok", **everything)
     assert [row["label"] for row in rows] == [False, False]
+    with pytest.raises(InvalidRequestError, match=r"Values that trajectories have: .*rating.taste"):
+        export("kto", reward="reward.none", **everything)
     rows, _ = export("kto", reward="reward.style", **everything)
     assert [row["agentworld"]["trajectory_id"] for row in rows] == ["t3", "t3"]
     with pytest.raises(ConfigError, match="names no value"):

@@ -11,15 +11,31 @@ from agentworld.records import exact_json
 
 
 def exported_row(path: Path, number: int) -> dict[str, Any]:
-    """The provenance of the row `number`, from 0, of a Parquet or JSONL file; NotFoundError where it has fewer."""
+    """The provenance of the row `number`, from 0, of a Parquet or JSONL file, or of a document of ATIF, which is one
+    row; NotFoundError where it has fewer.
+    """
     if number < 0:
         raise InvalidRequestError("rows are counted from 0", path="row")
     try:
         if path.suffix == ".parquet":
             return _of_parquet(path, number)
+        if path.suffix == ".json":
+            return _of_document(path, number)
         return _of_lines(path, number)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}", path="file") from None
+
+
+def _of_document(path: Path, number: int) -> dict[str, Any]:
+    try:
+        found = exact_json.decode(path.read_bytes())
+    except ValueError as error:
+        raise InvalidRequestError(f"{path} is no JSON: {error}", path="file") from None
+    if number:
+        raise NotFoundError(f"{path} has no row {number}", path="row")
+    for name in ("extra", PROVENANCE, "dataset"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return {} if found is None else {PROVENANCE: found}
 
 
 def _of_lines(path: Path, number: int) -> dict[str, Any]:

@@ -16,13 +16,15 @@ from agentworld.curation.exports.card import card, check_license, split_name
 from agentworld.curation.exports.columns import Kind, NotPlain
 from agentworld.curation.exports.options import ExportOptions, FileFormat, check_options
 from agentworld.curation.exports.place import Place
-from agentworld.curation.exports.registry import Row, Work, layout_of
+from agentworld.curation.exports.registry import VALUES, Row, Work, layout_of
 from agentworld.curation.exports.report import ExportedSplit, ExportReport, reasons
 from agentworld.curation.exports.source import PoolRecords, Records, VersionSource
 from agentworld.curation.exports.writing import DocumentWriter, JsonlWriter, ParquetWriter, Writer
 from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
 from agentworld.pool.keeping.records import Progress, no_progress
 from agentworld.pool.protocol import Pool
+
+_NAMED = 20  # values that are named where none of the name that was asked for is there
 
 SHARD_BYTES = 500 << 20
 
@@ -122,7 +124,7 @@ def export_dataset(
             splits=written,
         )
         if not report.rows:
-            raise _empty(report)
+            raise _empty(report, shared.get(VALUES))
         text = card(report, manifest, chosen, columns, license, found.as_it_is)
         with place.writing():
             (partial / "README.md").write_text(text, encoding="utf-8")
@@ -198,8 +200,11 @@ def _numbered(files: Sequence[Path]) -> list[Path]:
     return renamed
 
 
-def _empty(report: ExportReport) -> InvalidRequestError:
+def _empty(report: ExportReport, values: Counter[str] | None) -> InvalidRequestError:
     why = "; ".join(f"{count} {reason} ({means})" for reason, count, means in reasons(report.left_out))
+    if values is not None:
+        named = ", ".join(f"{name} ({count})" for name, count in values.most_common(_NAMED))
+        why += f". Values that trajectories have: {named}" if named else ". No trajectory has any value"
     return InvalidRequestError(
         f"{report.version} gives no row in the layout {report.layout}",
         path="format",

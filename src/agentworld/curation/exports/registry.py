@@ -15,11 +15,14 @@ import msgspec
 from agentworld.curation.datasets.frozen import FrozenTrajectory
 from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.options import ExportOptions, FileFormat
+from agentworld.curation.exports.signals import values_of
 from agentworld.errors import ConfigError
 from agentworld.extensions import load_extensions
 from agentworld.records import DatasetRow, DatasetVersion, Step
 
 ENTRY_POINTS = "agentworld.exports"
+VALUES = "values"
+"""Where `Work.shared` counts which values the trajectories have that lack the one that was asked for."""
 _BUILT_IN = ("sft", "sft_tokens", "preference", "kto", "prm", "rl_prompts", "steps", "atif")
 
 
@@ -69,6 +72,11 @@ class Work:
         self.options = options
         self.source = source
         self.left_out = left_out
+
+    def without_value(self, frozen: FrozenTrajectory, count: int = 1) -> None:
+        """Count what has no value of the name that was asked for, and which others it has."""
+        self.left_out["without_value"] += count
+        self.shared.setdefault(VALUES, Counter()).update(values_of(frozen))
 
 
 class LayoutRows(Protocol):

@@ -56,6 +56,16 @@ class Value:
         return sum(value / len(values) for value in values) if values else None
 
 
+def values_of(frozen: FrozenTrajectory) -> set[str]:
+    """The names of all values that are there."""
+    records: list[Step | Trajectory] = [frozen.trajectory, *frozen.steps]
+    found = {"reward" for record in records if record.reward is not None}
+    found.update(f"reward.{name}" for record in records for name in record.rewards if name != "reward")
+    found.update(f"label.{name}" for each in records for name, said in each.labels.items() if number(said) is not None)
+    ratings = (said for said in frozen.row.feedback if said.kind == "rating" and said.name)
+    return found | {f"rating.{said.name}" for said in ratings}
+
+
 def number(value: Any) -> float | None:
     """A finite number, true and false as 1 and 0; else nothing."""
     if not isinstance(value, bool | int | float):

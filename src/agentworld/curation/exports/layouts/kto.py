@@ -55,10 +55,11 @@ class Kto:
         wanted = [step for step in frozen.steps if has_messages(step)]
         if self._work.options.expand == "last":
             wanted = [each.steps[-1] for each in conversations(frozen.steps)]
+        without = 0
         for step in wanted:
             value = self._value.of_either(frozen, step)
             if value is None:
-                left_out["without_value"] += 1
+                without += 1
                 continue
             if self._work.options.truncated == "drop" and is_cut_off(step):
                 left_out["truncated"] += 1
@@ -67,6 +68,8 @@ class Kto:
                 yield self._row(step, value)
             except NotPlain as reason:
                 left_out[str(reason)] += 1
+        if without:
+            self._work.without_value(frozen, without)
 
     def rest(self) -> Iterator[Row]:
         """Nothing."""

@@ -51,7 +51,7 @@ class Prm:
             values = [self._value.of_step(frozen, step) for step in each.steps]
             known = [value for value in values if value is not None]
             if len(known) < len(values):
-                self._work.left_out["without_value"] += 1
+                self._work.without_value(frozen)
                 continue
             if self._work.options.truncated == "drop" and any(map(is_cut_off, each.steps)):
                 self._work.left_out["truncated"] += 1
