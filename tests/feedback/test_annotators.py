@@ -101,3 +101,5 @@ def test_ratings_that_are_near_agree(talked):
     assert [one.step_id for one in disagreements("quality", rated, tolerance=1)] == ["t-1"]
     assert len(list(disagreements("quality", rated))) == 2
     assert list(disagreements("quality", rated, least=1)) == []
+    judge(talked, "t-1", kind="rating", ben=None)
+    assert [one.values for one in said(talked, "quality", kind="rating")] == [{"anna": 1, "ben": 2}, {"anna": 1}]

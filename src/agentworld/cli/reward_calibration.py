@@ -88,17 +88,21 @@ def _trajectories(opened: EmbeddedPool, where: str | None, channel: str | None) 
 
 
 def _ratings(opened: EmbeddedPool, name: str) -> dict[str, float]:
-    """Means of the ratings of that name, by trajectory."""
-    found: dict[str, list[float]] = {}
+    """Means of the ratings of that name, the last of each source, by trajectory."""
+    found: dict[str, dict[str, float | None]] = {}
     cursor: str | None = None
     while True:
         page = opened.list_feedback(kind="rating", cursor=cursor, limit=1000)
         for one in page.items:
             if one.step_id is None and one.trajectory_id is not None and (one.name or "rating") == name:
-                found.setdefault(one.trajectory_id, []).append(float(one.value))
+                found.setdefault(one.trajectory_id, {})[one.source] = one.value
         cursor = page.next_cursor
         if cursor is None:
-            return {target: sum(values) / len(values) for target, values in found.items()}
+            kept = {
+                target: [float(value) for value in by_source.values() if value is not None]
+                for target, by_source in found.items()
+            }
+            return {target: sum(values) / len(values) for target, values in kept.items() if values}
 
 
 def _evaluated(opened: EmbeddedPool, evaluator: str, trajectory_id: str) -> Any:

@@ -260,7 +260,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _rating_fault(sent: Feedback) -> _Fault:
-    return None if _is_number(sent.value) else ("value", "value must be a finite number")
+    return None if sent.value is None or _is_number(sent.value) else ("value", "value must be a finite number or null")
 
 
 def _label_fault(sent: Feedback) -> _Fault:

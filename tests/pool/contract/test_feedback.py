@@ -83,7 +83,6 @@ def test_two_of_one_id_in_one_call_are_a_conflict(pool):
 @pytest.mark.parametrize(
     ("bad", "place"),
     [
-        ({"kind": "rating"}, "value"),
         ({"kind": "rating", "value": True}, "value"),
         ({"kind": "rating", "value": float("inf")}, ""),
         ({"kind": "rating", "value": "5"}, "value"),
