@@ -24,15 +24,15 @@ async function inPortions(ids: readonly string[], told: Told, send: (portion: re
   }
 }
 
-export const label = (ids: readonly string[], name: string, value: unknown, told: Told) =>
+export const label = (ids: readonly string[], name: string, value: unknown, source: string, told: Told) =>
   inPortions(ids, told, (portion) =>
-    call("POST", "feedback", { body: { feedback: portion.map((trajectory_id) => ({ kind: "label", trajectory_id, name, value, source: "dashboard" })) } }),
+    call("POST", "feedback", { body: { feedback: portion.map((trajectory_id) => ({ kind: "label", trajectory_id, name, value, source })) } }),
   );
 
 /** `verdict` null takes decisions by hand back. */
-export const decide = (ids: readonly string[], verdict: "exclude" | "ready" | null, reason: string | null, told: Told) =>
+export const decide = (ids: readonly string[], verdict: "exclude" | "ready" | null, reason: string | null, source: string, told: Told) =>
   inPortions(ids, told, (portion) =>
-    call("POST", "decisions", { body: { decisions: portion.map((trajectory_id) => ({ trajectory_id, verdict, reason, source: "dashboard" })) } }),
+    call("POST", "decisions", { body: { decisions: portion.map((trajectory_id) => ({ trajectory_id, verdict, reason, source })) } }),
   );
 
 /** For good, one after the other: each is a transaction of its own. */

@@ -1,6 +1,6 @@
 import { beforeEach, expect, it, vi } from "vitest";
 
-import { chosen, COLUMNS, slim, sorted, sortOf, USUAL } from "./columns";
+import { chosen, COLUMNS, serverSort, slim, sorted, sortOf, USUAL } from "./columns";
 import { forgetFilter, savedFilters, saveFilter, savedWidths } from "./saved";
 
 const row = (trajectory_id: string, more: object = {}) => slim({ trajectory_id, task: { text: "long" }, metadata: { a: 1 }, ...more } as never);
@@ -22,6 +22,19 @@ it("sorts by a column, absent values last both ways, equal rows as they were", (
   expect(ids("-reward")).toBe("cadb");
   expect(ids("no-such")).toBe("abcd");
   expect(ids("-trajectory")).toBe("dcba");
+  expect(sortOf("prompt")).toBeNull();
+});
+
+it("knows what the server sorts by, and what only this page can", () => {
+  expect(["-reward", "group", "steps", "-trajectory", null].map((asked) => serverSort(sortOf(asked)))).toEqual(["-reward", "group_id", null, null, null]);
+});
+
+it("tells of a row what was asked for beside it", () => {
+  const [prompt, review] = ["prompt", "review"].map((id) => COLUMNS.find((each) => each.id === id)!);
+  const preview = { trajectory_id: "a", prompt: "Fix it", review: "waiting" };
+  expect([prompt!.text(row("a"), preview), review!.text(row("a"), preview)]).toEqual(["Fix it", "to review"]);
+  expect([prompt!.text(row("a"), { ...preview, prompt: null }), review!.text(row("a"), { ...preview, review: null })]).toEqual(["-", "-"]);
+  expect([prompt!.text(row("a")), review!.text(row("a"))]).toEqual(["", ""]);
 });
 
 const kept = new Map<string, string>();

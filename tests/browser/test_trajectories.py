@@ -17,6 +17,7 @@ from agentworld.records import (
     FunctionCall,
     MediaPart,
     Message,
+    NewReview,
     NewTrajectory,
     Reward,
     Step,
@@ -74,11 +75,11 @@ def test_a_filter_is_completed_corrected_and_saved(server, visit):
     page.get_by_text("2 shown").wait_for()
     page.get_by_role("button", name="Reward", exact=True).click()
     page.get_by_text("Columns", exact=True).click()
-    page.get_by_role("checkbox", name="Agent").uncheck()
-    page.get_by_role("columnheader", name="Agent").wait_for(state="hidden")
+    page.get_by_role("checkbox", name="Steps").uncheck()
+    page.get_by_role("columnheader", name="Steps").wait_for(state="hidden")
     state = asked(page)
     assert (state["where"], state["sort"]) == ("readiness == 'ready' and reward > 0", "-reward")
-    assert "agent" not in state["columns"].split(",")
+    assert "steps" not in state["columns"].split(",")
     page.get_by_text("Saved", exact=True).click()
     page.get_by_label("Name for this filter").fill("good")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -110,10 +111,10 @@ def test_facets_count_and_narrow(server, visit):
 
 
 @whole
-def test_what_few_match_is_sorted_as_a_whole(serving, visit):
+def test_the_server_sorts_by_what_it_keeps_an_order_of_and_the_page_what_it_holds(serving, visit):
     server = serving()
     for number in range(150):
-        server.pool.create_trajectory(NewTrajectory(trajectory_id=f"t{number:03}"))
+        server.pool.create_trajectory(NewTrajectory(trajectory_id=f"t{number:03}", priority=float(number % 50)))
     page = visit(server, "/trajectories?sort=trajectory").page
     page.get_by_text("150 shown, sorted by trajectory").wait_for()
     rows(page).first.get_by_text("t000", exact=True).wait_for()
@@ -121,6 +122,69 @@ def test_what_few_match_is_sorted_as_a_whole(serving, visit):
     page.get_by_text("150 shown").wait_for()
     rows(page).first.get_by_text("t149", exact=True).wait_for()
     assert asked(page) == {}
+    with page.expect_response(lambda reply: "sort=-priority" in reply.url and "cursor" not in reply.url):
+        page.goto(f"{server.url}/dashboard/trajectories?sort=-priority&columns=priority")
+    rows(page).first.get_by_text("t149", exact=True).wait_for()
+    rows(page).nth(1).get_by_text("t099", exact=True).wait_for()
+    page.get_by_label("Order").select_option("newest")
+    rows(page).nth(1).get_by_text("t148", exact=True).wait_for()
+
+
+def test_rows_begin_with_the_prompt_and_two_of_them_are_compared(server, visit):
+    pool = server.pool
+    pool.add_reviews([NewReview(trajectory_id="run-0-0", reason="look")])
+    page = visit(server, "/trajectories?facets=on").page
+    rows(page).filter(has_text="run-1-1").get_by_text("How many in 1?").wait_for()
+    rows(page).filter(has_text="run-0-0").get_by_text("to review").wait_for()
+    page.get_by_label("Facets").get_by_role("button", name="to review 1").click()
+    page.get_by_text("1 shown").wait_for()
+    assert asked(page)["where"] == "review == 'waiting'"
+    page.go_back()
+    page.get_by_text("4 shown").wait_for()
+    every = page.get_by_role("checkbox", name="Choose all that are loaded")
+    every.press("Space")
+    page.get_by_text("4 chosen").wait_for()
+    assert page.get_by_role("button", name="Compare").is_disabled()
+    every.press("Space")
+    grid = page.get_by_role("grid")
+    grid.press("x")
+    assert every.evaluate("box => box.indeterminate")
+    grid.press("Shift+ArrowDown")
+    page.get_by_text("2 chosen").wait_for()
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("heading", name="run-1-1").wait_for()
+    page.get_by_role("heading", name="run-1-0").wait_for()
+    page.goto(f"{server.url}/dashboard/trajectories/run-1-1")
+    page.get_by_text("How many in 1?").first.wait_for()
+    page.get_by_role("link", name="compare with its others").click()
+    page.locator(".sides section").first.get_by_role("heading", name="run-1-1").wait_for()
+
+
+def test_a_whole_trajectory_is_rated_and_the_rating_taken_back(server, visit):
+    page = visit(server, "/trajectories/run-0-0").page
+    said = page.get_by_label("Said of the trajectory")
+    said.get_by_label("You are").fill("zoe")
+    said.get_by_role("button", name="Good").click()
+    said.get_by_role("listitem").filter(has_text="zoe says it is good").wait_for()
+    said.get_by_role("button", name="Score").click()
+    said.get_by_label("Score, a number").fill("4.5")
+    page.keyboard.press("Enter")
+    said.get_by_role("listitem").filter(has_text="zoe rated score: 4.5").wait_for()
+    page.get_by_role("heading", name="run-0-0").click()
+    page.keyboard.press("u")
+    page.get_by_text("Taken back: Rated it 4.5").wait_for()
+    said.get_by_text("rated score").wait_for(state="hidden")
+    page.keyboard.press("u")
+    said.get_by_text("says it is good").wait_for(state="hidden")
+    said.get_by_role("button", name="Comment").click()
+    said.get_by_role("textbox", name="Comment").fill("terse")
+    page.keyboard.press("Enter")
+    said.get_by_role("listitem").filter(has_text="zoe commented").get_by_text("terse").wait_for()
+    found = [(one.kind, one.name, one.value) for one in server.pool.list_feedback(trajectory_id="run-0-0").items]
+    assert found == [
+        ("rating", "thumb", 1), ("rating", "score", 4.5), ("rating", "score", None), ("rating", "thumb", None),
+        ("comment", None, None),
+    ]  # fmt: skip
 
 
 def test_many_are_labelled_excluded_exported_frozen_and_deleted(server, visit):
@@ -327,7 +391,7 @@ def test_a_step_is_rated_labelled_and_corrected(server, visit):
     feedback.get_by_role("button", name="Rate").click()
     feedback.get_by_label("Value").fill("4")
     feedback.get_by_role("button", name="Send").click()
-    feedback.get_by_role("listitem").filter(has_text="rating").wait_for()
+    feedback.get_by_role("listitem").filter(has_text="dashboard rated: 4").wait_for()
     feedback.get_by_role("button", name="Label").click()
     feedback.get_by_label("Name").fill("quality")
     feedback.get_by_label("Value").fill("bad")
@@ -337,13 +401,18 @@ def test_a_step_is_rated_labelled_and_corrected(server, visit):
     assert feedback.get_by_role("button", name="Send").is_disabled()
     feedback.get_by_label("What should have been said").fill("Not done.")
     feedback.get_by_label("Comment").fill("it was not")
+    feedback.get_by_label("You are").fill("ann")
     feedback.get_by_role("button", name="Send").click()
-    feedback.get_by_role("listitem").filter(has_text="correction").wait_for()
+    corrected = feedback.get_by_role("listitem").filter(has_text="ann corrected the reply")
+    assert corrected.locator("del").first.inner_text().startswith("Done.")
+    assert corrected.locator("ins").first.inner_text() == "Not done."
+    page.get_by_role("tab", name="messages").click()
+    page.get_by_role("listitem").filter(has_text="ann corrected the reply").get_by_text("it was not").wait_for()
     said = {each.kind: each for each in server.pool.list_feedback(step_id="s").items}
     assert said["rating"].value == 4
     assert server.pool.get_step("s").labels == {"quality": "bad"}
     assert said["correction"].value["content"] == "Not done."
-    assert (said["correction"].comment, said["correction"].source) == ("it was not", "dashboard")
+    assert (said["correction"].comment, said["correction"].source) == ("it was not", "ann")
 
 
 def test_hostile_content_of_every_kind_is_text(server, visit):

@@ -1,11 +1,13 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState, type ReactNode } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
 
 import { needs, useScopes } from "../api/scopes";
 import { decide, exportLines, freeze, label, remove, valueOf, whereOf, type Told } from "../bulk";
 import { count, visible } from "../format";
+import { sourceOf, useReviewer } from "../reviewer";
 import { Problem } from "./problem";
+import { YouAre } from "./you-are";
 import "./bulk.css";
 
 const MOST_EXPORTED = 500;
@@ -16,6 +18,8 @@ type Props = { ids: readonly string[]; where: string; loaded: number; all: () =>
 export function Bulk({ ids, where, loaded, all, none }: Props) {
   const may = useScopes();
   const client = useQueryClient();
+  const [, go] = useLocation();
+  const source = sourceOf(useReviewer()[0]);
   const [act, setAct] = useState<Act | null>(null);
   const [done, setDone] = useState(0);
   const work = useMutation({
@@ -46,12 +50,15 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
         <button type="button" disabled={!some} onClick={none}>
           Choose none
         </button>
+        <button type="button" disabled={ids.length !== 2} title={ids.length === 2 ? undefined : "Choose two"} onClick={() => go(`/curation?${new URLSearchParams({ tab: "compare", first: ids[0]!, second: ids[1]! })}`)}>
+          Compare
+        </button>
         {button("label", "Label", some && may.write)}
         {button("exclude", "Exclude", some && may.write)}
-        <button type="button" disabled={!some || !may.write || work.isPending} onClick={() => work.mutate(async (told) => (await decide(ids, "ready", null, told), said("Included")))}>
+        <button type="button" disabled={!some || !may.write || work.isPending} onClick={() => work.mutate(async (told) => (await decide(ids, "ready", null, source, told), said("Included")))}>
           Include
         </button>
-        <button type="button" disabled={!some || !may.write || work.isPending} onClick={() => work.mutate(async (told) => (await decide(ids, null, null, told), said("Took decisions back of")))}>
+        <button type="button" disabled={!some || !may.write || work.isPending} onClick={() => work.mutate(async (told) => (await decide(ids, null, null, source, told), said("Took decisions back of")))}>
           Take back
         </button>
         <button
@@ -68,12 +75,13 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
       {may.known && !may.admin && (
         <p className="quiet">{may.write ? needs("admin", "Deleting") : "Label, Exclude, Include, Take back and Freeze need a key with the scope write, Delete one with admin; this one has not got it."}</p>
       )}
-      {act === "label" && <LabelForm run={(name, value) => work.mutate(async (told) => (await label(ids, name, valueOf(value), told), said("Labelled")))} />}
+      {(act === "label" || act === "exclude") && <YouAre />}
+      {act === "label" && <LabelForm run={(name, value) => work.mutate(async (told) => (await label(ids, name, valueOf(value), source, told), said("Labelled")))} />}
       {act === "exclude" && (
-        <OneField what="Why" go="Exclude" run={(reason) => work.mutate(async (told) => (await decide(ids, "exclude", reason, told), said("Excluded")))} />
+        <OneField what="Why" go="Exclude" run={(reason) => work.mutate(async (told) => (await decide(ids, "exclude", reason, source, told), said("Excluded")))} />
       )}
       {act === "delete" && (
-        <OneField what={`Type ${ids.length} to delete them for good, with all that is theirs`} go="Delete for good" wanted={String(ids.length)} run={() => work.mutate(async (told) => (await remove(ids, "dashboard", told), none(), said("Deleted")))} />
+        <OneField what={`Type ${ids.length} to delete them for good, with all that is theirs`} go="Delete for good" wanted={String(ids.length)} run={() => work.mutate(async (told) => (await remove(ids, source, told), none(), said("Deleted")))} />
       )}
       {act === "freeze" && <FreezeForm ids={ids} where={where} run={(asked) => work.mutate(async () => <Frozen version={(await freeze(asked)).version} />)} />}
       <p role="status" className="quiet">

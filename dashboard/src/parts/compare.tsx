@@ -7,11 +7,14 @@ import { needs, useScopes } from "../api/scopes";
 import { count, counted, decimal, visible } from "../format";
 import { pairsOf, siblingsOf } from "../pairs";
 import { useReviewer } from "../reviewer";
+import { lastWords } from "../said";
 import { MessageView } from "./message";
 import { Problem } from "./problem";
 import { UndoLine } from "./undo-line";
 import { useKeys } from "./use-keys";
 import { useUndo } from "./use-undo";
+import { When } from "./when";
+import { YouAre } from "./you-are";
 
 type Step = Schemas["Step"];
 type Trajectory = Schemas["Trajectory"];
@@ -24,12 +27,14 @@ export function Compare() {
   const [asked, setAsked] = useSearchParams();
   const group = asked.get("group");
   const trajectory = asked.get("trajectory");
+  const [first, second] = [asked.get("first"), asked.get("second")];
   const go = (kind: string, value: string) => setAsked(new URLSearchParams({ tab: "compare", [kind]: value }));
   return (
     <>
       <Choose key={asked.toString()} kind={trajectory === null ? "group" : "trajectory"} value={trajectory ?? group ?? ""} go={go} />
-      {group === null && trajectory === null && <Groups go={(id) => go("group", id)} />}
-      {group !== null && trajectory === null && <OfGroup key={group} group={group} />}
+      {first !== null && second !== null && <OfTwo key={`${first} ${second}`} first={first} second={second} />}
+      {first === null && group === null && trajectory === null && <Groups go={(id) => go("group", id)} />}
+      {group !== null && trajectory === null && <OfGroup key={group} group={group} own={asked.get("own")} />}
       {trajectory !== null && <OfTrajectory key={trajectory} trajectory={trajectory} />}
     </>
   );
@@ -89,7 +94,26 @@ async function sideOf(each: Trajectory, signal: AbortSignal): Promise<Side> {
   return { id: each.trajectory_id, name: each.rollout_index == null ? each.trajectory_id : `rollout ${each.rollout_index}`, trajectory: each.trajectory_id, steps: page.items, reward: each.reward ?? null };
 }
 
-function OfGroup({ group }: { group: string }) {
+/** Any two trajectories, as they were chosen in the list. */
+function OfTwo({ first, second }: { first: string; second: string }) {
+  const found = useQuery({
+    queryKey: ["compare", "two", first, second],
+    queryFn: ({ signal }) => Promise.all([first, second].map((id) => get<Trajectory>(`trajectories/${encodeURIComponent(id)}`, {}, signal))),
+  });
+  if (found.isError) return <Problem error={found.error} />;
+  if (found.isPending) return <p className="quiet">Loading</p>;
+  const [one, two] = found.data as [Trajectory, Trajectory];
+  const together = one.group_id != null && one.group_id === two.group_id;
+  const load = async (each: Trajectory, signal: AbortSignal) => ({ ...(await sideOf(each, signal)), ...(together ? {} : { name: each.trajectory_id }) });
+  return (
+    <>
+      {!together && <p className="quiet">They are not of one group, so they may have answered different prompts: preferring one makes a pair for training all the same.</p>}
+      <Pairs kind="trajectory" pairs={[[one, two]]} keyOf={(each) => each.trajectory_id} load={load} />
+    </>
+  );
+}
+
+function OfGroup({ group, own }: { group: string; own: string | null }) {
   const members = useQuery({
     queryKey: ["compare", "group", group],
     queryFn: ({ signal }) => get<Page<Trajectory>>("trajectories", { group_id: group, where: "not open", limit: MOST_MEMBERS }, signal),
@@ -97,7 +121,10 @@ function OfGroup({ group }: { group: string }) {
   if (members.isError) return <Problem error={members.error} />;
   if (members.isPending) return <p className="quiet">Loading</p>;
   if (members.data.items.length < 2) return <p className="empty">This group has {counted(members.data.items.length, "rollout that has", "rollouts that have")} ended: two are needed.</p>;
-  return <Pairs kind="trajectory" pairs={pairsOf(members.data.items)} keyOf={(each) => each.trajectory_id} load={sideOf} />;
+  // From a trajectory on, it is compared with each of the others, and they with one another after that.
+  const pairs = pairsOf([...members.data.items].sort((one, two) => Number(two.trajectory_id === own) - Number(one.trajectory_id === own)));
+  const ranked = own === null ? pairs : [...pairs].sort((one, two) => Number(two[0].trajectory_id === own) - Number(one[0].trajectory_id === own));
+  return <Pairs kind="trajectory" pairs={ranked} keyOf={(each) => each.trajectory_id} load={sideOf} />;
 }
 
 function OfTrajectory({ trajectory }: { trajectory: string }) {
@@ -120,7 +147,7 @@ type PairsProps<T> = { kind: "trajectory" | "step"; pairs: [T, T][]; keyOf: (eac
 
 function Pairs<T>({ kind, pairs, keyOf, load }: PairsProps<T>) {
   const { write, known } = useScopes();
-  const [by, setBy] = useReviewer();
+  const [by] = useReviewer();
   const [at, setAt] = useState(0);
   // By the ids of a pair: the preferred one; null for neither.
   const [said, setSaid] = useState<Record<string, string | null>>({});
@@ -165,11 +192,7 @@ function Pairs<T>({ kind, pairs, keyOf, load }: PairsProps<T>) {
   return (
     <>
       <div className="bar">
-        {write && (
-          <label className="inline">
-            You are <input value={by} placeholder="a name" onChange={(event) => setBy(event.target.value)} />
-          </label>
-        )}
+        {write && <YouAre />}
         {known && !write && <span className="quiet">{needs("write", "Preferring one")}</span>}
         <button type="button" disabled={at === 0} onClick={() => move(at - 1)}>
           Previous <kbd>p</kbd>
@@ -185,6 +208,7 @@ function Pairs<T>({ kind, pairs, keyOf, load }: PairsProps<T>) {
       <UndoLine undo={undo} />
       {sides.isError && <Problem error={sides.error} again={() => void sides.refetch()} />}
       {sides.isPending && <p className="quiet">Loading</p>}
+      <SaidOfPair kind={kind} ids={[a, b]} />
       {sides.data !== undefined && (
         <div className="sides">
           {sides.data.map((side, place) => (
@@ -199,6 +223,30 @@ function Pairs<T>({ kind, pairs, keyOf, load }: PairsProps<T>) {
         </div>
       )}
     </>
+  );
+}
+
+/** What people, or programs, preferred before, the last word of each. */
+function SaidOfPair({ kind, ids }: { kind: "trajectory" | "step"; ids: [string, string] }) {
+  const asked = useQuery({
+    queryKey: ["live", "comparisons", ...ids],
+    queryFn: async ({ signal }) => {
+      const pages = await Promise.all(ids.map((id) => get<Page<Schemas["Feedback"]>>("feedback", { [`${kind}_id`]: id, kind: "comparison", limit: 1000 }, signal)));
+      return lastWords(pages.flatMap((page) => page.items).filter((each) => ids.includes(each.other_id ?? ""))).filter((each) => each.value !== 0);
+    },
+  });
+  if (asked.isError) return <Problem error={asked.error} />;
+  if (asked.data === undefined || asked.data.length === 0) return null;
+  return (
+    <p className="quiet">
+      Said before:{" "}
+      {asked.data.map((each, number) => (
+        <span key={each.feedback_id}>
+          {number > 0 && ", "}
+          {visible(each.source)} prefers the {each[`${kind}_id`] === ids[0] ? "left" : "right"} one (<When at={each.created_at} />)
+        </span>
+      ))}
+    </p>
   );
 }
 

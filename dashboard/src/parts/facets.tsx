@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { get, type Schemas } from "../api/client";
+import { REVIEWS } from "../columns";
 import { count, decimal, visible } from "../format";
 import { holdsAll, quoted, toggledAll } from "../where";
 import { Problem } from "./problem";
 import "./facets.css";
 
 type Facets = Schemas["Facets"];
-const NAMES: Record<string, string> = { status: "Status", readiness: "Readiness", channel: "Channel", agent: "Agent", "task.task_set": "Task set" };
+const NAMES: Record<string, string> = { status: "Status", readiness: "Readiness", channel: "Channel", agent: "Agent", "task.task_set": "Task set", review: "Review" };
 
 export const useFacets = (where: string, wanted: boolean) =>
   useQuery({
@@ -46,7 +47,7 @@ export function FacetPanel({ asked, where, set }: Props) {
             where={where}
             set={set}
             values={found.map((each) => ({
-              name: each.value ?? "none",
+              name: name === "review" ? (REVIEWS[each.value ?? ""] ?? "none") : (each.value ?? "none"),
               conditions: [each.value === null ? `${name} is null` : `${name} == ${quoted(each.value)}`],
               count: each.count,
             }))}

@@ -4,9 +4,10 @@ import { useEffect, useRef, useState } from "react";
 import { call, get, type Page, type Schemas } from "../api/client";
 import { useScopes } from "../api/scopes";
 import { valueOf } from "../bulk";
-import { cut, visible } from "../format";
+import { sourceOf, useReviewer } from "../reviewer";
 import { Problem } from "./problem";
-import { When } from "./when";
+import { SaidList } from "./said-list";
+import { YouAre } from "./you-are";
 
 type Step = Schemas["Step"];
 type Feedback = Schemas["Feedback"];
@@ -19,7 +20,7 @@ export function Feedbacks({ step }: { step: Step }) {
   const [kind, setKind] = useState<Kind | null>(null);
   const said = useQuery({
     queryKey: ["live", "feedback", step.step_id],
-    queryFn: ({ signal }) => get<Page<Feedback>>("feedback", { step_id: step.step_id, limit: 100 }, signal),
+    queryFn: ({ signal }) => get<Page<Feedback>>("feedback", { step_id: step.step_id, limit: 1000 }, signal),
   });
   // Who followed a link to here is brought here until all that stands above has come, and then left alone.
   const own = useRef<HTMLElement>(null);
@@ -35,14 +36,7 @@ export function Feedbacks({ step }: { step: Step }) {
       <h2>Feedback</h2>
       {said.isError && <Problem error={said.error} />}
       {said.data?.items.length === 0 && <p className="quiet">Nobody has said anything of this step.</p>}
-      <ul>
-        {(said.data?.items ?? []).map((each) => (
-          <li key={each.feedback_id}>
-            {each.kind} {each.name != null && <strong>{visible(each.name)}</strong>} {each.value !== undefined && each.value !== null && <code>{visible(cut(JSON.stringify(each.value), 300).text)}</code>}{" "}
-            {each.comment != null && visible(cut(each.comment, 2_000).text)} <span className="quiet">{visible(each.source)}</span> <When at={each.created_at} />
-          </li>
-        ))}
-      </ul>
+      <SaidList said={said.data?.items ?? []} reply={step.response_message ?? null} />
       {may.write ? (
         <>
           <div className="bar">
@@ -53,6 +47,7 @@ export function Feedbacks({ step }: { step: Step }) {
             ))}
             <span className="quiet">Feedback only: a rating does not change the reward, which is given at the top of the page.</span>
           </div>
+          {kind !== null && <YouAre />}
           {kind !== null && <Form key={kind} kind={kind} step={step} done={() => setKind(null)} />}
         </>
       ) : (
@@ -72,6 +67,7 @@ function Form({ kind, step, done }: { kind: Kind; step: Step; done: () => void }
   const [name, setName] = useState("");
   const [value, setValue] = useState(kind === "correction" ? replyOf(step) : kind === "rating" ? "1" : "");
   const [comment, setComment] = useState("");
+  const source = sourceOf(useReviewer()[0]);
   const send = useMutation({
     mutationFn: () => {
       const own: Record<Kind, object> = {
@@ -81,7 +77,7 @@ function Form({ kind, step, done }: { kind: Kind; step: Step; done: () => void }
         // Everything else that the reply has, such as calls of tools, stays.
         correction: { value: { ...step.response_message, content: value } },
       };
-      return call("POST", "feedback", { body: { kind, step_id: step.step_id, source: "dashboard", comment: comment.trim() || null, ...own[kind] } });
+      return call("POST", "feedback", { body: { kind, step_id: step.step_id, source, comment: comment.trim() || null, ...own[kind] } });
     },
     onSuccess: async () => {
       await client.invalidateQueries({ queryKey: ["live"] });

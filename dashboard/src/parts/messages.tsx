@@ -3,6 +3,7 @@ import { Link } from "wouter";
 
 import type { Schemas } from "../api/client";
 import { count } from "../format";
+import { Corrections } from "./corrections";
 import { MessageView } from "./message";
 
 type Message = Schemas["Message"];
@@ -31,6 +32,7 @@ export function Messages({ step }: { step: Step }) {
       )}
       <h2>Reply</h2>
       {step.response_message != null ? <MessageView message={step.response_message} /> : <p className="quiet">It is not kept as a message.</p>}
+      <Corrections step={step} />
       <p>
         <Link href={`/trajectories/${encodeURIComponent(step.trajectory_id)}?step=${encodeURIComponent(step.step_id)}&tab=facts#feedback`}>Rate or correct</Link>
       </p>

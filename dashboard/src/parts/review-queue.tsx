@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 
@@ -7,6 +7,7 @@ import { needs, useScopes } from "../api/scopes";
 import { count, visible } from "../format";
 import { useReviewer } from "../reviewer";
 import { LabelForm } from "./label-form";
+import { Corrections } from "./corrections";
 import { MessageView } from "./message";
 import { Problem } from "./problem";
 import { ReplyEditor } from "./reply-editor";
@@ -14,35 +15,43 @@ import { UndoLine } from "./undo-line";
 import { useKeys } from "./use-keys";
 import { useUndo } from "./use-undo";
 import { When } from "./when";
+import { YouAre } from "./you-are";
 
 type Review = Schemas["Review"];
+type Counts = Schemas["ReviewCounts"];
 type Verdict = "accept" | "reject";
 const SHOWN = 3;
+const VERDICTS: Record<Verdict | "skip", string> = {
+  accept: "Let it pass: it may be used for training",
+  reject: "Keep it out of training",
+  skip: "Leave it to others; you are not asked again",
+};
 
 /** The queue of what people are to decide, one after the other. */
 export function ReviewQueue() {
   const { write, known } = useScopes();
-  const [by, setBy] = useReviewer();
+  const [by] = useReviewer();
+  const name = by.trim();
+  const counts = useQuery({
+    queryKey: ["live", "review-counts", name],
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) => get<Counts>("review-counts", { by: name }, signal),
+  });
   const waiting = useQuery({
     queryKey: ["live", "reviews", "open"],
+    enabled: known && !write,
     queryFn: ({ signal }) => get<Page<Review>>("reviews", { review_state: "open", limit: 100 }, signal),
   });
   return (
     <>
       <h2>Reviews</h2>
       {waiting.isError && <Problem error={waiting.error} again={() => void waiting.refetch()} />}
-      {waiting.isSuccess && (
-        <p className="quiet">
-          {count(waiting.data.items.length)}
-          {waiting.data.next_cursor === null ? "" : " or more"} {waiting.data.items.length === 1 ? "waits" : "wait"} for a person.
-        </p>
-      )}
+      {counts.isError && <Problem error={counts.error} again={() => void counts.refetch()} />}
+      {counts.data !== undefined && <Standing counts={counts.data} named={name !== ""} />}
       {write ? (
         <>
-          <label className="inline">
-            You are <input value={by} placeholder="a name" onChange={(event) => setBy(event.target.value)} />
-          </label>
-          {by.trim() === "" ? <p className="quiet">Say who you are: it goes with what you decide, and a review is yours while you look at it.</p> : <Queue key={by} by={by.trim()} left={waiting.data?.items.length ?? 0} />}
+          <YouAre />
+          {name === "" ? <p className="quiet">Say who you are: it goes with what you decide, and a review is yours while you look at it.</p> : <Queue key={name} by={name} left={counts.data?.waiting ?? 0} />}
         </>
       ) : (
         <>
@@ -57,6 +66,44 @@ export function ReviewQueue() {
         </>
       )}
     </>
+  );
+}
+
+/** How many wait, and what became of the others, in words. */
+function Standing({ counts, named }: { counts: Counts; named: boolean }) {
+  const { waiting, skipped, claimed, accepted, rejected, whole } = counts;
+  const least = whole ? "" : "at least ";
+  const list = (review: string) => `/trajectories?where=${encodeURIComponent(`review == '${review}'`)}`;
+  return (
+    <dl className="facts queue-counts">
+      <dt>To review</dt>
+      <dd>
+        <strong>
+          {least}
+          {count(waiting)}
+        </strong>{" "}
+        <span className="quiet">{named ? "for you or anybody else" : "for anybody"}</span>
+      </dd>
+      {named && (
+        <>
+          <dt>Skipped by you</dt>
+          <dd>
+            {count(skipped)} <span className="quiet">left to others, undecided</span>
+          </dd>
+        </>
+      )}
+      <dt>Being looked at</dt>
+      <dd>
+        {count(claimed)} <span className="quiet">{claimed === 0 ? "by nobody now" : named ? "now, the one below among them" : "now"}</span>
+      </dd>
+      <dt>Done</dt>
+      <dd>
+        {count(accepted + rejected)}{" "}
+        <span className="quiet">
+          <Link href={list("accepted")}>{count(accepted)} accepted</Link>, <Link href={list("rejected")}>{count(rejected)} rejected</Link>
+        </span>
+      </dd>
+    </dl>
   );
 }
 
@@ -92,6 +139,8 @@ function Queue({ by, left }: { by: string; left: number }) {
       return next();
     },
   });
+  // What is mine now waits for nobody else.
+  useEffect(() => void client.invalidateQueries({ queryKey: ["live", "review-counts"] }), [current?.review_id]);
   const refetch = claimed.refetch;
   useEffect(() => {
     if (current === null && left > 0) void refetch();
@@ -126,7 +175,7 @@ function Queue({ by, left }: { by: string; left: number }) {
           </dl>
           <div className="bar">
             {(["accept", "reject", null] as const).map((verdict) => (
-              <button key={String(verdict)} type="button" disabled={decide.isPending || claimed.isFetching} onClick={() => act(verdict)}>
+              <button key={String(verdict)} type="button" title={VERDICTS[verdict ?? "skip"]} disabled={decide.isPending || claimed.isFetching} onClick={() => act(verdict)}>
                 {verdict ?? "skip"} <kbd>{(verdict ?? "skip")[0]}</kbd>
               </button>
             ))}
@@ -174,6 +223,7 @@ function Asked({ review, by, undo }: { review: Review; by: string; undo: ReturnT
       {step.data.response_message != null && (
         <>
           <MessageView message={step.data.response_message} />
+          <Corrections step={step.data} />
           <ReplyEditor step={step.data} by={by} undo={undo} />
         </>
       )}

@@ -1,15 +1,19 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useState, type KeyboardEvent, type PointerEvent, type RefObject } from "react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent, type RefObject } from "react";
 import { useLocation } from "wouter";
 
-import { type Column, type Row, type Sort } from "../columns";
+import { type Column, type Preview, type Row, type Sort } from "../columns";
 import { visible } from "../format";
+import { distinct } from "../prompts";
 import { savedWidths, saveWidths } from "../saved";
+import { usePreviews } from "./use-previews";
 import { When } from "./when";
 
 export const ROW = 34;
 const AHEAD = 150;
 const LEAST = 50;
+/** Columns of which the list is asked for itself. */
+const PREVIEWED = new Set(["prompt", "review"]);
 const SELECT = 34;
 
 type Props = {
@@ -36,6 +40,9 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
   useEffect(() => {
     if (more !== null && last >= rows.length - AHEAD) more();
   }, [last, rows.length, more]);
+  const inSight = shown.flatMap((item) => rows[item.index] ?? []);
+  const previews = usePreviews(inSight, columns.some((column) => PREVIEWED.has(column.id)));
+  const prompts = distinct(inSight.flatMap((row) => previews.get(row.trajectory_id)?.prompt ?? []));
   const across = useMemo(() => [SELECT, ...columns.map((each) => widths[each.id] ?? each.width)], [columns, widths]);
   const grid = { gridTemplateColumns: across.map((width) => `${width}px`).join(" "), width: across.reduce((sum, width) => sum + width + 10, 20) };
   const all = rows.length > 0 && chosen.size >= rows.length;
@@ -49,10 +56,11 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
   const press = (event: KeyboardEvent) => {
     if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -rows.length, End: rows.length, J: 1, K: -1 }[event.key];
+    const extends_ = event.key === "J" || event.key === "K" || (event.shiftKey && event.key.startsWith("Arrow"));
     if (step !== undefined) {
       const next = Math.max(0, Math.min(rows.length - 1, at + step));
       event.preventDefault();
-      if (event.key === "J" || event.key === "K") choose([rows[at], rows[next]].flatMap((row) => row?.trajectory_id ?? []), true);
+      if (extends_) choose([rows[at], rows[next]].flatMap((row) => row?.trajectory_id ?? []), true);
       setAt(next);
       virtual.scrollToIndex(next);
     } else if (event.key === "x" || event.key === " ") {
@@ -78,8 +86,8 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
       onKeyDown={press}
     >
       <div role="row" className="row head" style={grid} aria-rowindex={1}>
-        <span role="columnheader" className="check" title={all ? "Choose none" : "Choose all that are loaded"} onClick={() => choose(rows.map((each) => each.trajectory_id), !all)}>
-          <span aria-hidden>{all ? "☑" : chosen.size > 0 ? "◪" : "☐"}</span> <span className="unseen">Chosen</span>
+        <span role="columnheader" className="check">
+          <AllBox all={all} some={chosen.size > 0} choose={(on) => choose(rows.map((each) => each.trajectory_id), on)} />
         </span>
         {columns.map((column) => (
           <Head key={column.id} column={column} sort={sort} sortBy={sortBy} width={widths[column.id] ?? column.width} resize={resize} />
@@ -98,6 +106,8 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
               chosen={chosen.has(row.trajectory_id)}
               row={row}
               columns={columns}
+              preview={previews.get(row.trajectory_id)}
+              prompts={prompts}
               open={() => go(addressOf(row))}
               toggle={(range) => toggle(row, item.index, range)}
             />
@@ -106,6 +116,14 @@ export function TrajectoryTable({ box, rows, columns, sort, sortBy, chosen, choo
       </div>
     </div>
   );
+}
+
+function AllBox({ all, some, choose }: { all: boolean; some: boolean; choose: (on: boolean) => void }) {
+  const box = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (box.current !== null) box.current.indeterminate = some && !all;
+  }, [all, some]);
+  return <input ref={box} type="checkbox" aria-label="Choose all that are loaded" title={all ? "Choose none" : "Choose all that are loaded"} checked={all} onChange={() => choose(!all)} />;
 }
 
 type HeadProps = { column: Column; sort: Sort | null; sortBy: (id: string) => void; width: number; resize: (id: string, width: number) => void };
@@ -121,10 +139,14 @@ function Head({ column, sort, sortBy, width, resize }: HeadProps) {
   };
   return (
     <span role="columnheader" aria-sort={way} className="column-head">
-      <button type="button" onClick={() => sortBy(column.id)}>
-        {column.name}
-        {way !== undefined && <span aria-hidden> {way === "descending" ? "↓" : "↑"}</span>}
-      </button>
+      {column.by === null ? (
+        <span className="column-name">{column.name}</span>
+      ) : (
+        <button type="button" title={column.server !== undefined || column.id === "created" ? "Sort" : "Sort what is loaded: the server keeps no such order"} onClick={() => sortBy(column.id)}>
+          {column.name}
+          {way !== undefined && <span aria-hidden> {way === "descending" ? "↓" : "↑"}</span>}
+        </button>
+      )}
       <span
         role="separator"
         aria-orientation="vertical"
@@ -154,11 +176,14 @@ type LineProps = {
   chosen: boolean;
   row: Row;
   columns: readonly Column[];
+  preview: Preview | undefined;
+  /** What is shown of each prompt. */
+  prompts: ReadonlyMap<string, string>;
   open: () => void;
   toggle: (range: boolean) => void;
 };
 
-function Line({ at, top, grid, current, chosen, row, columns, open, toggle }: LineProps) {
+function Line({ at, top, grid, current, chosen, row, columns, preview, prompts, open, toggle }: LineProps) {
   return (
     <div
       id={`row-${at}`}
@@ -182,10 +207,11 @@ function Line({ at, top, grid, current, chosen, row, columns, open, toggle }: Li
       </span>
       {columns.map((column) => {
         if (column.id === "trajectory") return <IdCell key={column.id} row={row} open={open} />;
-        const text = visible(column.text(row));
+        const text = visible(column.text(row, preview));
+        const shown = column.id === "prompt" ? visible(prompts.get(preview?.prompt ?? "") ?? text) : column.id === "group" ? <bdi>{text}</bdi> : text;
         return (
-          <span key={column.id} role="gridcell" title={column.says === undefined ? text : visible(column.says(row))} className={column.id === "readiness" ? `readiness ${row.readiness}` : undefined}>
-            {column.id === "created" ? <When at={row.created_at} /> : text}
+          <span key={column.id} role="gridcell" title={column.says === undefined ? text : visible(column.says(row))} className={classOf(column.id, row, preview)}>
+            {column.id === "created" ? <When at={row.created_at} /> : shown}
           </span>
         );
       })}
@@ -193,9 +219,13 @@ function Line({ at, top, grid, current, chosen, row, columns, open, toggle }: Li
   );
 }
 
+const classOf = (id: string, row: Row, preview: Preview | undefined): string | undefined =>
+  id === "readiness" ? `readiness ${row.readiness}` : id === "review" ? `review ${preview?.review ?? ""}` : id === "group" ? "id" : undefined;
+
+/** Ids of a run begin alike, so what does not fit is cut off there; all of it is copied with it, and shown on hover. */
 function IdCell({ row, open }: { row: Row; open: () => void }) {
   return (
-    <span role="gridcell" title={visible(row.trajectory_id)}>
+    <span role="gridcell" className="id" title={visible(row.trajectory_id)}>
       <a
         href={`/dashboard${addressOf(row)}`}
         tabIndex={-1}
@@ -207,7 +237,7 @@ function IdCell({ row, open }: { row: Row; open: () => void }) {
           open();
         }}
       >
-        {visible(row.trajectory_id)}
+        <bdi>{visible(row.trajectory_id)}</bdi>
       </a>
     </span>
   );

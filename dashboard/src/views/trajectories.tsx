@@ -4,7 +4,7 @@ import { useSearchParams } from "wouter";
 
 import { ApiError, get, type Page, type Schemas } from "../api/client";
 import { useEvents } from "../api/live";
-import { chosen as chosenColumns, slim, sorted, sortOf, type Row } from "../columns";
+import { chosen as chosenColumns, COLUMNS, serverSort, slim, sorted, sortOf, type Row } from "../columns";
 import { count } from "../format";
 import { Bulk } from "../parts/bulk";
 import { FacetPanel, useFacets, valuesOf } from "../parts/facets";
@@ -28,21 +28,23 @@ export function Trajectories() {
   const order = asked.get("order") === "oldest" ? "oldest" : "newest";
   const faceted = asked.get("facets") === "on";
   const acting = asked.get("actions") === "on";
-  const key = ["trajectories", where, order];
+  const sort = sortOf(asked.get("sort"));
+  const byServer = serverSort(sort);
+  const key = ["trajectories", where, byServer ?? order];
   const pages = useInfiniteQuery({
     queryKey: key,
     initialPageParam: null as string | null,
     structuralSharing: false,
     queryFn: async ({ pageParam, signal }) => {
       const limit = pageParam === null ? FIRST : PAGE;
-      const page = await get<Page<Schemas["Trajectory"]>>("trajectories", { where, order, limit, cursor: pageParam }, signal);
+      const page = await get<Page<Schemas["Trajectory"]>>("trajectories", { where, ...(byServer === null ? { order } : { sort: byServer }), limit, cursor: pageParam }, signal);
       return { ...page, items: page.items.map(slim) };
     },
     getNextPageParam: (last) => last.next_cursor,
   });
-  const sort = sortOf(asked.get("sort"));
+  const here = sort !== null && byServer === null;
   const loaded: readonly Row[] = useMemo(() => pages.data?.pages.flatMap((page) => page.items) ?? [], [pages.data]);
-  const rows = useMemo(() => sorted(loaded, sort), [loaded, sort?.id, sort?.down]);
+  const rows = useMemo(() => (here ? sorted(loaded, sort) : loaded), [loaded, here, sort?.id, sort?.down]);
   const columns = useMemo(() => chosenColumns(asked.get("columns")), [asked.get("columns")]);
   const facets = useFacets(where, faceted);
   const [completing, setCompleting] = useState(false);
@@ -55,7 +57,7 @@ export function Trajectories() {
   useEffect(() => setChosen(new Set()), [where]);
   const box = useRef<HTMLDivElement>(null);
   const again = () => void client.resetQueries({ queryKey: key });
-  const news = useNews(order === "newest" && (box.current?.scrollTop ?? 0) < ROW, () => void pages.refetch(), pages.data?.pages.length ?? 0);
+  const news = useNews((order === "newest" || byServer !== null) && (box.current?.scrollTop ?? 0) < ROW, () => void pages.refetch(), pages.data?.pages.length ?? 0);
   const change = (name: string, value: string) =>
     setAsked((before) => {
       const next = new URLSearchParams(before);
@@ -77,7 +79,7 @@ export function Trajectories() {
   };
   const more = pages.hasNextPage && !pages.isFetching && !pages.isError && loaded.length < MOST ? () => void pages.fetchNextPage() : null;
   useEffect(() => {
-    if (sort !== null && loaded.length < SORTED) more?.();
+    if (here && loaded.length < SORTED) more?.();
   });
   const scanned = pages.data?.pages.reduce((sum, page) => sum + (page.scanned ?? 0), 0) ?? 0;
   return (
@@ -87,9 +89,21 @@ export function Trajectories() {
       <div className="bar">
         <label>
           Order{" "}
-          <select value={order} onChange={(event) => change("order", event.target.value === "oldest" ? "oldest" : "")}>
+          <select
+            value={sort === null ? order : "sorted"}
+            onChange={(event) =>
+              setAsked((before) => {
+                const next = new URLSearchParams(before);
+                next.delete("sort");
+                next.delete("order");
+                if (event.target.value === "oldest") next.set("order", "oldest");
+                return next;
+              })
+            }
+          >
             <option value="newest">newest first</option>
             <option value="oldest">oldest first</option>
+            {sort !== null && <option value="sorted">by {nameOf(sort.id)}</option>}
           </select>
         </label>
         <button type="button" aria-expanded={faceted} onClick={() => change("facets", faceted ? "" : "on")}>
@@ -101,9 +115,9 @@ export function Trajectories() {
         <ColumnMenu columns={columns} set={(ids) => change("columns", ids)} />
         <SavedMenu query={asked.toString()} go={(query) => setAsked(new URLSearchParams(query))} />
         <span className="quiet" aria-live="polite">
-          {count(loaded.length)}
-          {pages.hasNextPage ? " so far" : ""} shown
-          {sort !== null && `, sorted by ${sort.id}${pages.hasNextPage ? " among these" : ""}`}
+          {count(loaded.length)} shown{pages.hasNextPage ? " so far" : ""}
+          {sort !== null && `, sorted by ${nameOf(sort.id)}`}
+          {here && pages.hasNextPage && " among these alone, as the server keeps no such order: filter so that fewer match"}
           {pages.isFetching && scanned > 0 && `, ${count(scanned)} looked at`}
           {pages.hasNextPage && loaded.length >= MOST && ": filter to see others"}
         </span>
@@ -127,6 +141,8 @@ export function Trajectories() {
     </>
   );
 }
+
+const nameOf = (id: string): string => (COLUMNS.find((each) => each.id === id)?.name ?? id).toLowerCase();
 
 /** How many came since the list was asked for; where only its beginning is looked at, it is asked for anew instead. */
 function useNews(atBegin: boolean, again: () => void, pages: number): number {

@@ -6,11 +6,14 @@ import { get, type Page, type Schemas } from "../api/client";
 import { useEvents } from "../api/live";
 import { branchesOf } from "../branches";
 import { count, decimal, exact, visible } from "../format";
+import { CopyText } from "../parts/copy-text";
 import { Problem } from "../parts/problem";
 import { RewardForm } from "../parts/reward-form";
 import { StepTimeline } from "../parts/step-timeline";
 import { StepView, useStepAhead } from "../parts/step-view";
+import { TrajectoryFeedback } from "../parts/trajectory-feedback";
 import { When } from "../parts/when";
+import "./trajectory.css";
 
 type Step = Schemas["Step"];
 const PAGE = 1000;
@@ -47,9 +50,16 @@ export function TrajectoryView({ id }: { id: string }) {
       <p>
         <Link href="/trajectories">Trajectories</Link>
       </p>
-      <h1>{visible(id)}</h1>
+      <div className="bar">
+        <h1 className="whole-id">{visible(id)}</h1>
+        <CopyText text={id} name="Copy the id" />
+      </div>
+      <Opening id={id} />
       <Facts record={record.data} branches={placed.reduce((most, each) => Math.max(most, each.branch + 1), 0)} />
-      <RewardForm id={id} />
+      <div className="judging">
+        <TrajectoryFeedback id={id} />
+        <RewardForm id={id} />
+      </div>
       {placed.length === 0 ? (
         <p className="empty">It has no steps yet. They appear here as its agent calls the model.</p>
       ) : (
@@ -90,6 +100,19 @@ function useOwnEvents(id: string): void {
   });
 }
 
+/** What the agent was asked. */
+function Opening({ id }: { id: string }) {
+  const asked = useQuery({ queryKey: ["trajectory", id, "preview"], queryFn: ({ signal }) => get<Page<Schemas["TrajectoryPreview"]>>("previews", { trajectory_ids: id }, signal) });
+  const said = asked.data?.items[0];
+  if (said === undefined) return null;
+  return (
+    <p className="opening">
+      {said.prompt === null ? <span className="quiet">It says nothing of what was asked.</span> : visible(said.prompt)}
+      {said.review !== null && <span className={`review ${said.review}`}> {said.review === "waiting" || said.review === "skipped" ? "It waits for a review" : `A reviewer ${said.review} it`}.</span>}
+    </p>
+  );
+}
+
 function Facts({ record, branches }: { record: Schemas["Trajectory"]; branches: number }) {
   const labels = Object.entries(record.labels ?? {});
   return (
@@ -117,8 +140,14 @@ function Facts({ record, branches }: { record: Schemas["Trajectory"]; branches: 
           "none"
         ) : (
           <>
-            <Link href={`/trajectories?where=${encodeURIComponent(`group_id == ${JSON.stringify(record.group_id)}`)}`}>{visible(record.group_id)}</Link>
-            {", "}
+            <Link className="tail" title={visible(record.group_id)} href={`/trajectories?where=${encodeURIComponent(`group_id == ${JSON.stringify(record.group_id)}`)}`}>
+              <bdi>{visible(record.group_id)}</bdi>
+            </Link>
+            {record.group_size !== 1 && (
+              <>
+                <Link href={`/curation?${new URLSearchParams({ tab: "compare", group: record.group_id, own: record.trajectory_id })}`}>compare with its others</Link>,{" "}
+              </>
+            )}
             <Link href={`/optimization?group=${encodeURIComponent(record.group_id)}`}>its token tree</Link>
           </>
         )}
