@@ -28,11 +28,11 @@ class Reward(msgspec.Struct, kw_only=True):
 class Feedback(msgspec.Struct, kw_only=True):
     """A human signal on a trajectory or on one of its steps; sent again under its id it is the same one.
 
-    rating: `value` is a number; null takes back what the same source said under the name. label: `name` and `value` (any
-    JSON; null takes the label away) are set on the target's labels. correction: `value` is what should have been said, a
-    message or a text. comparison: the target is preferred to `other_id`, which is of the target's kind; `value` may say
-    by how much, and 0 takes back what the same source said of the two. comment: `comment` alone; every other kind may
-    have one too. `source`: who or what said it. What is on a step may name the trajectory too. `content`:
+    rating: `value` is a number; null takes back what the same source said under the name. label: `name` and `value`
+    (any JSON; null takes the label away) are set on the target's labels. correction: `value` is what should have been
+    said, a message or a text. comparison: the target is preferred to `other_id`, which is of the target's kind; `value`
+    may say by how much, and 0 takes back what the same source said of the two. comment: `comment` alone; every other
+    kind may have one too. `source`: who or what said it. What is on a step may name the trajectory too. `content`:
     digest of the reply that was seen, 64 hex digits, as `agentworld.feedback.content.reply_digest` makes it.
     """
 
