@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from agentworld.cli import invoke
 from agentworld.testing import ScriptedReply
 
 ASK = (
@@ -26,17 +27,22 @@ def start(url, *arguments, **options):
     )
 
 
-def run(url, *arguments, **options):
-    process = start(url, *arguments, **options)
-    output, errors = process.communicate(timeout=150)
-    return process.returncode, output, errors
+@pytest.fixture
+def run(capfd):
+    """Runs the command line in this process, which starts the command alone; its code and what both printed."""
+
+    def run(url, *arguments):
+        code = invoke(["exec", "--url", url, *arguments])
+        return code, *capfd.readouterr()
+
+    return run
 
 
 def trajectory_in(errors):
     return re.search(r"trj_\w+", errors).group()
 
 
-def test_a_run_is_one_rewarded_trajectory(url, engine, factory):
+def test_a_run_is_one_rewarded_trajectory(run, url, engine, factory):
     engine.script = "good day"
     reward = 'echo checking; echo "{\\"reward\\": 0.5, \\"seen\\": \\"$AGENTWORLD_TRAJECTORY_ID\\"}"'
     code, output, errors = run(url, "--reward-cmd", reward, "--group", "g1", "--", sys.executable, "-c", ASK)
@@ -48,21 +54,21 @@ def test_a_run_is_one_rewarded_trajectory(url, engine, factory):
     assert "warning" not in errors
 
 
-def test_its_exit_code_is_the_commands(url, factory):
+def test_its_exit_code_is_the_commands(run, url, factory):
     code, _, errors = run(url, "--reward-cmd", "echo 1", "--", sys.executable, "-c", f"{ASK}raise SystemExit(7)")
     found = factory.get_trajectory(trajectory_in(errors))
     assert code == 7
     assert (found.status, found.readiness, found.reward) == ("failed", "excluded", None)
 
 
-def test_no_call_is_a_warning_that_says_why(url):
+def test_no_call_is_a_warning_that_says_why(run, url):
     code, _, errors = run(url, "--", sys.executable, "-c", "print('I think alone')")
     assert code == 0
     assert "warning: no call came through the gateway" in errors
     assert "OPENAI_BASE_URL" in errors
 
 
-def test_calls_that_failed_are_counted_with_the_last_error(url, engine, factory):
+def test_calls_that_failed_are_counted_with_the_last_error(run, url, engine, factory):
     engine.script = ScriptedReply(status=400, error_body={"error": {"message": "out of cheese"}})
     code, _, errors = run(url, "--", sys.executable, "-c", ASK)
     assert code == 1
@@ -72,7 +78,7 @@ def test_calls_that_failed_are_counted_with_the_last_error(url, engine, factory)
     assert [each.error["status"] for each in failures] == [400]
 
 
-def test_calls_that_the_gateway_refused_are_told(url, factory):
+def test_calls_that_the_gateway_refused_are_told(run, url, factory):
     refused = ASK.replace("'model': 'm'", "'temperature': 'hot'")
     code, _, errors = run(url, "--", sys.executable, "-c", f"try:\n    {refused.replace(chr(10), chr(10) + '    ')}\n"
                           "except Exception: pass")  # fmt: skip
@@ -108,14 +114,14 @@ def test_ctrl_c_during_the_reward_ends_the_trajectory(url, factory):
     assert factory.get_trajectory(trajectory_in(errors)).status == "abandoned"
 
 
-def test_a_useless_reward_is_a_warning(url, factory):
+def test_a_useless_reward_is_a_warning(run, url, factory):
     code, _, errors = run(url, "--reward-cmd", "echo great", "--", sys.executable, "-c", ASK)
     found = factory.get_trajectory(trajectory_in(errors))
     assert (code, found.status, found.reward) == (0, "finished", None)
     assert "'great' is no reward" in errors
 
 
-def test_time_out(url, factory):
+def test_time_out(run, url, factory):
     code, _, errors = run(url, "--timeout", "1.5", "--", sys.executable, "-c", f"{ASK}import time; time.sleep(600)")
     assert code == 128 + signal.SIGTERM
     assert factory.get_trajectory(trajectory_in(errors)).status == "truncated"
@@ -161,14 +167,14 @@ def test_a_signal_while_the_command_starts_is_handed_on(url, factory, monkeypatc
         ("here", ["true"], "is not the address of a server"),
     ],
 )
-def test_what_is_wrong_is_one_line(url, address, command, says):
+def test_what_is_wrong_is_one_line(run, url, address, command, says):
     code, _, errors = run(address or url, "--", *command)
     assert code == 1
     assert says in errors
     assert errors.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_run_says_what_a_script_needs(url, tmp_path):
+def test_a_file_that_cannot_be_run_says_what_a_script_needs(run, url, tmp_path):
     script = tmp_path / "agent"
     script.write_text("no program")
     script.chmod(0o755)
