@@ -114,11 +114,11 @@ async def test_chat_is_sent_once_and_its_error_is_the_engines():
 
 async def test_nothing_there(monkeypatch):
     monkeypatch.setattr(aio, "BACKOFF", (0.0, 0.0))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    async with AsyncFactory(f"http://127.0.0.1:{port}") as factory:
-        with pytest.raises(ServerUnreachableError):
-            await factory.stats()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # Nobody listens there, and nobody else can.
+        async with AsyncFactory(f"http://127.0.0.1:{silent.getsockname()[1]}") as factory:
+            with pytest.raises(ServerUnreachableError):
+                await factory.stats()
 
 
 async def test_what_is_no_server_of_ours_is_said():

@@ -119,10 +119,11 @@ def test_a_server_that_stays_busy_is_told_as_it_is():
 
 
 def test_nothing_there():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(ServerUnreachableError, match=f"Nothing answers at http://127.0.0.1:{port}"):
-        Connection(f"http://127.0.0.1:{port}").request("GET", "/x")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # Nobody listens there, and nobody else can.
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ServerUnreachableError, match=f"Nothing answers at {url}"):
+            Connection(url).request("GET", "/x")
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8400", "ftp://x", "http://", "http://x:notaport", "http://x:0"])

@@ -40,7 +40,7 @@ class Holding:
         return "ok"
 
 
-async def drained(pool: Any, seconds: float = 10.0) -> Any:
+async def drained(pool: Any, seconds: float = 100.0) -> Any:
     return await asyncio.to_thread(pool.drain, seconds)
 
 
@@ -70,7 +70,7 @@ async def test_a_drain_waits_for_the_calls_of_every_worker(tmp_path: Path) -> No
         assert (first.asked, second.asked) == (1, 1)
         mine.set_paused(False)
         await until(lambda: not mine.gateway_state().paused)
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(100.0):
             while (await one.say("e", "/t/t3"))[0] != 200:
                 pass
     # Workers that end say so.
@@ -177,7 +177,7 @@ class SlowReads(MemoryPool):
         found = super().gateway_state()
         if self.held:
             event = self.held.pop()
-            asyncio.run_coroutine_threadsafe(event.wait(), self.loop).result(10.0)
+            asyncio.run_coroutine_threadsafe(event.wait(), self.loop).result(100.0)
         return found
 
 
@@ -207,7 +207,7 @@ async def test_a_worker_whose_loop_is_busy_lives(monkeypatch: pytest.MonkeyPatch
         call = asyncio.create_task(gateway.say("a", "/t/t1"))
         await until(lambda: held.asked == 1)
         gateway.pool.set_paused(True)
-        blocked_until = time.monotonic() + 10.0
+        blocked_until = time.monotonic() + 100.0
         while gateway.pool.drain().unaware and time.monotonic() < blocked_until:
             time.sleep(0.01)  # noqa: ASYNC251 - this is the loop that is busy.
         found = gateway.pool.drain()
