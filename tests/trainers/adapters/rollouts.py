@@ -61,11 +61,11 @@ def said(name, reply, *, reasoning=None):
     """Two turns in messages and ids: a question, a call of a tool (its second token was put there), the answer."""
     answer = Message(role="assistant", content=reply, reasoning=reasoning)
     first = step(f"{name}-0", [1, 2, 3], [4, 5, 6], trajectory=name, response_mask=[1, 0, 1], tools=[TOOL],
-                 prompt_messages=ASKED, response_message=CALL, rewards={"progress": 1.0},
+                 prompt_messages=ASKED, response_message=CALL, rewards={"reward": 1.0},
                  version_spans=(VersionSpan(0, 3), VersionSpan(2, 4)))  # fmt: skip
     second = step(f"{name}-1", [1, 2, 3, 4, 5, 6, 7, 8], [9, 10], trajectory=name, parent_step_id=f"{name}-0",
                   tools=[TOOL], prompt_messages=[*ASKED, CALL, SEEN], response_message=answer,
-                  rewards={"progress": 0.0}, version=4)  # fmt: skip
+                  rewards={"reward": 0.0}, version=4)  # fmt: skip
     return [first, second]
 
 

@@ -29,7 +29,7 @@ def fill(url):
                     step.group_id = group
                 outcomes = [one.outcome for one in pool.append_steps(steps)]
                 assert outcomes == ["stored", "stored"]
-                pool.add_signals([Reward(step_id=step.step_id, name="progress", value=1.0) for step in steps])
+                pool.add_signals([Reward(step_id=step.step_id, value=1.0) for step in steps])
                 pool.complete_trajectory(name, "finished", reward)
 
 

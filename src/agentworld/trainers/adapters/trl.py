@@ -18,13 +18,13 @@ _IGNORED = -100  # What cross entropy leaves out.
 class TrlOptions(SampleOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the adapter `trl`. `trainer`: whose rows, by default that of the batch's method. `temperature`: that of
     GRPOConfig, which rows have to be of. `threshold`: of a reward that makes a reply good, for kto and prm.
-    `step_reward`: the reward on steps that prm reads.
+    `step_reward`: the reward on steps that prm reads, by default the primary one, as leases do.
     """
 
     trainer: Trainer | None = None
     temperature: float | None = None
     threshold: float = 0.5
-    step_reward: str = "progress"
+    step_reward: str = "reward"
 
 
 class Trl:
