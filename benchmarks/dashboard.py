@@ -26,9 +26,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentworld.bench.filling import fill
+from agentworld.curation.datasets.selecting import create_dataset
 from agentworld.errors import NotFoundError
-from agentworld.factory import open_pool
-from agentworld.records import FunctionCall, Message, Step, ToolCall
+from agentworld.factory import EmbeddedPool, open_pool
+from agentworld.records import (
+    BatchSpec,
+    Feedback,
+    FunctionCall,
+    Message,
+    Metrics,
+    NewReview,
+    NewTrajectory,
+    Selection,
+    Step,
+    ToolCall,
+)
 
 TURNS = 10
 LONG, WIDE = "long-trajectory", "wide-step"
@@ -54,12 +66,24 @@ const look = () => {
 new MutationObserver(look).observe(document, { childList: true, subtree: true });
 """
 ROW = ".rows .row:not(.head)"
+# Of each view the first thing of the pool's that it shows: a row, a count.
 VIEWS = {
     "lifecycle": ("/", ".stages li"),
     "trajectories": ("/trajectories", ROW),
-    "datasets (heading)": ("/datasets", "main h1"),
-    "consumption (heading)": ("/consumption", "main h1"),
-    "curation (heading)": ("/curation", "main h1"),
+    "trajectories, prompts and reviews": ("/trajectories", ".rows .review.waiting"),
+    "trajectories by reward": ("/trajectories?sort=-reward", ROW),
+    "trajectories that wait for reviews": ("/trajectories?where=review+%3D%3D+%27waiting%27", ROW),
+    "collection, feed": ("/collection", ".feed li"),
+    "collection, in progress": ("/collection", "main td"),
+    "curation, queue": ("/curation", ".queue-counts strong"),
+    "curation, groups to compare": ("/curation?tab=compare", ".members li"),
+    "curation, rules": ("/curation?tab=rules", "textarea"),
+    "curation, labels": ("/curation?tab=checks", "main td"),
+    "datasets": ("/datasets", "main td"),
+    "consumption": ("/consumption", "main td"),
+    "optimization, savings": ("/optimization", "main td, main .empty"),
+    "runs": ("/runs", "main td"),
+    "settings": ("/settings", "main dd"),
 }
 # Scrolls by most of a screen a frame, and counts frames in which a part of the list had no row.
 SCROLL = """
@@ -109,8 +133,25 @@ def prepare(url: str, steps: int) -> None:
                 for begin in range(0, len(made), 100):
                     pool.append_steps(made[begin : begin + 100])
                 pool.complete_trajectory(name, "finished", 1.0)
+        around(pool)
     finally:
         pool.close()
+
+
+def around(pool: EmbeddedPool) -> None:
+    """What other views than the list show: reviews, labels, a version, a batch, losses, an open trajectory."""
+    if not pool.list_reviews(limit=1).items:
+        newest = [one.trajectory_id for one in pool.list_trajectories(order="newest", limit=1000).items]
+        pool.add_reviews([NewReview(trajectory_id=one, reason="look") for one in newest])
+        pool.add_feedback([Feedback(kind="label", name="quality", value="good", trajectory_id=one) for one in newest])
+        pool.create_trajectory(NewTrajectory(trajectory_id="open"))
+    if not pool.list_datasets(limit=1).items:
+        create_dataset(pool, "some", Selection(where="user == 'u7'", channel=None))
+    if not pool.stats().consumers:
+        batch = pool.lease(BatchSpec(unit="trajectory", size=64, require=()), "trainer")
+        if batch is not None:
+            pool.ack(batch.batch_id, batch.epoch)
+        pool.add_metrics([Metrics(run="fit", step=step, values={"loss": 1 / step}) for step in range(1, 1001)])
 
 
 def long_steps() -> list[Step]:

@@ -30,7 +30,7 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
     onSuccess: () => {
       setAct(null);
       void client.invalidateQueries({ queryKey: ["trajectories"] });
-      void client.invalidateQueries({ queryKey: ["facets"] });
+      void client.invalidateQueries({ queryKey: ["scan", "facets"] });
     },
   });
   const said = (what: string) => `${what} ${count(ids.length)}`;

@@ -6,6 +6,7 @@ import { get, type Page, type Schemas } from "../api/client";
 import { count, counted, cut, visible } from "../format";
 import { DataTable } from "./data-table";
 import { Problem } from "./problem";
+import { useScan } from "./use-scan";
 
 type LabelCount = Schemas["LabelCount"];
 
@@ -13,7 +14,7 @@ type LabelCount = Schemas["LabelCount"];
 export function Checks() {
   const [where, setWhere] = useState("");
   const [text, setText] = useState("");
-  const labels = useQuery({ queryKey: ["scan", "labels", where], refetchInterval: 15_000, queryFn: ({ signal }) => get<Schemas["LabelsReport"]>("labels", { where }, signal) });
+  const labels = useScan(["labels", where], (limit, signal) => get<Schemas["LabelsReport"]>("labels", { where, limit }, signal), { again: 15_000 });
   const of = (checks: boolean) => (labels.data?.labels ?? []).filter((each) => each.name.startsWith("check.") === checks && each.name !== "checked");
   return (
     <>
@@ -29,7 +30,7 @@ export function Checks() {
       </form>
       {labels.isPending && <p className="quiet">Counting</p>}
       {labels.isError && <Problem error={labels.error} again={() => void labels.refetch()} />}
-      {labels.isSuccess && (
+      {labels.data !== undefined && (
         <>
           <p className="quiet">
             Over the newest {counted(labels.data.looked, "trajectory", "trajectories")}{labels.data.whole ? ", all that there are" : ", not all that there are"}. A label that is not there means that nothing was found, or that the check has not run.

@@ -1,22 +1,16 @@
-import { useQuery } from "@tanstack/react-query";
-
 import { get, type Schemas } from "../api/client";
 import { REVIEWS } from "../columns";
 import { count, decimal, visible } from "../format";
 import { holdsAll, quoted, toggledAll } from "../where";
 import { Problem } from "./problem";
+import { useScan } from "./use-scan";
 import "./facets.css";
 
 type Facets = Schemas["Facets"];
 const NAMES: Record<string, string> = { status: "Status", readiness: "Readiness", channel: "Channel", agent: "Agent", "task.task_set": "Task set", review: "Review" };
 
 export const useFacets = (where: string, wanted: boolean) =>
-  useQuery({
-    queryKey: ["facets", where],
-    enabled: wanted,
-    staleTime: 30_000,
-    queryFn: ({ signal }) => get<Facets>("facets", { where }, signal),
-  });
+  useScan(["facets", where], (limit, signal) => get<Facets>("facets", { where, limit }, signal), { enabled: wanted });
 
 /** The values that fields have, for completion. */
 export const valuesOf = (facets: Facets | undefined): Record<string, string[]> =>
@@ -27,7 +21,7 @@ type Props = { asked: ReturnType<typeof useFacets>; where: string; set: (where: 
 /** How frequent values are among what matches; each is a condition to add or to take away. */
 export function FacetPanel({ asked, where, set }: Props) {
   if (asked.isError) return <Problem error={asked.error} again={() => void asked.refetch()} />;
-  if (asked.isPending) return <p className="quiet">Counting</p>;
+  if (asked.data === undefined) return <p className="quiet">Counting</p>;
   const { looked, whole, values, rewards, unrewarded } = asked.data;
   const rewarded = rewards.map((each, number) => ({
     name: each.low === each.high ? decimal(each.low) : `${decimal(each.low)} to ${decimal(each.high)}`,

@@ -1,4 +1,3 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearchParams } from "wouter";
 
 import { get, type Schemas } from "../api/client";
@@ -7,6 +6,7 @@ import { Chart } from "../parts/chart";
 import { DataTable } from "../parts/data-table";
 import { Problem } from "../parts/problem";
 import { TrainingCurves } from "../parts/training-curves";
+import { useScan } from "../parts/use-scan";
 import { When } from "../parts/when";
 import { byTime, byVersion, isShort, ofPolicies, reward, success, tokens } from "../runs";
 
@@ -19,14 +19,9 @@ const MOST = 5;
 export function Runs() {
   const [asked, setAsked] = useSearchParams();
   const least = asked.get("success") ?? "0.5";
-  const report = useQuery({
-    queryKey: ["scan", "runs", least],
-    refetchInterval: 10_000,
-    placeholderData: keepPreviousData,
-    queryFn: ({ signal }) => get<Schemas["RunsReport"]>("runs", { success: least }, signal),
-  });
-  if (report.isPending) return <p className="quiet">Counting</p>;
+  const report = useScan(["runs", least], (limit, signal) => get<Schemas["RunsReport"]>("runs", { success: least, limit }, signal), { again: 10_000, keep: true });
   if (report.isError) return <Problem error={report.error} again={() => void report.refetch()} />;
+  if (report.data === undefined) return <p className="quiet">Counting</p>;
   const runs = report.data.runs;
   if (runs.length === 0) {
     return (
