@@ -53,7 +53,7 @@ export function FailedCalls() {
         />
       )}
       <h2>Could not be stored</h2>
-      <p className="quiet">{counted(stats.data.dead_letters ?? 0, "step or signal was", "steps and signals were")} set aside, as what they say cannot be. Who sent them was told the same.</p>
+      {(stats.data.dead_letters ?? 0) > 0 && <p className="quiet">{counted(stats.data.dead_letters!, "step or signal was", "steps and signals were")} set aside, as what they say cannot be. Who sent them was told the same.</p>}
       {letters.data !== undefined && (
         <DataTable
           label="Records that could not be stored"

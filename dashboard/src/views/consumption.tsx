@@ -155,7 +155,7 @@ function Usage({ consumer }: { consumer: string }) {
   const clock = (at: number) => new Date(at * 1000).toLocaleTimeString();
   return (
     <>
-      <h2>Use of {visible(consumer)}</h2>
+      <h2>Use by {visible(consumer)}</h2>
       <p className="quiet">
         Over {data.whole ? "all" : "the latest"} {count(data.batches.length)} batches with {count(data.units)} units
         {data.looked < data.members ? `; the policy of ${count(data.looked)} of ${count(data.members)} was looked at` : ""}.

@@ -57,6 +57,7 @@ function Card({ version }: { version: Version }) {
           ["Selected", `${selection.unit ?? "trajectory"} of ${selection.channel == null ? "all channels" : `channel ${visible(selection.channel)}`}${selection.unrewarded ? ", also without a reward" : ""}`],
           ["Where", <code key="where">{visible(selection.where ?? "all that is ready")}</code>],
           ["Divided", `by ${selection.splits?.by ?? "task"}, seed ${selection.splits?.seed ?? 0}${selection.splits?.near_duplicates == null ? "" : `, near duplicates (${selection.splits.near_duplicates}) together`}`],
+          ["Goes on from", <Parents key="parents" names={version.parents ?? []} />],
           ["Rules in force", (version.policies ?? []).map((each) => `${visible(each.name)} (${each.digest.slice(0, 8)}) for ${visible(each.channel)}`).join(", ") || "none"],
           ["Made with", `AgentWorld ${version.code_version ?? ""}, format ${version.format ?? 1}`],
           ["Manifest", <code key="manifest">{version.manifest_digest}</code>],
@@ -64,8 +65,11 @@ function Card({ version }: { version: Version }) {
       />
       <DataTable
         label="Splits"
-        columns={["Split", { name: "Rows", number: true }, { name: "Steps", number: true }, { name: "Tokens of replies", number: true }]}
-        lines={Object.entries(version.splits ?? {}).map(([name, each]) => ({ key: name, cells: [visible(name), count(each.rows ?? 0), count(each.steps ?? 0), count(each.response_tokens ?? 0)] }))}
+        columns={["Split", { name: "Rows", number: true }, { name: "Share", number: true }, { name: "Wanted", number: true }, { name: "Steps", number: true }, { name: "Tokens of replies", number: true }]}
+        lines={Object.entries(version.splits ?? {}).map(([name, each]) => ({
+          key: name,
+          cells: [visible(name), count(each.rows ?? 0), percent((each.rows ?? 0) / Math.max(1, version.rows ?? 0)), selection.splits?.fractions?.[name] === undefined ? "-" : percent(selection.splits.fractions[name]), count(each.steps ?? 0), count(each.response_tokens ?? 0)],
+        }))}
         empty="It has no rows."
       />
       <div className="bar">
@@ -75,6 +79,17 @@ function Card({ version }: { version: Version }) {
       </div>
     </>
   );
+}
+
+const percent = (share: number): string => `${(share * 100).toFixed(1)}%`;
+
+function Parents({ names }: { names: readonly string[] }) {
+  if (names.length === 0) return "no other version";
+  return names.map((name) => (
+    <span key={name}>
+      <Link href={`/datasets/${encodeURIComponent(name)}`}>{short(name)}</Link>{" "}
+    </span>
+  ));
 }
 
 /** Every digest is computed again of what the pool holds now. */

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { get, type Schemas } from "../api/client";
 import { useScopes } from "../api/scopes";
-import { bytes, count, counted, visible } from "../format";
+import { bytes, count, counted, span, visible } from "../format";
 import { DataTable } from "../parts/data-table";
 import { Engines } from "../parts/engines";
 import { Facts } from "../parts/facts";
@@ -47,7 +47,7 @@ function ServerTab() {
           ["Workers", count(data.workers)],
           ["Keys", data.keys_required ? "required" : "not required: this address is reached from this machine alone"],
           ["Agents call", data.gateway_url ?? "the address that they asked"],
-          ["Silent trajectories end after", data.idle_seconds === 0 ? "never" : counted(Math.round(data.idle_seconds / 60), "minute", "minutes")],
+          ["Silent trajectories end after", data.idle_seconds === 0 ? "never" : span(data.idle_seconds)],
         ]}
       />
       <h2>Pool</h2>
