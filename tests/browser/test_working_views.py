@@ -86,7 +86,13 @@ def test_the_feed_and_what_is_in_progress_change_by_themselves(filled, visit):
 
 @whole
 def test_the_lifecycle_tells_what_is_wrong_and_what_to_do(filled, visit):
+    filled.send("POST", "/api/v1/trajectories", {"trajectory_id": "left"})
+    filled.send("POST", "/api/v1/trajectories/left/complete", {"status": "abandoned"})
     page = visit(filled).page
+    reasons = page.get_by_role("region", name="Why excluded")
+    reasons.get_by_role("link", name="abandoned").click()
+    page.get_by_role("gridcell", name="left", exact=True).wait_for()
+    page.go_back()
     page.get_by_role("list", name="Alerts").get_by_text("1 of 9 calls got no reply").wait_for()
     page.get_by_role("list", name="Alerts").get_by_role("link", name="Look").first.click()
     page.wait_for_url("**/collection?tab=errors")
@@ -170,13 +176,14 @@ def test_from_an_empty_pool_to_a_version_of_what_people_labelled(serving, visit)
     page.get_by_text("In force: policy").wait_for()
     page.get_by_role("tab", name="Reviews").click()
     page.locator(".queue-counts").get_by_text("1", exact=True).first.wait_for()
+    target = page.get_by_label("Review", exact=True).locator(".facts a")
     for _ in range(2):
-        of = page.locator(".facts a").inner_text()
+        of = target.inner_text()
         page.get_by_role("button", name="good 1").click()
         page.get_by_text("Labelled quality: good").wait_for()
         page.get_by_role("button", name="accept a").click()
         page.get_by_text(f"Accepted {of}").wait_for()
-        page.locator(".facts a", has_text=of).wait_for(state="detached")
+        target.filter(has_text=of).wait_for(state="detached")
     page.get_by_role("link", name="Datasets").click()
     page.get_by_text("Freeze a version").click()
     page.get_by_label("Name").fill("right")
@@ -250,7 +257,7 @@ def test_reviews_label_and_correct_and_undo_goes_back_step_by_step(filled, visit
     pool.set_curation(CurationPolicy(channel="train", name="look", rules=rules))
     page = visit(filled, "/curation").page
     page.get_by_label("You are").fill("kim")
-    target = page.locator(".facts a")
+    target = page.get_by_label("Review", exact=True).locator(".facts a")
     target.wait_for()
     of = target.inner_text()
     page.get_by_role("button", name="good 1").wait_for()
@@ -262,6 +269,8 @@ def test_reviews_label_and_correct_and_undo_goes_back_step_by_step(filled, visit
     page.get_by_label("What should have been said").fill("It is 42.")
     page.get_by_role("button", name="Save the correction").click()
     page.get_by_text("Corrected the reply").wait_for()
+    changed = page.get_by_role("listitem").filter(has_text="kim corrected the reply")
+    assert changed.locator("ins").last.inner_text() == "42."
     last = pool.list_steps(trajectory_id=of, order="newest", limit=1).items[0].step_id
     [corrected] = pool.list_feedback(step_id=last, kind="correction").items
     assert (corrected.value, corrected.source) == ("It is 42.", "kim")

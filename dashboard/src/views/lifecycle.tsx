@@ -7,9 +7,11 @@ import { useScopes } from "../api/scopes";
 import { alertsOf, type Alert } from "../alerts";
 import { compact, count, decimal, visible } from "../format";
 import { stagesOf, type Rewarded } from "../lifecycle";
+import { BoundLifecycle } from "../parts/bound-lifecycle";
 import { Chart } from "../parts/chart";
 import { Command } from "../parts/command";
 import { DataTable } from "../parts/data-table";
+import { Excluded } from "../parts/excluded";
 import { Problem } from "../parts/problem";
 import { firstCallOf } from "../request";
 import { rateOf, ratesAlong, sampleOf, withSample, type Sample } from "../rates";
@@ -25,13 +27,7 @@ export function Lifecycle() {
   const samples = useSamples(stats.data);
   const alerts = useAlerts(stats.data);
   const rewarded = useRewarded(stats.data);
-  if (bound) {
-    return (
-      <p className="empty">
-        This key is bound, so it does not see the counters of the whole pool. <Link href="/trajectories">Trajectories</Link> shows what it is for.
-      </p>
-    );
-  }
+  if (bound) return <BoundLifecycle />;
   if (stats.isPending) return <p className="quiet">Loading</p>;
   if (stats.isError) return <Problem error={stats.error} again={() => void stats.refetch()} />;
   const now = stats.data;
@@ -65,6 +61,7 @@ export function Lifecycle() {
         <Card name="Signals that wait" value={compact(now.awaited ?? 0)} says="for a step or trajectory that is not there yet" />
       </section>
       <Throughput samples={samples} />
+      <Excluded all={now.readiness?.excluded ?? 0} />
       <h2>Policies</h2>
       <Policies stats={now} />
       {Object.keys(now.channels ?? {}).length > 1 && <Channels stats={now} />}
