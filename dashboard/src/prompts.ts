@@ -2,14 +2,14 @@
 
 const LEAST = 24;
 
-/** Each text without the beginning that it shares with another of them, cut where a word begins, where that is long. */
+/** Each text without the beginning that it shares with another of them, but for the last word of it, where that is long. */
 export function distinct(texts: readonly string[]): ReadonlyMap<string, string> {
   const ordered = [...new Set(texts)].sort();
   return new Map(
     ordered.map((text, at) => {
       // What a text shares most with stands beside it.
       const shared = Math.max(sharedBy(text, ordered[at - 1] ?? ""), sharedBy(text, ordered[at + 1] ?? ""));
-      const from = text.lastIndexOf(" ", shared - 1) + 1;
+      const from = text.lastIndexOf(" ", text.lastIndexOf(" ", shared - 1) - 1) + 1;
       return [text, from < LEAST || from >= text.length ? text : `… ${text.slice(from)}`];
     }),
   );
