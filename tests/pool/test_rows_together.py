@@ -50,6 +50,20 @@ def test_wide_rows_and_upserts_are_inserted_singly():
     assert sql(new.on_conflict_do_nothing(index_elements=["model", "run"])).together is None
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_rows_of_steps_come_in_an_order_of_their_own(engine):
+    names = append_rows.INSERT_STEP.names
+    assert names == append_rows.STEP_COLUMNS
+    if engine == "postgres":
+        insertion = append_rows.INSERT_STEP.insertion
+        assert insertion.parameters == names
+        assert insertion.copy.startswith(f"COPY steps ({', '.join(names)})")
+    else:
+        text = append_rows.INSERT_STEP.positional[0]
+        columns, values = (part.split(")")[0].split(", ") for part in text.split("(")[1:])
+        assert dict(zip(columns, values, strict=True)) == {name: f"?{at}" for at, name in enumerate(names, start=1)}
+
+
 def test_a_batch_with_an_unusual_step_keeps_what_each_has(sqlite_pool):
     plain = [Step(step_id=f"s{number}", trajectory_id="t", prompt_ids=[1], response_ids=[2]) for number in range(5)]
     unusual = Step(

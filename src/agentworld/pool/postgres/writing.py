@@ -8,7 +8,7 @@ foreseen are asked together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import psycopg
@@ -16,7 +16,7 @@ import psycopg
 from agentworld.pool.exact_text import sought
 from agentworld.pool.postgres.connection import PostgresConnection, PostgresRow, RawConnection
 from agentworld.pool.sql.connections import Row
-from agentworld.pool.sql.statements import Statement
+from agentworld.pool.sql.statements import Insertion, Statement
 
 ALTERED_ROWS = 8  # rows of one plain update from which on one statement for all of them is faster
 COPY_ROWS = 16  # rows of one insertion from which on COPY is faster, though it takes round trips of its own
@@ -99,17 +99,24 @@ class WritingConnection(PostgresConnection):
         if insertion is None:
             self._queue.append(_together(statement, rows) or _Write(statement.text("postgres"), rows))
             return
-        self._flush()
         names = insertion.parameters
-        with self._cursor.copy(insertion.copy) as copy:
-            copy.set_types(insertion.types)
-            for row in rows:
-                copy.write_row([row[name] for name in names])
+        self._copy(insertion, [[row[name] for name in names] for row in rows])
 
     def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
         """See Connection."""
+        if len(rows) >= COPY_ROWS and (insertion := statement.insertion) is not None:
+            self._foreseen.clear()
+            self._copy(insertion, rows)
+            return
         names = statement.names
         self.many(statement, [dict(zip(names, row, strict=True)) for row in rows])
+
+    def _copy(self, insertion: Insertion, rows: Iterable[Sequence[Any]]) -> None:
+        self._flush()
+        with self._cursor.copy(insertion.copy) as copy:
+            copy.set_types(insertion.types)
+            for row in rows:
+                copy.write_row(row)
 
     def command(self, *texts: str) -> psycopg.Cursor[PostgresRow]:
         """Send statements without parameters together, after what waits; the cursor is at the last result."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,31 +37,36 @@ _DELETED = sql(
 )
 
 
-def _insert(table: Any, *without: str) -> Statement:
-    return sql(
-        insert(table).values({column.name: parameter(column.name) for column in table.c if column.name not in without})
-    )
+def _insert(table: Any) -> Statement:
+    return sql(insert(table).values({column.name: parameter(column.name) for column in table.c}))
 
 
-STEP_COLUMNS = [column.name for column in _s.c if column.name != "annotations"]
+# What fewer steps have stands later. A batch is inserted without the columns that none of its steps has, each of which
+# costs as much as another.
+_SPOKEN = ("tools", "prompt_node", "reply_node")
+_SELDOM = ("supersedes", "fork_reason", "mask", "reward", "rewards", "labels", "call", "excluded_reason")
+_OF_ALL = [one.name for one in _s.c if one.name not in (*_SPOKEN, *_SELDOM, "annotations")]
+STEP_COLUMNS = [*_OF_ALL, *_SPOKEN, *_SELDOM]
 # Where the row of a step holds what is known only once the forests have numbered and packed it.
 STEP_ID = STEP_COLUMNS.index("step_id")
 BLOCK, TAIL, ID_COUNT = (STEP_COLUMNS.index(name) for name in ("block", "tail", "id_count"))
 LOGPROBS, TOOLS = STEP_COLUMNS.index("logprobs"), STEP_COLUMNS.index("tools")
 PROMPT_NODE, REPLY_NODE = STEP_COLUMNS.index("prompt_node"), STEP_COLUMNS.index("reply_node")
 REWARD, REWARDS, LABELS = (STEP_COLUMNS.index(name) for name in ("reward", "rewards", "labels"))
-INSERT_STEP = _insert(_s, "annotations")
+
+
+def _insert_steps(width: int) -> Statement:
+    names = STEP_COLUMNS[:width]
+    return sql(insert(_s).values({name: parameter(name) for name in names}), names)
+
+
+_NARROW, _WIDE = len(_OF_ALL), len(_OF_ALL) + len(_SPOKEN)
+_UNSPOKEN, _NOTHING_SELDOM = [None] * len(_SPOKEN), [None] * len(_SELDOM)
+_INSERT_NARROW, _INSERT_WIDE, INSERT_STEP = map(_insert_steps, (_NARROW, _WIDE, len(STEP_COLUMNS)))
 INSERT_EXCHANGE = _insert(_x)
-# What few steps have. Most batches are inserted without these columns, each of which costs as much as another.
-_SELDOM = {"supersedes", "fork_reason", "mask", "tools", "prompt_node", "reply_node", "reward", "rewards", "labels"}
-_SELDOM |= {"call", "excluded_reason"}
-_seldom = operator.itemgetter(*map(STEP_COLUMNS.index, _SELDOM))
-_usual = operator.itemgetter(*(place for place, name in enumerate(STEP_COLUMNS) if name not in _SELDOM))
-_LACKING = (None,) * len(_SELDOM)
-_INSERT_USUAL = _insert(_s, "annotations", *_SELDOM)
 INSERT_EVENT = _insert(schema.events)
 INSERT_DEAD = _insert(schema.dead_letters)
-STATEMENTS = (_KNOWN_STEPS, _KNOWN_EXCHANGES, INSERT_STEP, _INSERT_USUAL, INSERT_EXCHANGE, INSERT_EVENT)
+STATEMENTS = (_KNOWN_STEPS, _KNOWN_EXCHANGES, INSERT_STEP, _INSERT_NARROW, _INSERT_WIDE, INSERT_EXCHANGE, INSERT_EVENT)
 
 
 def known_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, tuple[bytes, int]]:
@@ -97,10 +101,12 @@ def was_deleted(step_id: str, reason: str) -> GoneError:
 
 def insert_steps(txn: Transaction, rows: Sequence[Sequence[Any]]) -> None:
     """Insert the rows that `step_row` made."""
-    if all(_seldom(row) == _LACKING for row in rows):
-        txn.many_in_order(_INSERT_USUAL, list(map(_usual, rows)))
-    else:
+    if not all(row[_WIDE:] == _NOTHING_SELDOM for row in rows):
         txn.many_in_order(INSERT_STEP, rows)
+    elif all(row[_NARROW:_WIDE] == _UNSPOKEN for row in rows):
+        txn.many_in_order(_INSERT_NARROW, [row[:_NARROW] for row in rows])
+    else:
+        txn.many_in_order(_INSERT_WIDE, [row[:_WIDE] for row in rows])
 
 
 def present_bits(prepared: Prepared) -> int:
@@ -139,8 +145,6 @@ def step_row(
         channel,
         tally.step_count,
         step.parent_step_id,
-        step.supersedes,
-        step.fork_reason,
         step.agent,
         step.model,
         step.requested_model,
@@ -157,22 +161,26 @@ def step_row(
         None,  # block
         None,  # tail
         0,  # id_count
-        mask,
         logprobs,
         step.logprob_space,
-        None,  # tools
-        None,  # prompt_node
-        None,  # reply_node
-        rewards.get(rules.PRIMARY),
-        json_or_none(rewards) if rewards else None,
-        json_or_none(step.labels) if step.labels else None,
         json_or_none(step.metadata) if step.metadata else None,
-        call,
-        excluded,
         int(late),
         step.created_at or now,
         step.latency_ms,
         prepared.sampled,
+        # What steps with messages have.
+        None,  # tools
+        None,  # prompt_node
+        None,  # reply_node
+        # What few have.
+        step.supersedes,
+        step.fork_reason,
+        mask,
+        rewards.get(rules.PRIMARY),
+        json_or_none(rewards) if rewards else None,
+        json_or_none(step.labels) if step.labels else None,
+        call,
+        excluded,
     ]
 
 
@@ -205,6 +213,8 @@ def content_digest(
     present: int,
 ) -> bytes:
     """The digest of all that the caller said."""
-    first = prepared.response if prepared.prompt is None else prepared.prompt
-    sequence = None if tokens is None else (tokens.content, 0 if first is None else len(first))
+    sequence = None
+    if tokens is not None:
+        first = prepared.response if prepared.prompt is None else prepared.prompt
+        sequence = tokens.content, 0 if first is None else len(first)
     return step_digest(prepared.rest, stored_parts(mask, logprobs, sequence, messages.content, present))

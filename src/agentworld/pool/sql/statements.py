@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -67,7 +67,9 @@ _COPY_TYPES: dict[type[TypeEngine[Any]], str] = {
 
 
 class Insertion(NamedTuple):
-    """How PostgreSQL's COPY does what a plain INSERT does: its command, and each column's type and parameter."""
+    """How PostgreSQL's COPY does what a plain INSERT does: its command, and each column's type and parameter, in the
+    order of the statement's `names`.
+    """
 
     copy: str
     types: list[str]
@@ -87,10 +89,11 @@ _NAMED = re.compile(r"(?<!:):(\w+)")
 class Statement:
     """One statement, compiled for an engine when that first asks for it."""
 
-    __slots__ = ("__dict__", "_constants_inline", "_held", "_source", "_texts")
+    __slots__ = ("__dict__", "_constants_inline", "_held", "_order", "_source", "_texts")
 
-    def __init__(self, source: Executable, constants_inline: bool) -> None:
+    def __init__(self, source: Executable, constants_inline: bool, order: Sequence[str] | None = None) -> None:
         self._source = source
+        self._order = order
         self._constants_inline = constants_inline
         self._texts: dict[EngineName, str] = {}
         self._held: dict[EngineName, dict[str, Any]] = {}
@@ -110,8 +113,10 @@ class Statement:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """Its parameters in the order in which they stand in it; each stands there once in a plain INSERT."""
-        return _NAMED.findall(self.text("sqlite"))
+        """Its parameters in the order of `many_in_order`: the one that was asked for, or in which they stand in it.
+        Each stands there once in a plain INSERT.
+        """
+        return list(self._order) if self._order is not None else _NAMED.findall(self.text("sqlite"))
 
     @functools.cached_property
     def positional(self) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
@@ -119,7 +124,11 @@ class Statement:
         text = self.text("sqlite")
         names = self.names
         several = operator.itemgetter(*names)  # Gives a tuple, but for one name.
-        return _NAMED.sub("?", text), several if len(names) > 1 else lambda row: (several(row),)
+        if self._order is None:
+            text = _NAMED.sub("?", text)
+        else:
+            text = _NAMED.sub(lambda found: f"?{names.index(found[1]) + 1}", text)
+        return text, several if len(names) > 1 else lambda row: (several(row),)
 
     @functools.cached_property
     def together(self) -> str | None:
@@ -149,13 +158,16 @@ class Statement:
         found = _PLAIN_INSERT.fullmatch(self.text("postgres"))
         if found is None:
             return None
-        names, values = found["columns"].split(", "), [_PARAMETER.fullmatch(v) for v in found["values"].split(", ")]
-        if None in values:
-            return None
+        of_column = {}
+        for column_name, value in zip(found["columns"].split(", "), found["values"].split(", "), strict=True):
+            said = _PARAMETER.fullmatch(value)
+            if said is None:
+                return None
+            of_column[said["name"]] = column_name
         columns = metadata.tables[found["table"].strip('"')].c
-        types = [_COPY_TYPES[type(columns[name.strip('"')].type)] for name in names]
-        copy = f"COPY {found['table']} ({found['columns']}) FROM STDIN (FORMAT BINARY)"
-        return Insertion(copy, types, [value["name"] for value in values if value is not None])
+        named = [of_column[name] for name in self.names]
+        types = [_COPY_TYPES[type(columns[name.strip('"')].type)] for name in named]
+        return Insertion(f"COPY {found['table']} ({', '.join(named)}) FROM STDIN (FORMAT BINARY)", types, self.names)
 
     @functools.cached_property
     def alteration(self) -> Alteration | None:
@@ -217,9 +229,11 @@ def parameter(name: str) -> BindParameter[Any]:
     return bindparam(name, required=False)
 
 
-def sql(statement: Executable) -> Statement:
-    """A statement whose parameters come at each call; its own constants go into the text."""
-    return Statement(statement, constants_inline=True)
+def sql(statement: Executable, order: Sequence[str] | None = None) -> Statement:
+    """A statement whose parameters come at each call; its own constants go into the text. `order`: that of its
+    parameters for `many_in_order`, all of them, each of which stands in the statement once.
+    """
+    return Statement(statement, constants_inline=True, order=order)
 
 
 def compiled(statement: Executable) -> Statement:
