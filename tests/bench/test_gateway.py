@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from agentworld.bench import gateway as measured
-from agentworld.bench import peers
+from agentworld.bench import peers, stages
 from agentworld.bench.figure import Figure
 from agentworld.bench.gateway import GatewayBench, body
 from agentworld.bench.load import CallFailedError, connect, load, post
 from agentworld.bench.replay_engine import REPLY_TOKENS, TURN_TOKENS
-from agentworld.bench.servers import NotStartedError, server
+from agentworld.bench.servers import NotStartedError, report, server
+from agentworld.capture.looks import Looks
 from agentworld.cli import invoke
 from agentworld.pool import open_store
 
@@ -113,3 +114,18 @@ def test_peers_are_started_by_their_own_environment(peer, tmp_path):
     begin = peers.start(peer, tmp_path, "http://127.0.0.1:1", 2, tmp_path)
     assert begin.command[0] == str(executable)
     assert "2" in begin.command
+
+
+def test_each_stage_of_a_call_is_on_the_clock(tmp_path):
+    bench = GatewayBench(folder=tmp_path)
+    with bench.engine() as engine:
+        command = [sys.executable, "-m", "agentworld.bench.stages", "--calls", "4", "--upstream", engine.url]
+        printed = report([*command, "--pool", f"sqlite:///{tmp_path / 'pool.db'}"], bench.cores.all)
+    found = msgspec.json.decode(printed, type=dict[str, dict[str, float]])
+    assert list(found) == [str(at_once) for at_once in stages.CONCURRENCIES]
+    for by_stage in found.values():
+        assert by_stage.keys() == {stages.WHOLE, stages.LOOP, stages.OTHERS, *(stage for stage, _, _ in stages.STAGES)}
+        # Looks go to threads for a while where the machine is so busy that each takes long.
+        assert all(by_stage[stage] > 0 for stage, owner, _ in stages.STAGES if owner is not Looks)
+    with pytest.raises(CallFailedError, match="nothing to see"):
+        report([sys.executable, "-c", "import sys; sys.exit('nothing to see')"], bench.cores.all)

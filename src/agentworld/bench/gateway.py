@@ -24,7 +24,7 @@ from agentworld.bench import peers
 from agentworld.bench.figure import Figure
 from agentworld.bench.load import CallFailedError, Connection, Load, connect, load, post, quantile
 from agentworld.bench.replay_engine import task_text
-from agentworld.bench.servers import Cores, NotStartedError, Server, server
+from agentworld.bench.servers import Cores, NotStartedError, Server, report, server
 from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
 
 Mode = Literal["engine", "token-in"]
@@ -255,6 +255,28 @@ def workers(bench: GatewayBench) -> list[Figure]:
     ]
 
 
+def stages(bench: GatewayBench) -> list[Figure]:
+    """Where the processor time of a plain call goes, by calls at once, and what the HTTP server before it adds."""
+    calls = max(bench.calls // 2, 20)
+    bench._made += 1
+    pool = f"sqlite:///{bench.folder / f'gateway-{bench._made}.db'}"
+    with bench.engine() as engine:
+        command = [sys.executable, "-m", "agentworld.bench.stages", "--upstream", engine.url, "--pool", pool]
+        found = msgspec.json.decode(
+            report([*command, "--calls", str(calls)], bench.cores.server), type=dict[str, dict[str, float]]
+        )
+        with bench.gateway(engine, "engine") as gateway:
+            whole = rate(gateway, bench.make(gateway.url, "/t/staged-{}/v1/chat/completions", "engine"), calls).cpu
+    figures = [
+        Figure(f"{'one call at a time' if at_once == '1' else f'{at_once} at once'}: {stage}", value, "ms a call")
+        for at_once, by_stage in found.items()
+        for stage, value in by_stage.items()
+    ]
+    if whole:
+        figures.append(Figure(f"{CONCURRENCY} at once, behind the HTTP server: in all", whole, "ms a call"))
+    return figures
+
+
 def beside_peers(bench: GatewayBench) -> list[Figure]:
     """Calls a second of this gateway and of peers, in the same run with the same requests."""
     figures = []
@@ -307,6 +329,7 @@ SECTIONS = [
     Section("latency", "one call at a time, beside calls of the engine itself", latency),
     Section("long", "prompts of 50,000 tokens, one call at a time", long),
     Section("workers", "one worker and two", workers),
+    Section("stages", "where the processor time of a plain call goes", stages),
     Section("peers", "other gateways before the same engine", beside_peers),
 ]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from agentworld.bench.load import CallFailedError
 from agentworld.errors import AgentWorldError
 
 START_SECONDS = 120.0
@@ -68,10 +69,6 @@ def server(
     it said last where it ends before that.
     """
 
-    def pin() -> None:
-        if cores and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, cores)
-
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -79,7 +76,7 @@ def server(
         text=True,
         errors="replace",
         env={**os.environ, **(environment or {})},
-        preexec_fn=pin,
+        preexec_fn=lambda: _pin(cores),
         start_new_session=True,
     )
     said: list[str] = []
@@ -108,6 +105,23 @@ def server(
     finally:
         _end(process)
         reader.join(5)
+
+
+def report(command: Sequence[str], cores: Sequence[int]) -> bytes:
+    """What a program prints that runs on these cores and ends by itself. CallFailedError with what it said last where
+    it fails.
+    """
+    done = subprocess.run(command, capture_output=True, preexec_fn=lambda: _pin(cores), check=False)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace")
+        raise CallFailedError(f"{command[2]} ended with {done.returncode}: {said[-2000:]}")
+    return done.stdout
+
+
+def _pin(cores: Sequence[int]) -> None:
+    """Have this process run on these cores alone, where the system can do that."""
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
 
 
 def _await_answer(url: str, process: subprocess.Popen[str], said: list[str]) -> None:
