@@ -309,9 +309,17 @@ def test_what_an_earlier_version_imported_under_another_id_is_known_outgrown_or_
     pool.add_whole([old])
     counts = import_paths(pool, [path]).formats["mini-swe-agent"]
     assert (counts.known, [one.trajectory_id for one in pool.list_trajectories().items]) == (1, [old.new.trajectory_id])
+    # As a row among others it is the same, whichever comes first.
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps(document) + "\n" + json.dumps(document | {"instance_id": "other"}) + "\n")
+    with open_pool("memory://") as other:
+        import_paths(other, [path])
+        report = import_paths(other, [rows])
+        assert (report.total("known"), report.total("added")) == (1, 1)
+        assert import_paths(pool, [rows]).formats["mini-swe-agent"].known == 1
     pool.delete_trajectories([old.new.trajectory_id], "asked")
     assert import_paths(pool, [path]).formats["mini-swe-agent"].deleted == 1
-    assert not pool.list_trajectories().items
+    assert len(pool.list_trajectories().items) == 1  # the other row
 
     # What `codex exec` prints was known by the name of its thread alone.
     lines = (FIXTURES / "codex" / "stream.jsonl").read_text().replace("7ead0000-0000-4000-8000-000000000006", "mine")
@@ -325,6 +333,6 @@ def test_what_an_earlier_version_imported_under_another_id_is_known_outgrown_or_
     report = import_paths(pool, [path])
     assert report.total("replaced") == 1
     assert any(note.why == f"{old.new.trajectory_id} is a part of it, and excluded" for note in report.notes)
-    (standing,) = [one for one in pool.list_trajectories().items if old.new.trajectory_id != one.trajectory_id]
+    standing = pool.list_trajectories().items[-1]
     assert pool.decisions(trajectory_id=old.new.trajectory_id)[0].verdict == "exclude"
     assert pool.decisions(trajectory_id=standing.trajectory_id) == []

@@ -21,7 +21,7 @@ _STEP = [name for name in Step.__struct_fields__ if name not in ("prompt_message
 _RUN = [
     name
     for name in Run.__struct_fields__
-    if name not in ("steps", "media", "file", "grows_as", "held_by", "parts", "exported")
+    if name not in ("steps", "media", "file", "grows_as", "file_as", "held_by", "parts", "exported")
 ]
 _of_step, _of_run = operator.attrgetter(*_STEP), operator.attrgetter(*_RUN)
 _UNSAID_STEP = _of_step(Step(step_id="", trajectory_id=""))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentworld.ingest.growth import has_all, relation
+from agentworld.ingest.kinship import Kin
 from agentworld.ingest.versions import is_same, there, versions
 from agentworld.pool.protocol import Pool
 from agentworld.records import WholeOutcome, WholeTrajectory
@@ -35,27 +36,28 @@ class FormerImports:
         self._pool = pool
         self._deleted: set[int] | None = None
 
-    def find(self, whole: WholeTrajectory, names: Sequence[str]) -> Former:
-        """What is there of a run, or was, under the ids that it had, of which the first is over its content."""
+    def find(self, whole: WholeTrajectory, kin: Kin) -> Former:
+        """What is there of a run, or was, under another id than its own."""
+        for name in there(self._pool, [kin.content] if kin.content is not None else ()):
+            return Former("known", name)
+        for found in versions(self._pool, kin.alone) if kin.alone is not None else ():
+            if is_same(found, whole):
+                return Former("known", found.trajectory_id)
         outgrown: list[str] = []
-        for name in names:
-            for found in reversed(versions(self._pool, name)):
-                if name == names[0] or is_same(found, whole):
-                    return Former("known", found.trajectory_id)
-                related = relation(self._pool, whole, found)
-                if related == "earlier":
-                    return Former("known", found.trajectory_id)
-                if related == "later":
-                    outgrown.append(found.trajectory_id)
+        for found in reversed(versions(self._pool, kin.former)) if kin.former is not None else ():
+            related = "earlier" if is_same(found, whole) else relation(self._pool, whole, found)
+            if related == "earlier":
+                return Former("known", found.trajectory_id)
+            if related == "later":
+                outgrown.append(found.trajectory_id)
+        for found in there(self._pool, [kin.exported] if kin.exported is not None else ()).values():
+            if has_all(self._pool, whole, found):
+                return Former("known", found.trajectory_id)
+            return Former()
+        names = [name for name in (kin.content, kin.former, kin.exported) if name is not None]
         if not outgrown and (deleted := self._among_deleted(names)) is not None:
             return Former("deleted", deleted)
         return Former(outgrown=tuple(outgrown))
-
-    def find_exported(self, whole: WholeTrajectory, name: str) -> Former:
-        """What is there of a run that was exported under this id, here or elsewhere."""
-        for found in there(self._pool, [name]).values():
-            return Former("known", name) if has_all(self._pool, whole, found) else Former()
-        return Former() if self._among_deleted([name]) is None else Former("deleted", name)
 
     def _among_deleted(self, names: Sequence[str]) -> str | None:
         if self._deleted is None:

@@ -14,12 +14,14 @@ from agentworld.ingest.wholes import Placing, is_session, user_of
 
 
 class Kin(NamedTuple):
-    """Ids in the pool. `former`: of the run itself, by its content alone or by its session alone; the first is over its
-    content. `holder`: of the run that it may be in. `parts`: of runs that may be in it. `exported`: under which it was
-    exported from a pool, which may be this one.
+    """Ids in the pool. `content`: over all that the run says, where it is known by something else now. `former`: of the
+    run itself, by its session alone. `alone`: of the same as a file of its own. `holder`: of the run that it may be in.
+    `parts`: of runs that may be in it. `exported`: under which it was exported from a pool, which may be this one.
     """
 
-    former: tuple[str, ...] = ()
+    content: str | None = None
+    former: str | None = None
+    alone: str | None = None
     holder: str | None = None
     parts: tuple[str, ...] = ()
     exported: str | None = None
@@ -31,17 +33,19 @@ _ALONE = Kin()
 def kin_of(format: str, run: Run, facts: Facts, placing: Placing) -> Kin:
     """To be asked before `make_whole`, which uses up the run."""
     session, held_by = is_session(run), run.held_by or run.parent_run
-    if not session and not run.parts and held_by is None and run.exported is None:
+    if not session and not run.parts and held_by is None and run.exported is None and run.file_as is None:
         return _ALONE
     user = user_of(run, placing, lambda place, why, lost: None)  # It says what is wrong with it when it is asked again.
-    former: tuple[str, ...] = ()
+    content = former = alone = None
     if session and run.session is None:
-        former = (name_of(format, None, facts.digest, 1, user),)
+        content = name_of(format, None, facts.digest, 1, user)
     elif session:
         nameless = examine(msgspec.structs.replace(run, session=None))
-        former = name_of(format, None, nameless.digest, 1, user), name_of(format, run.session, "", 1, user)
+        content, former = name_of(format, None, nameless.digest, 1, user), name_of(format, run.session, "", 1, user)
+    elif run.file_as is not None and run.steps:
+        alone = name_of_session(format, Run(native_id=None, grows_as=run.file_as, steps=run.steps[:1]), user)
     holder = None if held_by is None else name_of(format, held_by, "", 1, user)
-    return Kin(former, holder, tuple(_parts(format, run, user)), run.exported)
+    return Kin(content, former, alone, holder, tuple(_parts(format, run, user)), run.exported)
 
 
 def _parts(format: str, run: Run, user: str | None) -> list[str]:

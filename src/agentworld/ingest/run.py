@@ -52,6 +52,7 @@ class Run(msgspec.Struct, kw_only=True):
     None, what the file calls a session that may grow, and that others may be called too: what it begins with tells it
     apart from these. `grows_as`: where both are None, and the file is this run, which whoever wrote it may go on with:
     which of the runs of the file it is ("" where it is the only one). Then what it begins with tells it apart.
+    `file_as`: what that would be, where it is a row among others and may be in a file of its own too.
 
     `steps`: in order; `step_id` is the run's own key ("0", "1", ...), `parent_step_id` names such a key,
     `trajectory_id` is "". What the format says of the lineage (sub-agents, compaction, rewinding) is in
@@ -68,6 +69,7 @@ class Run(msgspec.Struct, kw_only=True):
     native_id: str | None
     session: str | None = None
     grows_as: str | None = None
+    file_as: str | None = None
     held_by: str | None = None
     parts: list[Part] = []
     exported: str | None = None
@@ -87,6 +89,14 @@ class Run(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] = {}
     created_at: float = 0.0
     completed_at: float = 0.0
+
+
+def place_run(run: Run, place: str, which: str = "") -> None:
+    """Say of a run that nothing names whether its file is that run alone, or it is a row among others, by its place."""
+    if place == "$":
+        run.grows_as = which
+    else:
+        run.file_as = which
 
 
 class Note(msgspec.Struct, kw_only=True, frozen=True):

@@ -107,11 +107,10 @@ class Storing:
 
     def _is_former(self, one: Waiting) -> bool:
         """Whether the pool has all of it under another id; what an earlier import has of it is kept in mind."""
-        if not (one.kin.former or one.kin.exported) or there(self._pool, [one.name]):
+        kin = one.kin
+        if not (kin.content or kin.alone or kin.exported) or there(self._pool, [one.name]):
             return False
-        former = self._former.find(one.whole, one.kin.former)
-        if former.outcome is None and one.kin.exported is not None:
-            former = self._former.find_exported(one.whole, one.kin.exported)
+        former = self._former.find(one.whole, kin)
         if former.outgrown:
             self._outgrown[one.name] = former.outgrown
         if former.outcome is None:

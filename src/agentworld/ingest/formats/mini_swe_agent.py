@@ -15,7 +15,7 @@ from agentworld.ingest.formats.lineage import Budget, Lineage
 from agentworld.ingest.formats.noted import Values, as_finite, as_time, kind_of
 from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
 from agentworld.ingest.formats.response_items import ItemReader
-from agentworld.ingest.run import Run
+from agentworld.ingest.run import Run, place_run
 from agentworld.records import Message, Sampling
 from agentworld.records.step import ForkReason
 
@@ -81,7 +81,8 @@ def _tells(turn: Mapping[str, Any]) -> bool:
 
 
 def _run(document: dict[str, Any], messages: list[Any], values: Values, place: str) -> Run:
-    run = Run(native_id=None, agent="mini-swe-agent", grows_as="" if place == "$" else None)
+    run = Run(native_id=None, agent="mini-swe-agent")
+    place_run(run, place)
     info = values.object(document, "info", place) or {}
     config = values.object(info, "config", f"{place}.info") or {}
     where = f"{place}.info.config.model"

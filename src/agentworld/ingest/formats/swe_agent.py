@@ -14,7 +14,7 @@ from agentworld.ingest.formats.chat_messages import ChatReader
 from agentworld.ingest.formats.lineage import Budget, Lineage, untold
 from agentworld.ingest.formats.noted import Values, as_finite, as_text, kind_of
 from agentworld.ingest.formats.outcomes import put_label, put_metadata, put_value, status_of
-from agentworld.ingest.run import Run, RunFeedback
+from agentworld.ingest.run import Run, RunFeedback, place_run
 from agentworld.records import Message, Sampling
 
 _CHAT = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content", "reasoning"))
@@ -93,7 +93,7 @@ def _runs(document: dict[str, Any], values: Values, place: str) -> Iterator[Run]
     kind = _kind(document)
     if kind != "attempts":
         run = _run(document, kind or "history", values, place)
-        run.grows_as = "" if place == "$" else None
+        place_run(run, place)
         yield run
         return
     best = (values.object(document, "info", place) or {}).get("best_attempt_idx")
@@ -104,7 +104,7 @@ def _runs(document: dict[str, Any], values: Values, place: str) -> Iterator[Run]
             values.lost(where, "it is no trajectory of SWE-agent")
             continue
         run = _run(attempt, found or "history", values, where)
-        run.grows_as = str(number) if place == "$" else None
+        place_run(run, place, str(number))
         run.rollout_index = number
         run.metadata["attempt"] = {"number": number, "of": len(document["attempts"]), "is_chosen": number == best}
         yield run

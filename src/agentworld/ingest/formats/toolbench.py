@@ -12,7 +12,7 @@ from agentworld.ingest.format import Head, Notes, each_alone
 from agentworld.ingest.formats.branches import add_branch
 from agentworld.ingest.formats.chat_messages import ChatReader, tools_of
 from agentworld.ingest.formats.noted import Values, as_text, kind_of
-from agentworld.ingest.run import Run, RunFeedback, linear_steps
+from agentworld.ingest.run import Run, RunFeedback, linear_steps, place_run
 from agentworld.records import Message, Step
 
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
@@ -71,7 +71,8 @@ class _Growing:
 
     def __init__(self, values: Values, place: str) -> None:
         self.values, self.place = values, place
-        self.built = Run(native_id=None, grows_as="" if place == "$" else None)
+        self.built = Run(native_id=None)
+        place_run(self.built, place)
         self.chat = ChatReader(values, self.built.media)
         self._children: dict[str | None, int] = {}
 
