@@ -29,6 +29,7 @@ def talk(number, turns):
 
 @pytest.fixture
 def traced():
+    gc.freeze()  # What was there before is not looked through at each collection.
     tracemalloc.start()
     yield
     tracemalloc.stop()
