@@ -56,7 +56,11 @@ def alike(text):
 
 def run(part):
     """What it prints on standard output."""
-    words = shlex.split(part.what) if "\n" not in part.what else [sys.executable, "-c", part.what]
+    if "\n" in part.what:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(part.what, {"__name__": "__main__"})
+        return printed.getvalue()
+    words = shlex.split(part.what)
     if words[0] == "agentworld":
         error = io.StringIO()
         with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(error):
