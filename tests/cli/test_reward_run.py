@@ -210,8 +210,10 @@ def test_calibration_against_labels_and_ratings(cli, refused, pool):
             Feedback(kind="label", trajectory_id="t0", name="human", value=True),
             Feedback(kind="label", trajectory_id="t1", name="human", value="yes"),
             Feedback(kind="label", trajectory_id="t2", name="human", value="no"),
-            Feedback(kind="rating", trajectory_id="t3", name="human", value=0.75),
-            Feedback(kind="rating", trajectory_id="t3", name="human", value=0.85),
+            # Of each source its last rating counts.
+            Feedback(kind="rating", trajectory_id="t3", name="human", value=0.1, source="ann"),
+            Feedback(kind="rating", trajectory_id="t3", name="human", value=0.75, source="ann"),
+            Feedback(kind="rating", trajectory_id="t3", name="human", value=0.85, source="ben"),
         ]
         opened.add_signals(said)
     code, out, _ = cli(*command, "--json")
