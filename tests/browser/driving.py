@@ -46,7 +46,7 @@ class Visit:
     def __init__(self, browser, server, path, **context):
         self._site = urlsplit(server.url).netloc
         self._context = browser.new_context(viewport={"width": 1280, "height": 800}, **context)
-        self._context.set_default_timeout(20_000)
+        self._context.set_default_timeout(100_000)
         self.page = self._context.new_page()
         self.faults = []
         self.elsewhere = []
