@@ -116,12 +116,25 @@ _NEUTRAL: dict[str, float] = {
     "frequency_penalty": 0.0,
     "repetition_penalty": 1.0,
 }
+_MOST_KNOWN, _LONGEST_KNOWN = 256, 4096
+_known: dict[bytes, Sampling] = {}
 
 
 def explicit(sampling: Sampling) -> Sampling:
-    """The parameters with neutral values where the caller set none, so that no default of the engine's applies."""
+    """The parameters with neutral values where the caller set none, so that no default of the engine's applies.
+
+    Calls of a run say the same, and get the same record, which is then checked for the pool once.
+    """
+    said = msgspec.json.encode(sampling)
+    if (found := _known.get(said)) is not None:
+        return found
     unset = {name: value for name, value in _NEUTRAL.items() if getattr(sampling, name) is None}
-    return msgspec.structs.replace(sampling, **unset)
+    found = msgspec.structs.replace(sampling, **unset)
+    if len(said) <= _LONGEST_KNOWN:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[said] = found
+    return found
 
 
 def logprob_space(mode: str | None, default: LogprobSpace) -> LogprobSpace | None:

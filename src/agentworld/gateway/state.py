@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 
@@ -96,7 +97,13 @@ class SharedState:
     @staticmethod
     def policy(state: GatewayState, model: str) -> Policy:
         """Which weights are said to speak for a model."""
-        return state.policies.get(model) or Policy(model=model)
+        return state.policies.get(model) or _unsaid(model)
+
+
+@functools.lru_cache(256)
+def _unsaid(model: str) -> Policy:
+    """The policy of a model of which nobody has said one: the same record each time, so that it is checked once."""
+    return Policy(model=model)
 
 
 class Flight:
