@@ -46,7 +46,7 @@ def test_what_is_lost_is_printed_as_plain_text_with_exit_code_1(rows, tmp_path, 
 
     assert code == 1
     assert "\x1b" not in out
-    assert "1 files that no format reads" in out
+    assert "1 file that no format reads" in out
     assert "Nothing was stored: this was a dry run" in out
     assert " notes, 1 of something lost" in out
     assert f"lost: {tmp_path.name}/rows.jsonl: line 2: " in out
@@ -89,6 +89,7 @@ def test_it_says_where_it_wrote_and_without_a_terminal_how_far_it_is(rows, tmp_p
     code, out, err = said(capsys, "auto", rows, "--pool", f"sqlite:///{tmp_path}/p.db", "--json")
     assert (json.loads(out)["pool"], json.loads(out)["channel"]) == (f"sqlite:///{tmp_path}/p.db", "train")
     assert err.splitlines()[-1] == "bytes read: 0.0 of 0.0 MB"
+    assert "Nothing new was stored in" in said(capsys, "auto", rows, "--pool", f"sqlite:///{tmp_path}/p.db")[1]
     # No line sooner than the time is over, and none twice.
     monkeypatch.setattr(import_report, "EVERY", 5.0)
     clock, to = iter([0.0, 4.9, 5.0, 9.9, 10.1]), io.StringIO()

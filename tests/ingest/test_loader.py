@@ -268,6 +268,8 @@ def test_the_limit_and_the_placing(pool, tmp_path):
     assert Importer(pool, "chat", placing=placing, limit=2).run([path]).notes == []
     (note,) = Importer(None, "chat").run([path]).notes
     assert (note.why, note.hint) == ("none of the rewards a, b is the primary one", "Choose it with --reward-name")
+    (note,) = Importer(None, "chat", placing=Placing(reward_name="c")).run([path]).notes
+    assert note.why == "none of the rewards a, b is 'c'"
 
     stored = pool.list_trajectories(channel="old").items
     assert [(t.group_id, t.agent, t.user, t.reward, t.rewards["a"]) for t in stored] == [

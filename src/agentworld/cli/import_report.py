@@ -75,17 +75,22 @@ def tell(report: ImportReport, shown: int) -> None:
     elif report.total("runs") == report.total("empty"):
         typer.echo("No run has a reply of a model")
     if report.unknown_files:
-        typer.echo(f"{report.unknown_files} files that no format reads")
+        typer.echo(f"{_counted(report.unknown_files, 'file')} that no format reads")
     if report.pool is not None:
-        typer.echo(output.plain(f"Stored in {report.pool}, channel {report.channel}"))
+        stored = "Stored" if report.total("added") or report.total("replaced") else "Nothing new was stored"
+        typer.echo(output.plain(f"{stored} in {report.pool}, channel {report.channel}"))
     elif report.formats:
         typer.echo("Nothing was stored: this was a dry run")
     if report.note_count:
         _tell_notes(report, shown)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def _tell_notes(report: ImportReport, shown: int) -> None:
-    typer.echo(f"{report.note_count} notes, {report.lost} of something lost")
+    typer.echo(f"{_counted(report.note_count, 'note')}, {report.lost} of something lost")
     first = report.first_notes()[:shown]
     for note in first:
         mark = "lost" if note.lost else "note"

@@ -182,12 +182,15 @@ class Importer:
             self.report.take(Note(file=file, place="$", why=why, hint=hint, lost=False))
 
     def _tell_rewards(self, file: str, name: str, whole: WholeTrajectory) -> None:
-        """Say once for each set of names that no reward became the primary one."""
+        """Say once for each set of names that no reward became the primary one, or not the one that was chosen."""
         names = sorted({reward.name for reward in whole.rewards if reward.step_id is None})
-        if names and PRIMARY not in names and (key := tuple(names)) not in self._named and len(self._named) < 100:
+        chosen = self._placing.reward_name
+        if not names or (chosen or PRIMARY) in names:
+            return
+        if (key := tuple(names)) not in self._named and len(self._named) < 100:
             self._named.add(key)
-            why = f"none of the rewards {', '.join(names)} is the primary one"
-            hint = "Choose it with --reward-name"
+            why = f"none of the rewards {', '.join(names)} is {'the primary one' if chosen is None else repr(chosen)}"
+            hint = "Choose it with --reward-name" if chosen is None else "Choose one of these with --reward-name"
             self.report.take(Note(file=file, place=name, why=why, hint=hint, lost=False))
 
     def _store(self) -> None:
