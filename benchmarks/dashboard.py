@@ -54,6 +54,7 @@ FILTERS = (
     "group_id == 'g17'",
     "ready and channel == 'train'",
     "user == 'u7'",
+    "review == 'waiting'",
 )
 # When each of these was first in the document.
 WATCH = """

@@ -130,6 +130,7 @@ def test_the_server_sorts_by_what_it_keeps_an_order_of_and_the_page_what_it_hold
     rows(page).nth(1).get_by_text("t148", exact=True).wait_for()
 
 
+@whole
 def test_rows_begin_with_the_prompt_and_two_of_them_are_compared(server, visit):
     pool = server.pool
     pool.add_reviews([NewReview(trajectory_id="run-0-0", reason="look")])
@@ -160,6 +161,7 @@ def test_rows_begin_with_the_prompt_and_two_of_them_are_compared(server, visit):
     page.locator(".sides section").first.get_by_role("heading", name="run-1-1").wait_for()
 
 
+@whole
 def test_a_whole_trajectory_is_rated_and_the_rating_taken_back(server, visit):
     page = visit(server, "/trajectories/run-0-0").page
     said = page.get_by_label("Said of the trajectory")
