@@ -107,8 +107,8 @@ def body(messages: list[dict[str, Any]], stream: bool = False) -> bytes:
 
 
 def rate(running: Server, make: Callable[[int], bytes], calls: int, concurrency: int = CONCURRENCY) -> Rate:
-    """Calls under load, after some that warm the server."""
-    warm = min(WARM_CALLS, calls)
+    """Calls under load, after some that warm the server: more than connections, so that each worker has its share."""
+    warm = min(max(WARM_CALLS, 2 * concurrency), calls)
     asyncio.run(load(running.url, lambda number: make(number + calls), warm, concurrency))
     before = running.cpu()
     found = asyncio.run(load(running.url, make, calls, concurrency))
