@@ -69,7 +69,7 @@ def test_a_follower_gets_the_past_and_what_comes(server, factory):
 def test_a_follower_ends_when_nothing_comes(server, factory):
     create(server.pool, "a", "b")
     server.pool.complete_trajectory("a", "finished")
-    assert [event.kind for event in factory.follow(timeout=0.3, kinds=["trajectory.completed"])] == [
+    assert [event.kind for event in factory.follow(timeout=1.5, kinds=["trajectory.completed"])] == [
         "trajectory.completed"
     ]
     assert list(factory.follow(timeout=0.0, kinds=[])) == []

@@ -68,7 +68,7 @@ async def call(gateway: Fleet, route: str, stream: bool, trajectory: str = "t1")
 @pytest.mark.parametrize("name", FAULTS)
 async def test_the_caller_is_told_and_one_failed_call_is_on_record(name: str, route: str, stream: bool) -> None:
     fault = FAULTS[name]
-    timeout = {"upstream_timeout": 0.3} if name == "stall" else {}
+    timeout = {"upstream_timeout": 1.0} if name == "stall" else {}
     script = fault.reply or "never"
     async with fleet(script, serve=timeout, dead=[0] if fault.reply is None else []) as gateway:
         status, answer = await call(gateway, route, stream)
