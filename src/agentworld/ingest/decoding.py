@@ -8,10 +8,13 @@ import re
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from agentworld.ingest.entry import BadDocument
 from agentworld.records import exact_json
 
+_QUOTE, _COLON = b'":'
+_LONG = 4096
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -46,10 +49,19 @@ def decode(data: bytes, place: str, depth: int) -> tuple[Any, tuple[Remark, ...]
     if keys is None:
         raise BadDocument(place, f"objects and lists nest more than {depth} deep")
     # A key ends in `":`, and in a text that is `\\":`. Where that is not all, it is counted exactly.
-    colons = data.count(b'":')
+    colons = _colons(data)
     if keys != colons and keys != colons - data.count(b'\\":') and (twice := _twice(data)):
         remarks = (*remarks, Remark(f"the key {twice[0][:100]!r} is there twice; its last value counts", lost=True))
     return value, remarks
+
+
+def _colons(data: bytes) -> int:
+    """How often `":` stands in it."""
+    if len(data) < _LONG:
+        return data.count(b'":')
+    # Bytes are looked through one by one for two of them, which takes longer than reading them as JSON does.
+    codes = np.frombuffer(data, dtype=np.uint8)
+    return int(np.count_nonzero((codes[:-1] == _QUOTE) & (codes[1:] == _COLON)))
 
 
 def _keys(value: Any, depth: int) -> int | None:

@@ -220,6 +220,8 @@ class Document:
         values = self.values if heard else Values(self.file, _unheard)
         found: list[Reference] = []
         for number, given in enumerate(_named(step)):
+            if not given:
+                continue
             where = f"{place}.observation.results[{number}].subagent_trajectory_ref"
             for each in given if isinstance(given, list) else [given] if given else ():
                 if isinstance(each, str):
@@ -261,16 +263,19 @@ class Document:
 
     def _metadata(self, step: dict[str, Any], extra: dict[str, Any], place: str) -> dict[str, Any]:
         rest = {key: value for key, value in extra.items() if key not in (KEY, "reward", "rewards")}
+        other = of_step(step)
         found = {
             "reasoning_effort": step.get("reasoning_effort"),
             "llm_call_count": step.get("llm_call_count"),
-            "extra": self.values.bounded(rest, f"{place}.extra"),
-            "other": self.values.bounded(of_step(step), f"{place} (other fields)"),
+            "extra": self.values.bounded(rest, f"{place}.extra") if rest else None,
+            "other": self.values.bounded(other, f"{place} (other fields)") if other else None,
         }
         metrics = step.get("metrics")
         if isinstance(metrics, dict):
-            found |= {key: as_finite(metrics.get(key)) for key in ("cached_tokens", "cost_usd")}
-            found["metrics"] = self.values.bounded(metrics.get("extra"), f"{place}.metrics.extra")
+            found["cached_tokens"] = as_finite(metrics.get("cached_tokens"))
+            found["cost_usd"] = as_finite(metrics.get("cost_usd"))
+            more = metrics.get("extra")
+            found["metrics"] = None if more is None else self.values.bounded(more, f"{place}.metrics.extra")
         return {key: value for key, value in found.items() if value is not None}
 
     def _step(self, step: dict[str, Any], own: dict[str, Any], place: str) -> dict[str, Any]:

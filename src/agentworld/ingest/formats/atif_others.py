@@ -19,6 +19,7 @@ _METRICS = frozenset(
         "logprobs", "extra",
     )
 )  # fmt: skip
+_OBSERVATION = frozenset(("results",))
 _CALL = frozenset(("tool_call_id", "function_name", "arguments"))
 _RESULT = frozenset(("source_call_id", "content", "subagent_trajectory_ref"))
 _REFERENCE = frozenset(("trajectory_path", "trajectory_id", "session_id"))
@@ -34,19 +35,30 @@ _NOTHING: tuple[Any, ...] = (None, "", [], {})
 
 def of_step(step: Mapping[str, Any]) -> dict[str, Any]:
     """By their places in the step; the step's own `extra` is read elsewhere."""
-    found = _rest(step, _STEP, "") | _rest(step.get("metrics"), _METRICS, "metrics.")
+    found: dict[str, Any] = {}
+    if not _STEP.issuperset(step):
+        found |= _rest(step, _STEP, "")
+    found |= _rest(step.get("metrics"), _METRICS, "metrics.")
     for number, call in enumerate(_list(step.get("tool_calls"))):
-        found |= _rest(call, _CALL, f"tool_calls[{number}].")
+        if not _is_plain(call, _CALL):
+            found |= _rest(call, _CALL, f"tool_calls[{number}].")
     observation = step.get("observation")
-    found |= _rest(observation, frozenset(("results",)), "observation.")
+    found |= _rest(observation, _OBSERVATION, "observation.")
     results = observation.get("results") if isinstance(observation, dict) else None
     for number, result in enumerate(_list(results)):
+        if _is_plain(result, _RESULT) and "subagent_trajectory_ref" not in result:
+            continue
         place = f"observation.results[{number}]."
         found |= _rest(result, _RESULT, place)
         named = result.get("subagent_trajectory_ref") if isinstance(result, dict) else None
         for at, each in enumerate(_list(named) if isinstance(named, list) else [named]):
             found |= _rest(each, _REFERENCE, f"{place}subagent_trajectory_ref[{at}].")
     return found
+
+
+def _is_plain(record: Any, known: frozenset[str]) -> bool:
+    """Whether it is an object with these fields and no others."""
+    return record.__class__ is dict and known.issuperset(record)
 
 
 def of_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,8 @@ class Values:
 
     def short(self, value: str, place: str) -> str:
         """A name as the pool takes it: what it cannot hold is left out, which is said."""
+        if len(value) <= _LONGEST_NAME and value.isprintable():
+            return value
         kept = _NOT_IN_NAMES.sub("", value)[:_LONGEST_NAME]
         if kept != value:
             self.said(place, f"a name is shortened to {len(kept)} characters that a name can hold")
