@@ -94,7 +94,7 @@ export function Bulk({ ids, where, loaded, all, none }: Props) {
 
 const Frozen = ({ version }: { version: string }) => (
   <>
-    Frozen as <Link href="/datasets">{visible(version)}</Link>
+    Frozen as <Link href={`/datasets/${encodeURIComponent(version)}`}>{visible(version)}</Link>: look at it, verify or export it there
   </>
 );
 

@@ -239,7 +239,7 @@ function SaidOfPair({ kind, ids }: { kind: "trajectory" | "step"; ids: [string, 
   if (asked.data === undefined || asked.data.length === 0) return null;
   return (
     <p className="quiet">
-      Said before:{" "}
+      Said so far:{" "}
       {asked.data.map((each, number) => (
         <span key={each.feedback_id}>
           {number > 0 && ", "}

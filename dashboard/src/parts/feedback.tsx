@@ -109,12 +109,12 @@ function Form({ kind, step, done }: { kind: Kind; step: Step; done: () => void }
         </label>
       )}
       {kind === "correction" && (
-        <label className="wide">
+        <label className="across">
           What should have been said
           <textarea value={value} rows={10} autoFocus onChange={(event) => setValue(event.target.value)} />
         </label>
       )}
-      <label className="wide">
+      <label className="across">
         Comment <input value={comment} onChange={(event) => setComment(event.target.value)} />
       </label>
       <button disabled={wrong || send.isPending}>Send</button>

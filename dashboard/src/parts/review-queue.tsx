@@ -21,6 +21,7 @@ type Review = Schemas["Review"];
 type Counts = Schemas["ReviewCounts"];
 type Verdict = "accept" | "reject";
 const SHOWN = 3;
+const ORIGINS: Record<string, string> = { rule: "a rule asks", manual: "somebody asks", disagreement: "annotators disagree", uncertainty: "a judge is unsure" };
 const VERDICTS: Record<Verdict | "skip", string> = {
   accept: "Let it pass: it may be used for training",
   reject: "Keep it out of training",
@@ -59,7 +60,7 @@ export function ReviewQueue() {
           <ul>
             {(waiting.data?.items ?? []).map((review) => (
               <li key={review.review_id}>
-                <Target review={review} />: {visible(review.reason)} <span className="quiet">({review.origin}, <When at={review.created_at} />)</span>
+                <Target review={review} />: {visible(review.reason)} <span className="quiet">({ORIGINS[review.origin] ?? review.origin}, <When at={review.created_at} />)</span>
               </li>
             ))}
           </ul>
@@ -155,18 +156,20 @@ function Queue({ by, left }: { by: string; left: number }) {
       {fault !== null && <Problem error={fault} again={() => void claimed.refetch()} />}
       <UndoLine undo={undo} />
       {claimed.isSuccess && current === null && (
-        <p className="empty">Nothing waits for you. Rules that end in review, checks that disagree and judges that are unsure fill the queue; the tab Rules has an example.</p>
+        <p className="empty">
+          Nothing waits for you. Rules that end in review, checks that disagree and judges that are unsure fill the queue; the tab Rules has an example. What passed can be frozen and exported under <Link href="/datasets">Datasets</Link>.
+        </p>
       )}
       {current !== null && (
         <>
           <dl className="facts">
-            <dt>Of</dt>
+            <dt>Trajectory</dt>
             <dd>
               <Target review={current} />
             </dd>
             <dt>Why</dt>
             <dd>
-              {current.origin}: {visible(current.reason)}
+              {ORIGINS[current.origin] ?? current.origin}: {visible(current.reason)}
             </dd>
             <dt>Asked</dt>
             <dd>

@@ -97,7 +97,7 @@ function Rate({ id, said, again }: { id: string; said: readonly Feedback[]; agai
               Score, a number <input value={text} autoFocus inputMode="decimal" onChange={(event) => setText(event.target.value)} />
             </label>
           ) : (
-            <label className="wide">
+            <label className="across">
               Comment <input value={text} autoFocus onChange={(event) => setText(event.target.value)} />
             </label>
           )}
