@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(sys.argv[1])
+RAY_IS_LATE = "Ray did not start:"
 for _path in os.environ["LAST_PACKAGES"].split(os.pathsep):
     site.addsitedir(_path)
 
@@ -21,17 +22,17 @@ def batch(name):
 
 
 def start_ray():
-    """A local Ray. It gives up on its own start after 30 s, which a busy machine may take: then it is started again."""
+    """A local Ray. Its parts wait for each other for 15 s whatever they are told, which a busy machine may take: who calls
+    the program calls it again then, as what did start ends with it.
+    """
     import ray
 
-    for left in range(4, -1, -1):
-        try:
-            ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
-            return
-        except Exception as error:
-            ray.shutdown()
-            if not left or "timed out" not in str(error).lower():
-                raise
+    try:
+        ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
+    except Exception as error:
+        if "timed out" not in str(error).lower():
+            raise
+        sys.exit(f"{RAY_IS_LATE} {error}")
 
 
 def say(said):
