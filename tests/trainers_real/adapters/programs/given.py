@@ -22,8 +22,8 @@ def batch(name):
 
 
 def start_ray():
-    """A local Ray. Its parts wait for each other for 15 s whatever they are told, which a busy machine may take: who calls
-    the program calls it again then, as what did start ends with it.
+    """A local Ray. Its parts wait for each other for 15 s, whatever they are told. A busy machine may take longer: the
+    program is called again then, as what did start ends with it.
     """
     import ray
 
