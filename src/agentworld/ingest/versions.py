@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from agentworld.errors import NotFoundError
 from agentworld.ingest.wholes import SOURCE
@@ -19,6 +20,12 @@ _BECAUSE = "imported again as "
 def version(name: str, number: int) -> str:
     """The id of a version of a run, the first of which has the run's own."""
     return name if number == 1 else f"{name}.{number}"
+
+
+def step_ids(trajectory_id: str, key: Any) -> tuple[str, ...]:
+    """The ids that the step of a key may have in an imported trajectory; see wholes.renamed."""
+    name, number = _parsed(trajectory_id)
+    return f"{trajectory_id}.{key}", f"{name}~{number}.{key}"
 
 
 def _parsed(trajectory_id: str) -> tuple[str, int]:

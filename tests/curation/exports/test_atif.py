@@ -32,7 +32,7 @@ from agentworld.records import (
 from tests.curation.exports.talks import frozen, put_weather
 from tests.examples import examples
 from tests.ingest.counting import counters, counts_of
-from tests.ingest.test_samples import PATHS
+from tests.ingest.test_samples import FIXTURES, PATHS
 
 TIME = 1_770_000_000.123457
 MEDIA = {media_digest(data).hex(): (data, kind) for data, kind in ((b"\x89PNG\r\n\x1a\n1", "image/png"), (b"x", "a/b"))}
@@ -247,6 +247,23 @@ def test_what_any_format_holds_comes_back_through_a_pool(name, path, tmp_path):
     counted.rewards = rewards
     expected, there = counted.compared(counts_of(found))
     assert there == expected
+
+
+def test_what_comes_after_a_branch_stays_there_where_the_run_has_grown(tmp_path):
+    path = tmp_path / "a.json"
+    whole = exact_json.decode((FIXTURES / "atif" / "embedded.json").read_bytes())
+    roof = next(each for each in whole["subagent_trajectories"] if each["trajectory_id"] == "roof")
+    roof["steps"].append({"step_id": 4, "source": "user", "message": "It leaks."})
+    with open_pool("memory://") as pool:
+        for document in (whole | {"steps": whole["steps"][:2]}, whole):
+            path.write_bytes(exact_json.encode(document))
+            import_paths(pool, [path])
+        [name] = [each.trajectory_id for each in pool.list_trajectories().items if each.readiness != "excluded"]
+        steps = list(steps_of(pool, name, include=("tokens", "messages", "logprobs")))
+        made = to_atif(whole_trajectory(pool, name), steps)
+    assert name.endswith(".2")
+    leaks = [each for each in made["subagent_trajectories"] if "It leaks." in str(each["steps"][-1])]
+    assert [each["steps"][-2]["message"] for each in leaks] == ["On."]
 
 
 def test_a_version_is_exported_a_document_a_file(memory, tmp_path):

@@ -16,6 +16,7 @@ import msgspec
 from agentworld.curation.exports.atif_chain import Chain, Media
 from agentworld.ingest.formats.atif_extension import KEY, BranchFacts, RunFacts, StepFacts
 from agentworld.ingest.formats.noted import as_finite, as_time
+from agentworld.ingest.versions import step_ids
 from agentworld.records import Feedback, Message, Step, TerminalStatus, Trajectory
 
 SCHEMA = "ATIF-v1.7"
@@ -180,7 +181,8 @@ class _Export:
             return
         tips = {chain.steps[-1].step_id: chain for chain in self._chains}
         for message, after in self._trailing():
-            chain = tips.get(f"{self._trajectory.trajectory_id}.{after}") or self._chains[0]
+            named = step_ids(self._trajectory.trajectory_id, after)
+            chain = next((tips[step_id] for step_id in named if step_id in tips), self._chains[0])
             chain.add(message)
 
     def _trailing(self) -> Iterator[tuple[Message, Any]]:
