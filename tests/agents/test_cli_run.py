@@ -48,7 +48,10 @@ def run(url, *arguments, **variables):
 
 @pytest.fixture
 def here(monkeypatch, capsys):
-    """As `run`, for commands that end before they do anything: in this process, which starts no other."""
+    """As `run`, for commands that start no process and are sent no signal: in this process."""
+    # What a configuration names is found beside it, for the time of the test.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    sys.modules.pop("own", None)
 
     def run(url, *arguments):
         for name in [name for name in os.environ if name.startswith("AGENTWORLD_")]:
@@ -69,21 +72,21 @@ def config(tmp_path):
     return path
 
 
-def test_a_run_prints_its_numbers_and_writes_its_report(url, engine, config, tmp_path):
+def test_a_run_prints_its_numbers_and_writes_its_report(here, url, engine, config, tmp_path):
     engine.script = "one, I say"
     report = tmp_path / "report.json"
-    code, output, errors = run(url, "-m", "agentworld", "run", str(config), "--name", "cli-1", "--report", str(report))
+    code, output, errors = here(url, "run", str(config), "--name", "cli-1", "--report", str(report))
     assert code == 0, errors
     assert re.search(r"words +loop +1 +2 +0 +0 +1 ", output)
     assert "cli-1: 2 rollouts" in errors
     written = json.loads(report.read_text())
     assert [rollout["reward"] for rollout in written["rollouts"]] == [1.0, 1.0]
-    code, output, errors = run(url, "-m", "agentworld", "run", str(config), "--name", "cli-1")
+    code, output, errors = here(url, "run", str(config), "--name", "cli-1")
     assert code == 0
     assert "2 rollouts, 2 of them complete already" in errors
     assert output.splitlines()[-1] == "cli-1: 2 complete already"
     config.write_text(CONFIG.replace("rollouts = 2", "rollouts = 3"))
-    _, output, _ = run(url, "-m", "agentworld", "run", str(config), "--name", "cli-1")
+    _, output, _ = here(url, "run", str(config), "--name", "cli-1")
     assert re.fullmatch(r"cli-1: 1 rollout in [\d.]+ s, 2 complete already", output.splitlines()[-1])
 
 
@@ -101,10 +104,10 @@ def test_a_folder_is_no_report(here, url, config, engine, tmp_path):
     assert f"{tmp_path} is a folder. Give --report the name of a file" in errors
 
 
-def test_failed_rollouts_are_one_line_and_the_exit_code(url, engine, config):
+def test_failed_rollouts_are_one_line_and_the_exit_code(here, url, engine, config):
     engine.script = ScriptedReply(status=400, error_body={"error": {"message": "out of cheese"}})
     config.write_text(f"retries = 0\n{CONFIG}")
-    code, output, errors = run(url, "-m", "agentworld", "run", str(config), "-q")
+    code, output, errors = here(url, "run", str(config), "-q")
     assert code == 1
     assert re.fullmatch(r"agentworld: 2 rollouts failed, most often: .*out of cheese.*\n", errors)
     assert "Traceback" not in output + errors
