@@ -63,7 +63,7 @@ def test_batches_put_the_parts_of_an_observation_together():
     assert [note.why for note in notes] == ["events of type 'future-create' are not known"]
 
 
-def test_messages_alone_are_put_in_order_and_wrappers_left_out():
+def test_messages_alone_are_put_in_order_and_wrappers_left_out(tmp_path):
     (run,), notes = read_path("langfuse", FIXTURES / "messages.json")
 
     assert [(said(step.response_message), step.parent_step_id) for step in run.steps] == [
@@ -72,6 +72,15 @@ def test_messages_alone_are_put_in_order_and_wrappers_left_out():
     ]
     assert run.steps[1].prompt_messages[-1].tool_call_id == "call_0"
     assert sorted(note.place for note in notes) == ["$.aa", "$.dd.input"]
+    # Of messages of which only the tools were exported nothing is lost here: the tools are the call's.
+    tool = {"type": "function", "function": {"name": "wave", "parameters": {"type": "object"}}}
+    answer = {"success": True, "data": [{"role": "assistant", "content": "hi"}]}
+    call = {"input": {"success": True, "data": [{"tools": [tool]}]}, "output": answer}
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps({"aa": call}))
+    (run,), notes = read_path("langfuse", path)
+    assert [each["function"]["name"] for each in run.steps[0].tools] == ["wave"]
+    assert [(note.why, note.lost) for note in notes] == [("of this message the file has only the tools", False)]
 
 
 def test_lists_of_traces_that_name_their_observations_alone_say_what_to_do():

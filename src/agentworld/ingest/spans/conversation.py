@@ -177,7 +177,10 @@ class Conversation:
         if reading.results:
             return [*reading.results, message] if says and message.content != "" and role != "tool" else reading.results
         if not says and not isinstance(item.get("role"), str) and "content" not in item:
-            self._say(place, "the message has no role, no content and no tool calls")
+            if item.keys() == {"tools"}:  # They are read as those of the call.
+                self._say(place, "of this message the file has only the tools", lost=False)
+            else:
+                self._say(place, "the message has no role, no content and no tool calls")
             return []
         return [message]
 
