@@ -290,7 +290,7 @@ def test_reviews_go_by_the_keyboard_and_can_be_undone(server, visit):
     waiting = page.locator(".queue-counts dd")
     waiting.filter(has_text=re.compile(r"^2\s+for anybody")).wait_for()
     page.get_by_label("You are").fill("anna")
-    page.get_by_text("rule: why did it fail").wait_for()
+    page.get_by_text("why did it fail").wait_for()
     page.locator(".message.assistant").last.wait_for()
     page.get_by_role("heading", name="Reviews").click()
     # Keys are heard once what was decided before is done with, as the buttons say.
@@ -304,7 +304,7 @@ def test_reviews_go_by_the_keyboard_and_can_be_undone(server, visit):
     waiting.filter(has_text=re.compile(r"^0\s+for you")).wait_for()
     page.keyboard.press("u")
     waiting.filter(has_text=re.compile(r"^1\s+for you")).wait_for()
-    page.get_by_text("rule: why did it fail").wait_for()
+    page.get_by_text("why did it fail").wait_for()
     heard.wait_for()
     page.keyboard.press("s")
     page.get_by_role("link", name=done.trajectory_id).wait_for()
