@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
+from agentworld import cli
 from agentworld.pool import migrations
 from tests.examples import examples
 from tests.in_memory import folder_in_memory
@@ -53,6 +54,14 @@ def _migrated_once():
     """A new SQLite pool of this process is a copy of the first one's, which was migrated; an old one is migrated."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(migrations, "upgrade", Copies(migrations.upgrade))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_once():
+    """A command line run in this process makes its command of the functions' signatures, the same each time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cli, "get_command", functools.cache(cli.get_command))
         yield
 
 
