@@ -18,6 +18,7 @@ _TURNS = 50
 _FLAT_STEPS = 800  # 16 trajectories, as whole sequences take their time
 _IN_FLIGHT = 8  # batches that wait for their commit at a time
 _THREADS = 16
+_COLLECTING = (20_000, 20, 50)  # See agentworld.api.worker.spare_the_collector.
 
 
 def write(bench: Bench) -> list[Figure]:
@@ -80,13 +81,16 @@ def _flat_rate(bench: Bench, texts: bool, size: int) -> float:
 @contextlib.contextmanager
 def _unwatched() -> Iterator[None]:
     """Inside, the garbage collector does not walk over the records that were made for the measurement, which a process
-    that writes as they come would not hold.
+    that writes as they come would not hold, and comes as often as in the workers of a server.
     """
+    before = gc.get_threshold()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_COLLECTING)
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 
