@@ -206,7 +206,7 @@ def test_runs_have_their_curves_as_they_are_told(filled, visit):
     page.get_by_text("Curves, ").click()
     page.get_by_label("train/own").check()
     page.locator(".chart", has_text="train/own").get_by_text("Numbers").click()
-    page.get_by_role("cell", name="7", exact=True).wait_for()
+    page.get_by_label("Numbers of train/own").get_by_role("cell", name="7", exact=True).wait_for()
     page.get_by_role("combobox", name="Curves").select_option("all")
     page.locator(".chart").get_by_text("Success by version, all runs").wait_for()
     page.get_by_role("link", name="ended").first.click()
