@@ -39,11 +39,14 @@ function Signed({ who }: { who: SignedIn }) {
   const refresh = useRefresh();
   useState(() => (live.bound = isBound(who)));
   useEvents(refresh);
-  const connection = useConnection();
-  useEffect(() => {
-    // What the server did not answer while it was away is asked for again once it is back.
-    if (connection === "live") void client.refetchQueries({ predicate: (query) => query.state.status === "error" });
-  }, [client, connection]);
+  useEffect(
+    () =>
+      // What the server did not answer while it was away is asked for again once it is back, be it for a moment only.
+      live.watch(() => {
+        if (live.state === "live") void client.refetchQueries({ predicate: (query) => query.state.status === "error" });
+      }),
+    [client],
+  );
   const leave = async () => {
     const nobody = await call<SignedIn>("DELETE", "session");
     live.stop();

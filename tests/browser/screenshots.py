@@ -42,7 +42,18 @@ VIEWS = {
     "settings-keys": ("/settings?tab=keys", "form"),
     "settings-retention": ("/settings?tab=retention", "form"),
 }
-PHONE = ("lifecycle", "collection", "curation", "dataset", "datasets", "consumption", "batch", "optimization", "runs", "settings")
+PHONE = (
+    "lifecycle",
+    "collection",
+    "curation",
+    "dataset",
+    "datasets",
+    "consumption",
+    "batch",
+    "optimization",
+    "runs",
+    "settings",
+)
 SUMS = [(17, 25), (48, 96), (123, 9), (6, 7), (250, 175), (31, 64)]
 CALLS = itertools.count()
 CALCULATOR = {

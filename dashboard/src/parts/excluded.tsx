@@ -24,10 +24,10 @@ export function Excluded({ all }: { all: number }) {
       </p>
       <DataTable
         label="Why excluded"
-        columns={[{ name: "Trajectories", number: true }, "Reason"]}
+        columns={["Reason", { name: "Trajectories", number: true }]}
         lines={reasons.slice(0, MOST).map((each) => ({
           key: each.says,
-          cells: [count(each.count), <Link key="reason" href={`/trajectories?where=${encodeURIComponent(each.where)}`}>{visible(each.says)}</Link>],
+          cells: [<Link key="reason" href={`/trajectories?where=${encodeURIComponent(each.where)}`}>{visible(each.says)}</Link>, count(each.count)],
         }))}
       />
     </>
