@@ -88,10 +88,12 @@ def remember(step: Step) -> None:
 
 
 def _is_good(record: Policy | Sampling | None, kind: type[Policy] | type[Sampling]) -> bool:
-    if record is None or _records.get(id(record)) is record:
+    if record is None:
         return True
     if record.__class__ is not kind:
         return False
+    if _records.get(id(record)) is record:
+        return True
     try:
         if isinstance(record, Policy):
             check_policy(record)
