@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentworld.api.facets import BUCKETS, bucketed
 from agentworld.pool.keys import NewKey
 from agentworld.query.fields import fields_of
+from agentworld.query.parser import MAX_DEPTH
 from agentworld.records import Message, NewReview, NewTrajectory, Step, TextPart
 from tests.api.serving import Serving
 from tests.examples import examples
@@ -52,6 +53,9 @@ def test_facets_count_what_matches_and_say_where_they_stopped(server):
     capped = server.get("/api/v1/facets?limit=2")[1]
     assert (capped["looked"], capped["whole"]) == (2, False)
     assert counts(capped, "channel") == {"train": 1, "val": 1}  # The newest two.
+    deepest = server.get(f"/api/v1/facets?where={quote('(' * MAX_DEPTH + 'has reward' + ')' * MAX_DEPTH)}")[1]
+    assert deepest["looked"] == 5  # Nothing more can be asked around it.
+    assert "review" not in deepest["values"]
     assert server.get("/api/v1/facets?where=rewrad")[1]["error"]["code"] == "invalid_query"
     assert server.get("/api/v1/facets?limit=10001")[0] == 400
 

@@ -14,11 +14,11 @@ from agentworld.api.access import reach
 from agentworld.api.scanning import MOST_ROWS, Rows, Scan
 from agentworld.api.trajectories import Where
 from agentworld.client.wire import API
+from agentworld.errors import QueryError
 from agentworld.pool.protocol import Page, Pool
 from agentworld.pool.values import REVIEWED
-from agentworld.query import Subject
+from agentworld.query import Subject, parse
 from agentworld.query.fields import Kind, fields_of
-from agentworld.query.lexer import MAX_LENGTH
 from agentworld.records import Trajectory
 
 MOST_VALUES = 20
@@ -113,7 +113,9 @@ def _count_reviews(
     found: Counter[str | None] = Counter()
     for state in REVIEWED:
         asked = f"review == '{state}'" if where is None else f"review == '{state}' and ({where})"
-        if len(asked) > MAX_LENGTH:
+        try:
+            parse(asked, "trajectories")
+        except QueryError:  # By itself it has been answered, so it is as long or as deep as one may be.
             return None
         found[state] = sum(each.trajectory_id in looked for each in Scan(pool, asked, channel, limit))
     found[None] = len(looked) - found.total()
