@@ -42,7 +42,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     that is trained with it, or stored annotations; `value_weight`: of its loss beside the policy's, `value_clip`: how
     far a value may move from the one that advantages were made from, in that loss. `head_learning_rate`: of such a
     head, or that of prm. `beta`: of dpo and kto; `desirable_weight`, `undesirable_weight`: of kto. `threshold`: of the
-    reward that makes a trajectory (kto) or step (prm) good; `step_reward`: its name on steps. `divergence`: of distill.
+    reward that makes a trajectory (kto) or step (prm) good, the primary one. `divergence`: of distill.
     `teacher`: name of the annotation with the teacher's log-probabilities; `teacher_model`: the model whose own turns
     are imitated. `reference`: as `teacher`, of the reference's; without it those of the weights that the trainer began
     with. `reference_weight`, `entropy_weight`: of what is added to a policy's loss. `token_weights`: name of an
