@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
-from agentworld.pool import intake
+from agentworld.pool import intake, usual_steps
 from agentworld.pool.usual_steps import is_usual
 from agentworld.records import Policy, Sampling, Step, Usage
 from tests.examples import examples
@@ -81,3 +81,13 @@ def test_how_it_is_sampled_is_looked_at_again_where_it_may_have_changed() -> Non
     assert is_usual(step)
     bias["1"] = "no number"  # type: ignore[assignment]
     assert not is_usual(step)
+
+
+def test_long_records_are_not_kept_in_memory() -> None:
+    kept = []
+    for size in (1000, 5000):
+        sampling = Sampling(stop=("x" * size,))
+        intake.prepare(Step(**{**_GOOD, "sampling": sampling}))
+        assert is_usual(Step(**{**_GOOD, "sampling": sampling}))
+        kept.append(usual_steps._records.get(id(sampling)) is sampling)
+    assert kept == [True, False]

@@ -30,7 +30,7 @@ _words_of = operator.attrgetter(
 _FLAT = frozenset((str, bool, int, type(None)))
 _CONSTANT = (str, int, float, bool, tuple)
 _INFINITY = float("inf")
-_MOST = 1024
+_MOST, _LONGEST = 1024, 4096  # and bytes of JSON
 # Words that were found good together, and records that were, by their identity; equal ones may differ in their types.
 _words: set[tuple[str | None, ...]] = set()
 _records: dict[int, Policy | Sampling] = {}
@@ -99,11 +99,14 @@ def _is_good(record: Policy | Sampling | None, kind: type[Policy] | type[Samplin
             check_policy(record)
         else:
             check_sampling(record)
-        exact_json.decode(exact_json.encode(record), kind)
+        text = exact_json.encode(record)
+        exact_json.decode(text, kind)
     except (InvalidRequestError, *NOT_STORABLE):
         return False
-    # A record cannot change, but what it holds may.
-    if all(value is None or value.__class__ in _CONSTANT for value in msgspec.structs.astuple(record)):
+    # A record cannot change, but what it holds may. What is kept stays in memory.
+    if len(text) <= _LONGEST and all(
+        value is None or value.__class__ in _CONSTANT for value in msgspec.structs.astuple(record)
+    ):
         if len(_records) >= _MOST:
             _records.clear()
         _records[id(record)] = record
