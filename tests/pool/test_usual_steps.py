@@ -65,6 +65,13 @@ def test_both_ways_have_the_same_outcome(odd: dict[str, Any]) -> None:
     assert odd or is_usual(step)
 
 
+@pytest.mark.parametrize("name", ["excluded_reason", "fork_reason", "logprob_space"])
+def test_a_number_that_json_writes_as_null_is_no_text(name: str) -> None:
+    assert (
+        _outcome(Step(**{**_GOOD, name: float("nan")}), long_way=False) == f"this must be a text, not float (at {name})"
+    )
+
+
 def test_the_steps_of_a_run_are_usual_once_its_words_are_known() -> None:
     intake.prepare(Step(**_GOOD))
     later = {**_GOOD, "step_id": "s2", "created_at": 9.0, "usage": Usage(7, 8), "policy": Policy("m", "r", 4)}

@@ -52,6 +52,8 @@ _names_of = operator.attrgetter(*_STEP_NAMES)
 _KNOWN_NAMES = 1024
 _known_names: set[tuple[str | None, ...]] = set()
 _STEP_OBJECTS = ("labels", "metadata")
+# Looked at before their JSON, which says null of a float that is no number.
+_STEP_TEXTS = ("excluded_reason", "fork_reason", "logprob_space")
 _message = msgspec.json.Decoder(Message)
 _ROLES = get_args(Role)
 _TRAJECTORY_NUMBERS = ("group_size", "rollout_index", "attempt", "priority", "group_timeout")
@@ -174,6 +176,8 @@ def check_step(step: Step) -> None:
         if len(_known_names) >= _KNOWN_NAMES:
             _known_names.clear()
         _known_names.add(names)
+    for name in _STEP_TEXTS:
+        _check_kind(getattr(step, name), str, "a text", name)
     if step.choice_index != 0:
         check_integer(step.choice_index, "choice_index")
     if step.prompt_length is not None:
