@@ -5,9 +5,11 @@ import http.client
 import json
 import threading
 import time
+import traceback
 from urllib.parse import quote, urlsplit
 
 import pytest
+from litestar.exceptions import LitestarException
 
 from agentworld.api import dataset_files, judgements, scanning
 from agentworld.api.server_status import without_secrets
@@ -195,6 +197,40 @@ def test_a_split_comes_as_lines_and_what_gives_no_row_is_an_error(server, monkey
     assert status == 200
 
 
+@pytest.mark.parametrize("path", ["/api/v1/datasets/d/export", "/api/v1/events"])
+def test_what_a_stream_holds_is_given_back_though_somebody_keeps_its_fault(server, monkeypatch, path):
+    fill(server.pool)
+    create_dataset(server.pool, "d", Selection(channel=None))
+    room = threading.BoundedSemaphore(1)
+    monkeypatch.setattr(dataset_files, "_room", room)
+    monkeypatch.setattr(dataset_files, "PIECE", 1)
+    watch, watched, stopped = server.pool.watch, [], []
+
+    def counted(wake):
+        stop = watch(wake)
+        watched.append(stop)
+        return lambda: (stopped.append(stop), stop())
+
+    monkeypatch.setattr(server.pool, "watch", counted)
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            raise OSError("gone")
+
+    host = urlsplit(server.url).netloc
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"layout=sft" * ("data" in path),
+        "headers": [(b"host", host.encode())], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 1),
+    }  # fmt: skip
+    asked = server.app(scope, asyncio.Event().wait, send)
+    with pytest.raises(LitestarException, match="after response started") as kept:
+        asyncio.run_coroutine_threadsafe(asked, server._loop).result(100)
+    assert "gone" in "".join(traceback.format_exception(kept.value))
+    assert room.acquire(blocking=False)
+    assert (len(watched), stopped) == ((0, []) if "data" in path else (1, watched))
+
+
 def test_who_leaves_an_export_leaves_its_place_when_the_thread_ends(monkeypatch):
     room = threading.BoundedSemaphore(1)
     monkeypatch.setattr(dataset_files, "_room", room)
@@ -207,13 +243,15 @@ def test_who_leaves_an_export_leaves_its_place_when_the_thread_ends(monkeypatch)
         yield b"second"
 
     async def leave():
-        sent = dataset_files._sent(b"first", lines(), dataset_files._Place())
+        transfer = dataset_files._Transfer(b"first", lines(), dataset_files._Place())
+        sent = transfer.pieces()
         assert await anext(sent) == b"first"
         reading = asyncio.ensure_future(anext(sent))
         await asyncio.to_thread(began.wait, 30)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
+        await transfer.end()
         try:
             assert not room.acquire(blocking=False)
         finally:

@@ -47,6 +47,7 @@ from agentworld.api import (
     usage,
 )
 from agentworld.api.access import CALLER
+from agentworld.api.at_end import ended
 from agentworld.api.faults import respond
 from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.long_work import LongWork
@@ -249,7 +250,10 @@ class Server:
 
         try:
             whole = _whole(receive, self._body_timeout) if scope["method"] in _BODIES else receive
-            await self._control(scope, whole, watch)
+            try:
+                await self._control(scope, whole, watch)
+            finally:
+                await ended(scope)
         except Exception as error:
             # The framework fails outside its handlers on some requests that it cannot read.
             if begun:

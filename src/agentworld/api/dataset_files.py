@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 import msgspec
-from litestar import get
+from litestar import Request, get
 from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
 from agentworld.api.access import reach
+from agentworld.api.at_end import at_end
 from agentworld.client.wire import API
 from agentworld.curation.exports.lines import export_lines
 from agentworld.curation.exports.options import Truncated
@@ -32,9 +33,7 @@ _room = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 class _Place:
-    """One of `MOST_AT_ONCE`, until it is left; BusyError where all are taken. A reply that nobody begins to read is
-    never closed: its place is left when it goes.
-    """
+    """One of `MOST_AT_ONCE`, until it is left; BusyError where all are taken."""
 
     def __init__(self) -> None:
         self._taken = _room.acquire(blocking=False)
@@ -48,8 +47,30 @@ class _Place:
             self._taken = False
             _room.release()
 
-    def __del__(self) -> None:
-        self.leave()
+
+class _Transfer:
+    """Pieces of lines, of which a thread makes the next; its place is left with `end`."""
+
+    def __init__(self, first: bytes, lines: Iterator[bytes], place: _Place) -> None:
+        self._first = first
+        self._lines = lines
+        self._place = place
+        self._work: asyncio.Future[bytes] | None = None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """To be sent one after the other."""
+        piece = self._first
+        while piece:
+            yield piece
+            self._work = asyncio.ensure_future(sync_to_thread(_piece, self._lines))
+            piece = await asyncio.shield(self._work)
+
+    async def end(self) -> None:
+        """Who leaves ends no thread: while that still reads the pool, its place is taken."""
+        if self._work is None or self._work.done():
+            self._place.leave()
+        else:
+            self._work.add_done_callback(lambda _: self._place.leave())
 
 
 InLayout = Annotated[str, QueryParameter(description="The layout, of those at /api/v1/dataset-layouts")]
@@ -92,6 +113,7 @@ def dataset_layouts() -> DatasetLayouts:
 
 @get(f"{API}/datasets/{{version:str}}/export")
 async def export(
+    request: Request[Any, Any, Any],
     state: State,
     version: FromPath[str],
     layout: InLayout,
@@ -124,23 +146,9 @@ async def export(
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    return Stream(_sent(first, lines, place), media_type="application/x-ndjson", headers=headers)
-
-
-async def _sent(first: bytes, lines: Iterator[bytes], place: _Place) -> AsyncIterator[bytes]:
-    work: asyncio.Future[bytes] | None = None
-    try:
-        piece = first
-        while piece:
-            yield piece
-            work = asyncio.ensure_future(sync_to_thread(_piece, lines))
-            piece = await asyncio.shield(work)
-    finally:
-        if work is None or work.done():
-            place.leave()
-        else:
-            # Who leaves ends no thread: while that still reads the pool, its place is taken.
-            work.add_done_callback(lambda _: place.leave())
+    transfer = _Transfer(first, lines, place)
+    at_end(request.scope, transfer.end)  # type: ignore[arg-type]  # Litestar's own type of a scope.
+    return Stream(transfer.pieces(), media_type="application/x-ndjson", headers=headers)
 
 
 def _piece(lines: Iterator[bytes]) -> bytes:

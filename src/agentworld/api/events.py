@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -17,6 +17,7 @@ from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from agentworld.api.access import key_holds, reach
+from agentworld.api.at_end import at_end
 from agentworld.client.wire import API
 from agentworld.errors import InvalidRequestError
 from agentworld.gateway.access import CACHE_SECONDS
@@ -61,8 +62,10 @@ async def events(
     else:
         start = _last_event_id(named, after)
     await sync_to_thread(look, start, 1)  # What is asked wrongly is an error, and no stream that breaks off.
+    frames = follow(reach(state), start, state.closing, key_holds(state), look)
+    at_end(request.scope, frames.aclose)  # type: ignore[arg-type]  # Litestar's own type of a scope.
     stream: Any = Stream(
-        follow(reach(state), start, state.closing, key_holds(state), look),
+        frames,
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
@@ -85,7 +88,7 @@ async def follow(
     closing: asyncio.Event,
     holds: Callable[[], bool] | None = None,
     look: Callable[[int, int], list[Event]] | None = None,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Frames of every event after `after`, as they are committed, until `closing` is set, or the caller's key does not
     hold any more (`holds`). `look`: gives those that are asked for, after a sequence; of all where it is left out.
 
