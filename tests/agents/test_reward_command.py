@@ -83,10 +83,11 @@ def test_ctrl_c_while_the_command_starts_ends_it(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_after_the_commands_end_is_not_lost(monkeypatch):
+@pytest.mark.parametrize(("command", "timeout"), [("echo 1", 100), ("exec sleep 600", 0.1)])
+def test_ctrl_c_after_the_commands_end_is_not_lost(monkeypatch, command, timeout):
     signalling(monkeypatch, "end")
     with pytest.raises(KeyboardInterrupt):
-        run_reward_command("echo 1", "trj_1")
+        run_reward_command(command, "trj_1", timeout=timeout)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

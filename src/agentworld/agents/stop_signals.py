@@ -43,7 +43,7 @@ class StopSignals:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if kind is None and self._waiting:
+        if self._waiting and (kind is None or not issubclass(kind, Stopped)):
             raise Stopped(self._waiting[0])
 
     @contextlib.contextmanager
