@@ -39,8 +39,10 @@ def partial_folder(path: Path) -> Iterator[Path]:
     partial = path.with_name(path.name + ".partial")
 
     def open_it() -> int:
-        partial.mkdir(exist_ok=True)
-        return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        while True:
+            partial.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # Another writer renamed it in between.
+                return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     held = _hold(partial, open_it)
     try:
