@@ -20,6 +20,13 @@ def small(monkeypatch):
     monkeypatch.setattr(recipe, "quick_plan", lambda seed: msgspec.structs.replace(PLAN, seed=seed))
 
 
+@pytest.mark.parametrize("plan", [recipe.full_plan(), recipe.quick_plan()])
+def test_what_is_imitated_comes_in_batches_that_a_pool_hands_out(plan):
+    spec, batches = stages.imitation(plan)
+    sized = spec.resolved()
+    assert sized.count * batches >= plan.teacher_tasks * len(recipe.TASK_SETS) > sized.count * (batches - 1)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, capfd, monkeypatch):
@@ -30,10 +37,11 @@ def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, 
     publish = stages.Stages._publish
 
     def interrupted(self, trainer):
-        if trainer.record.version == stages.FINE_TUNED_VERSION + 1:
+        if trainer.record.version == 3:
             raise KeyboardInterrupt
         publish(self, trainer)
 
+    monkeypatch.setattr(stages, "MOST_UNITS", 16)  # Of 24 imitated trajectories, so in two batches.
     with monkeypatch.context() as patched:
         patched.setattr(stages.Stages, "_publish", interrupted)
         assert invoke(command) == 130
@@ -47,8 +55,8 @@ def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, 
 
     metrics = json.loads((out / "metrics.json").read_text())
     assert set(metrics["seconds"]) == set(STAGES)
-    assert [entry["version"] for entry in metrics["curve"]] == [1, 2]
-    assert metrics["policy_version"] == 3
+    assert [entry["version"] for entry in metrics["curve"]] == [2, 3]
+    assert metrics["policy_version"] == 4
     assert all(both["improved"]["tasks"] == 2 for both in metrics["success"].values())
     assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = read_record(latest_checkpoint(out / "weights" / "improve"))
@@ -60,17 +68,17 @@ def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, 
         assert len(expert) == 24
         told = [event.data for event in pool.events(0, channel="metrics") if event.kind == "metrics.added"]
         said = {(each["run"], each["kind"], each["step"]) for each in told}
-        assert {("improve", kind, step) for kind, step in (("evaluation", 1), ("train", 2), ("train", 3))} <= said
-        assert ("improve", "evaluation", 3) in said
+        assert {("improve", kind, step) for kind, step in (("evaluation", 2), ("train", 3), ("train", 4))} <= said
+        assert ("improve", "evaluation", 4) in said
         assert any(each["run"] == "fine-tune" and "loss" in each["values"] for each in told)
         assert all(each.reward == 1.0 for each in expert)
         trained = pool.list_trajectories(channel="train", limit=1000).items
         assert {each.agent for each in trained if each.status != "abandoned"} == {"loop", "openai"}
         steps = pool.list_steps(channel="train", limit=1000, include=("tokens", "logprobs")).items
-        assert {step.policy.version for step in steps} == {1, 2}
+        assert {step.policy.version for step in steps} == {2, 3}
         assert {step.token_source for step in steps} == {"token-in"}
         assert all(len(step.response_ids) == len(step.response_logprobs) for step in steps)
-        assert pool.gateway_state().policies["pocket"].version == 3
+        assert pool.gateway_state().policies["pocket"].version == 4
         assert metrics["pool"]["steps"] == pool.stats().steps
     finally:
         pool.close()

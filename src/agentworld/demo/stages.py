@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,17 +24,15 @@ from agentworld.demo.recipe import (
     fine_tuning,
     improvement,
 )
-from agentworld.demo.state import DemoFolder, DemoState
+from agentworld.demo.state import DemoFolder, DemoPlan, DemoState
 from agentworld.errors import AgentWorldError
 from agentworld.records import BatchSpec, Policy
+from agentworld.records.batch import MOST_UNITS
 from agentworld.tasks import Task, ready_task_set
 from agentworld.trainers.checkpoint import latest_checkpoint, read_record
 from agentworld.trainers.metrics import batch_values
 from agentworld.trainers.progress import Updates
 from agentworld.trainers.reference import Trainer
-
-# Version 0 is the random start, 1 the fine-tuned policy; each update by GRPO adds one.
-FINE_TUNED_VERSION = 1
 
 
 class Stages:
@@ -76,16 +75,13 @@ class Stages:
         model, _ = load_pocket(seed=self.plan.seed)
         trainer = Trainer(model, fine_tuning(self.plan), self.folder.weights / "fine-tune", run=RUN)
         trainer.resume()
-        count = self.plan.teacher_tasks * len(TASK_SETS)
-        spec = BatchSpec(
-            method="sft", size=count, min_size=1, where="reward >= 1", channel="expert", lease_seconds=1800.0
-        )
+        spec, batches = imitation(self.plan)
         consumer = self.factory.pool.consumer("fine-tune")
-        todo = 1 - len(trainer.record.applied)
+        todo = batches - len(trainer.record.applied)
         with Updates("fine-tune") as shown:
             progress = ToldUpdates(shown, Curves(self.factory.pool, "fine-tune"))
             metrics = list(trainer.run(consumer, spec, batches=todo, timeout=10.0, progress=progress))
-        if todo and not metrics:
+        if not trainer.record.applied:
             raise AgentWorldError(
                 "no rewarded trajectory of the teacher is left to train on", hint="Start with --fresh"
             )
@@ -98,7 +94,7 @@ class Stages:
         report = self.factory.rollouts(
             name, [(IN_PROCESS, work)], model=POLICY, channel="val", seed=self.plan.seed + 1000
         )
-        step = FINE_TUNED_VERSION if "improve" not in self.state.seconds else FINE_TUNED_VERSION + self.plan.iterations
+        step = self._fine_tuned()[1] + (self.plan.iterations if "improve" in self.state.seconds else 0)
         Curves(self.factory.pool, "improve").tell(step, {"reward": report.summary().mean_reward}, "evaluation")
         return _success(report)
 
@@ -106,11 +102,9 @@ class Stages:
         """GRPO: rollouts of both agents, one update of the policy, new weights into the engine; again and again."""
         from agentworld.engines.builtin.pocket import load_pocket
 
-        start = latest_checkpoint(self.folder.weights / "fine-tune")
+        start, version = self._fine_tuned()
         model, _ = load_pocket(start, seed=self.plan.seed)
-        trainer = Trainer(
-            model, improvement(self.plan), self.folder.weights / "improve", version=FINE_TUNED_VERSION, run=RUN
-        )
+        trainer = Trainer(model, improvement(self.plan), self.folder.weights / "improve", version=version, run=RUN)
         if trainer.resume():
             self._publish(trainer)
         consumer = self.factory.pool.consumer("improve")
@@ -118,7 +112,7 @@ class Stages:
         plan = self.plan
         per_set = plan.groups + plan.black_box_groups
         tasks = {name: self._tasks(name, per_set * plan.iterations, "train", IMPROVE_SEED) for name in TASK_SETS}
-        for iteration in range(trainer.record.version - FINE_TUNED_VERSION, plan.iterations):
+        for iteration in range(trainer.record.version - version, plan.iterations):
             chosen = {name: own[iteration * per_set : (iteration + 1) * per_set] for name, own in tasks.items()}
             report = self._improvement_rollouts(iteration, chosen)
             entry = {"iteration": iteration + 1, "version": trainer.record.version, **_success(report)}
@@ -152,17 +146,46 @@ class Stages:
             seed=self.plan.seed + 2000 + iteration,
         )
 
-    def _publish(self, trainer: Trainer) -> None:
-        checkpoint = latest_checkpoint(trainer.folder)
+    def _fine_tuned(self) -> tuple[Path, int]:
+        """The fine-tuned weights and their version, which is the number of batches that they have seen."""
+        checkpoint = self._newest("fine-tune")
+        return checkpoint, read_record(checkpoint).version
+
+    def _newest(self, stage: str) -> Path:
+        checkpoint = latest_checkpoint(self.folder.weights / stage)
         if checkpoint is None:
-            raise AgentWorldError(f"there is no checkpoint in {trainer.folder}", hint="Start afresh with --fresh")
-        self.factory.publish(checkpoint, Policy(POLICY, trainer.record.run, trainer.record.version))
+            raise AgentWorldError(
+                f"there is no checkpoint in {self.folder.weights / stage}", hint="Start afresh with --fresh"
+            )
+        return checkpoint
+
+    def _publish(self, trainer: Trainer) -> None:
+        self.factory.publish(
+            self._newest(trainer.folder.name), Policy(POLICY, trainer.record.run, trainer.record.version)
+        )
 
     def _work(self, count: int, split: str, stage_seed: int) -> Work:
         return [(ready_task_set(name), self._tasks(name, count, split, stage_seed)) for name in TASK_SETS]
 
     def _tasks(self, name: str, count: int, split: str, stage_seed: int) -> list[Task]:
         return ready_task_set(name).tasks(count, split=split, seed=10 * self.plan.seed + stage_seed)
+
+
+def imitation(plan: DemoPlan) -> tuple[BatchSpec, int]:
+    """What fine-tuning leases of all that the teacher did, and in how many batches of about one size."""
+    count = plan.teacher_tasks * len(TASK_SETS)
+    batches = math.ceil(count / MOST_UNITS)
+    spec = BatchSpec(
+        method="sft",
+        size=math.ceil(count / batches),
+        min_size=1,
+        where="reward >= 1",
+        channel="expert",
+        order="random",  # Each batch has tasks of all sets.
+        seed=plan.seed,
+        lease_seconds=1800.0,
+    )
+    return spec, batches
 
 
 def newest_weights(folder: DemoFolder) -> tuple[Path, Policy] | tuple[None, None]:
