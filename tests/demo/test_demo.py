@@ -70,7 +70,8 @@ def test_the_demo_stops_goes_on_and_ends_with_a_trained_policy(small, tmp_path, 
         said = {(each["run"], each["kind"], each["step"]) for each in told}
         assert {("improve", kind, step) for kind, step in (("evaluation", 2), ("train", 3), ("train", 4))} <= said
         assert ("improve", "evaluation", 4) in said
-        assert any(each["run"] == "fine-tune" and "loss" in each["values"] for each in told)
+        losses = [each["step"] for each in told if each["run"] == "fine-tune" and "loss" in each["values"]]
+        assert losses == [1, 2]  # One update for each of the two batches.
         assert all(each.reward == 1.0 for each in expert)
         trained = pool.list_trajectories(channel="train", limit=1000).items
         assert {each.agent for each in trained if each.status != "abandoned"} == {"loop", "openai"}

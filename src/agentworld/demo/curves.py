@@ -31,11 +31,15 @@ class Curves:
 
 
 class ToldUpdates:
-    """The progress of many updates on one batch, shown, and told every `EVERY` of them as their mean loss."""
+    """The progress of many updates on each batch, shown, and told every `EVERY` of them as their mean loss.
 
-    def __init__(self, shown: Updates, curves: Curves) -> None:
+    `before`: updates that were made earlier; the steps of the curve count all.
+    """
+
+    def __init__(self, shown: Updates, curves: Curves, before: int) -> None:
         self._shown = shown
         self._curves = curves
+        self._before = before
         self._losses: list[float] = []
 
     def __call__(self, done: int, total: int, figures: dict[str, float]) -> None:
@@ -43,5 +47,7 @@ class ToldUpdates:
         self._shown(done, total, figures)
         self._losses.append(figures["loss"])
         if done == total or len(self._losses) == EVERY:
-            self._curves.tell(done, {"loss": math.fsum(self._losses) / len(self._losses)})
+            self._curves.tell(self._before + done, {"loss": math.fsum(self._losses) / len(self._losses)})
             self._losses = []
+        if done == total:
+            self._before += total

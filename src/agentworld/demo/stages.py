@@ -79,7 +79,7 @@ class Stages:
         consumer = self.factory.pool.consumer("fine-tune")
         todo = batches - len(trainer.record.applied)
         with Updates("fine-tune") as shown:
-            progress = ToldUpdates(shown, Curves(self.factory.pool, "fine-tune"))
+            progress = ToldUpdates(shown, Curves(self.factory.pool, "fine-tune"), trainer.record.updates)
             metrics = list(trainer.run(consumer, spec, batches=todo, timeout=10.0, progress=progress))
         if not trainer.record.applied:
             raise AgentWorldError(
