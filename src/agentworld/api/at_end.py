@@ -7,13 +7,16 @@ fault keeps it. So what it holds is given back by the request, not by the body's
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, cast
+
+from litestar import Request
 
 _KEY = "agentworld.at_end"
 
 
-def at_end(scope: MutableMapping[str, Any], close: Callable[[], Awaitable[None]]) -> None:
-    """Have `close` awaited once the request of `scope` is over."""
+def at_end(request: Request[Any, Any, Any], close: Callable[[], Awaitable[None]]) -> None:
+    """Have `close` awaited once `request` is over."""
+    scope = cast(MutableMapping[str, Any], request.scope)  # Litestar's own type names the keys that it knows.
     scope.setdefault(_KEY, []).append(close)
 
 

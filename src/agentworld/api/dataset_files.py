@@ -147,7 +147,7 @@ async def export(
         "Cache-Control": "no-store",
     }
     transfer = _Transfer(first, lines, place)
-    at_end(request.scope, transfer.end)  # type: ignore[arg-type]  # Litestar's own type of a scope.
+    at_end(request, transfer.end)
     return Stream(transfer.pieces(), media_type="application/x-ndjson", headers=headers)
 
 

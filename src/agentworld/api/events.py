@@ -63,7 +63,7 @@ async def events(
         start = _last_event_id(named, after)
     await sync_to_thread(look, start, 1)  # What is asked wrongly is an error, and no stream that breaks off.
     frames = follow(reach(state), start, state.closing, key_holds(state), look)
-    at_end(request.scope, frames.aclose)  # type: ignore[arg-type]  # Litestar's own type of a scope.
+    at_end(request, frames.aclose)
     stream: Any = Stream(
         frames,
         media_type="text/event-stream",

@@ -92,9 +92,9 @@ def _leaf(leaf: Leaf, subject: Subject) -> Condition:
         case "presence":
             return _presence(field, subject)
         case "text" if field.field.name == "readiness":
-            return _readiness({name for name in _READINESS if evaluate(leaf, lambda _: name)}, subject)  # noqa: B023
+            return _readiness({name for name in _READINESS if _holds(leaf, name)}, subject)
         case "text" if field.field.name == "review":
-            return _review({name for name in (None, *REVIEWED) if evaluate(leaf, lambda _: name)})  # noqa: B023
+            return _review({name for name in (None, *REVIEWED) if _holds(leaf, name)})
     match leaf:
         case Has():
             return not_(_is_null(field, subject))
@@ -161,10 +161,15 @@ def _certain(field: FieldRef, subject: Subject, test: Callable[[ColumnElement[An
     return and_(column.is_not(None), test(column))
 
 
+def _holds(leaf: Leaf, value: str | bool | None) -> bool:
+    """Whether it holds of what has `value` in its field."""
+    return evaluate(leaf, lambda _: value)
+
+
 def _boolean(leaf: Leaf, subject: Subject) -> Condition:
     # These fields are never absent.
     name = leaf.field.field.name
-    holds, fails = (evaluate(leaf, lambda _: value) for value in (True, False))  # noqa: B023
+    holds, fails = _holds(leaf, True), _holds(leaf, False)
     if holds == fails:
         return true() if holds else false()
     if name in ("late", "masked"):
