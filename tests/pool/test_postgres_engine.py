@@ -12,8 +12,8 @@ from agentworld.errors import ConflictError, InvalidRequestError, PoolError
 from agentworld.pool import schema
 from agentworld.pool.postgres import PostgresPool, writing
 from agentworld.pool.postgres import connection as engine
-from agentworld.pool.sql import writer
 from agentworld.pool.sql.connections import SearchTimeoutError
+from agentworld.pool.sql.group_time import GroupTime
 from agentworld.pool.sql.statements import compiled, parameter, sql
 from agentworld.records import BatchSpec
 
@@ -206,7 +206,7 @@ def test_a_fault_in_what_was_foreseen_leaves_the_transaction_to_others(postgres_
 
 
 def test_a_fault_in_what_was_trusted_ends_the_transaction_for_everyone_in_it(postgres_pool, monkeypatch):
-    monkeypatch.setattr(writer, "GROUP_SECONDS", 60.0)  # So that all of them are in one transaction.
+    monkeypatch.setattr(GroupTime, "after_waiting", lambda *_: 60.0)  # So that all of them are in one transaction.
     gate = threading.Event()
 
     def trusted(txn):

@@ -7,7 +7,7 @@ import pytest
 from agentworld.errors import PoolError, PoolFullError
 from agentworld.pool import open_store
 from agentworld.pool.postgres import session
-from agentworld.pool.sql import writer
+from agentworld.pool.sql.group_time import GroupTime
 from agentworld.records import BatchSpec
 from tests.postgres_server import FAST, PostgresServer
 from tests.power.survivors import listed
@@ -43,7 +43,7 @@ def disconnect(server, url):
 
 
 def test_a_transaction_whose_connection_is_lost_is_told_to_all_in_it_and_leaves_nothing(server, url, pool, monkeypatch):
-    monkeypatch.setattr(writer, "GROUP_SECONDS", 60.0)  # So that all of them are in one transaction.
+    monkeypatch.setattr(GroupTime, "after_waiting", lambda *_: 60.0)  # So that all of them are in one transaction.
     pool.append_steps([step("t", step_id="before")])
     gate = threading.Event()
     waiting = pool._writer.submit(lambda txn: gate.wait(100))

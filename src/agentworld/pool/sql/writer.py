@@ -18,17 +18,13 @@ from typing import Any, Generic, TypeVar
 
 from agentworld.errors import AgentWorldError, PoolError
 from agentworld.pool.sql.connections import Database, WriteSession
+from agentworld.pool.sql.group_time import GroupTime
 from agentworld.pool.sql.transaction import Transaction
 
 T = TypeVar("T")
 P = TypeVar("P")
 MAX_OPERATIONS = 256
 MAX_PENDING = 20_000
-# Of work, after which a transaction takes no further operation, so that other processes wait briefly. Where this one
-# waited longer than FAIR_WAIT for its turn there are many, and each takes less.
-GROUP_SECONDS = 0.02
-FAIR_WAIT = 0.04
-LEAST_GROUP_SECONDS = 0.002
 # Records that are written together: what fits into the transaction's time by what the latest ones took.
 LEAST_TOGETHER, MOST_TOGETHER = 16, 512
 _FIRST_SECONDS = 0.0002  # of a record, before any was written
@@ -77,6 +73,7 @@ class Writer:
         self._closed = False
         self._ended = False
         self._seconds_each = _FIRST_SECONDS
+        self._group_time = GroupTime()
         self._session: WriteSession = database.open_writer()
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
@@ -167,9 +164,9 @@ class Writer:
             self._tell()
 
     def _transact(self, transaction: Transaction, waiting: list[_Pending[Any]]) -> int:
-        """Run operations until the group's time is up; returns how many."""
+        """Run operations until the group's time is up, so that other processes wait briefly; returns how many."""
         begin = time.perf_counter()
-        seconds = max(LEAST_GROUP_SECONDS, GROUP_SECONDS * min(1.0, FAIR_WAIT / max(self._session.waited, 1e-6)))
+        seconds = self._group_time.after_waiting(self._session.waited)
         most = max(LEAST_TOGETHER, min(MOST_TOGETHER, int(seconds / self._seconds_each)))
         done = 0
         while done < len(waiting):
