@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from agentworld.errors import ConfigError
 from experiments.cells import BASE, CELLS, Cell
-from experiments.results import Evaluation, Result
+from experiments.results import Evaluation, Result, same_start
 from experiments.statistics import Interval, paired_interval
 
 
@@ -47,10 +47,14 @@ def by_plan(results: Sequence[Result]) -> list[list[Finding]]:
 
 
 def findings(results: Sequence[Result]) -> list[Finding]:
-    """Of each cell that has results, in the order of CELLS. ConfigError where plans differ: they cannot be compared."""
+    """Of each cell that has results, in the order of CELLS. ConfigError where plans or starts differ: they cannot be
+    compared.
+    """
     plans = {msgspec.json.encode(result.plan) for result in results}
     if len(plans) > 1:
         raise ConfigError(f"the results are of {len(plans)} plans", hint="Read those of each plan by themselves")
+    for result in results:
+        same_start(results, result.cell, result.plan, result.before)
     by_cell = {name: [result for result in results if result.cell.name == name] for name in CELLS}
     base = {result.seed: result for result in by_cell[BASE.name]}
     return [_finding(own, base) for own in by_cell.values() if own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,20 @@ def read_results(folder: Path) -> list[Result]:
         except msgspec.DecodeError as error:
             raise ConfigError(f"{path} is no result: {error}", hint="Remove it and run its cell again") from None
     return sorted(found, key=lambda result: (result.cell.name, result.seed))
+
+
+def same_start(results: Iterable[Result], cell: Cell, plan: Plan, before: Evaluation) -> None:
+    """ConfigError where a result of this plan, task set and runtime began otherwise: gains from two starts are not
+    compared. A start is evaluated once, so that equal starts have equal evaluations.
+    """
+    for other in results:
+        alike = (other.plan, other.cell.lesson, other.cell.runtime) == (plan, cell.lesson, cell.runtime)
+        if alike and other.before != before:
+            raise ConfigError(
+                f"{cell.name} begins with other weights than {other.cell.name} seed {other.seed} did: they passed "
+                f"{before.success:.3f} and {other.before.success:.3f} of the held-out tasks",
+                hint="Run all cells with one --work folder, which keeps the start, or give --results another folder",
+            )
 
 
 def tasks_digest(task_ids: list[str]) -> str:

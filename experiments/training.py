@@ -34,7 +34,7 @@ from experiments.cells import Cell, Plan
 from experiments.changing import change_for, retokenised_figures
 from experiments.curating import ask_what_they_did, curation_policy
 from experiments.progress import ProgressFile
-from experiments.results import Evaluation, Result, tasks_digest, write_result
+from experiments.results import Evaluation, Result, read_results, same_start, tasks_digest, write_result
 from experiments.starts import start_weights
 from experiments.task_sets import LESSONS, Lesson, drawn_tasks
 from experiments.tree import POLICY, Tree, exploring, greedy
@@ -52,7 +52,7 @@ def run_cell(cell: Cell, seed: int, plan: Plan, work: Path, results: Path, engin
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         _lock(lock.fileno(), folder)
-        run = _Run(cell, seed, plan, work, folder, engine_url, say)
+        run = _Run(cell, seed, plan, work, folder, engine_url, say, read_results(results))
         result = run.result()
         path = write_result(results, result)
         shutil.rmtree(folder)
@@ -60,7 +60,18 @@ def run_cell(cell: Cell, seed: int, plan: Plan, work: Path, results: Path, engin
 
 
 class _Run:
-    def __init__(self, cell: Cell, seed: int, plan: Plan, work: Path, folder: Path, engine_url: str, say: Say) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        seed: int,
+        plan: Plan,
+        work: Path,
+        folder: Path,
+        engine_url: str,
+        say: Say,
+        others: Sequence[Result],
+    ) -> None:
+        self.others = others
         self.cell, self.seed, self.plan, self.work, self.folder, self.say = cell, seed, plan, work, folder, say
         self.engine_url = engine_url
         self.name = f"{cell.name}-seed{seed}"
@@ -89,6 +100,7 @@ class _Run:
         with Services(self.folder / "logs") as services:
             tree = Tree(self.folder, services, self.engine_url, POLICY)
             before = self._evaluated_start(tree, start, done)
+            same_start(self.others, self.cell, self.plan, before)
             if self.cell.curated:
                 tree.pool.set_curation(curation_policy())
             consumer = tree.pool.consumer("trainer")

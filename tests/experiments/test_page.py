@@ -108,3 +108,17 @@ def test_cells_differ_from_the_base_in_one_thing() -> None:
         chosen(["bass"])
     assert plan_for(4).iterations == 32
     assert main(["list"]) == 0
+
+
+def test_results_of_two_starts_are_not_compared(tmp_path: Path) -> None:
+    """A runtime has its own evaluation of the start, and a task set its own start."""
+    write_result(tmp_path, result("base", 0, "1111111111"))
+    write_result(tmp_path, result("openai", 0, "1111111111", before="0011001101"))
+    write_result(tmp_path, result("conversion", 0, "1111111111", before="0000000000"))
+    assert len(findings(read_results(tmp_path))) == 3
+    write_result(tmp_path, result("sft", 1, "1111111111", before="0011001101"))
+    with pytest.raises(
+        AgentWorldError, match=r"begins with other weights .*: they passed 0\.\d00 and 0\.\d00 of"
+    ) as told:
+        findings(read_results(tmp_path))
+    assert "--work" in (told.value.hint or "")
