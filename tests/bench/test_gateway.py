@@ -11,7 +11,7 @@ import pytest
 from agentworld.bench import gateway as measured
 from agentworld.bench import peers, stages
 from agentworld.bench.figure import Figure
-from agentworld.bench.gateway import GatewayBench, body
+from agentworld.bench.gateway_bench import GatewayBench, body
 from agentworld.bench.load import CallFailedError, connect, load, post
 from agentworld.bench.replay_engine import REPLY_TOKENS, TURN_TOKENS
 from agentworld.bench.servers import NotStartedError, report, server

@@ -8,111 +8,37 @@ with log-probabilities, in a trajectory each.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import socket
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from agentworld.bench import peers
+from agentworld.bench.beside import beside_peers, floor
 from agentworld.bench.figure import Figure
-from agentworld.bench.load import CallFailedError, Connection, Load, connect, load, post, quantile
-from agentworld.bench.replay_engine import task_text
-from agentworld.bench.servers import Cores, NotStartedError, Server, report, server
-from agentworld.engines.tokenizer import TokenizerAdapter, load_tokenizer
+from agentworld.bench.gateway_bench import (
+    CONCURRENCY,
+    LONG_PROMPT,
+    LONG_TASKS,
+    SYSTEM,
+    GatewayBench,
+    Mode,
+    body,
+    by_turns,
+    rate,
+    seconds,
+)
+from agentworld.bench.load import CallFailedError, connect, post, quantile
+from agentworld.bench.servers import report
 
-Mode = Literal["engine", "token-in"]
-CONCURRENCY = 64
-PROMPT, LONG_PROMPT = 1_000, 50_000
-TASKS = 64
 LONG_TURNS = 4
-LONG_TASKS = 8
 _TURNS: dict[Mode, tuple[str, ...]] = {
     "engine": ("first turn", "first turn of a known task", "later turns"),
     "token-in": ("first render", "first render of a known task", "bridges"),
 }
-WARM_CALLS = 64
 WORKER_ROUNDS = 3
-_SYSTEM = {"role": "system", "content": "You solve the task that is set, with the tools that you have."}
-
-
-@dataclass
-class GatewayBench:
-    """Where and how much to measure. `calls`: of each rate; `notes`: what was left out, and why."""
-
-    folder: Path
-    calls: int = 2_000
-    tokenizer: str = "pocket"
-    environments: Path = peers.ENVIRONMENTS
-    peers: tuple[peers.Peer, ...] = peers.PEERS
-    cores: Cores = field(default_factory=Cores)
-    notes: list[str] = field(default_factory=list)
-    _made: int = 0
-    _texts: dict[tuple[int, bool], list[str]] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def engine(self) -> Iterator[Server]:
-        """The replaying engine."""
-        command = [sys.executable, "-m", "agentworld.bench.replay_engine", "--tokenizer", self.tokenizer]
-        with server(command, self.cores.rest) as running:
-            yield running
-
-    @contextlib.contextmanager
-    def gateway(self, engine: Server, mode: Mode, workers: int = 1) -> Iterator[Server]:
-        """A gateway with a new pool before the engine. Several workers have all cores."""
-        self._made += 1
-        pool = f"sqlite:///{self.folder / f'gateway-{self._made}.db'}"
-        command = [sys.executable, "-m", "agentworld", "serve", "--pool", pool, "--port", "0", "--model", "replay"]
-        command += ["--upstream", engine.url, "--tokens", mode, "--workers", str(workers)]
-        if mode == "token-in":
-            command += ["--tokenizer", self.tokenizer]
-        with server(command, self.cores.server if workers == 1 else self.cores.all) as running:
-            yield running
-
-    def text(self, number: int, tokens: int, mode: Mode) -> str:
-        """The question of task `number`."""
-        kept = self._texts.setdefault((tokens, mode == "token-in"), [])
-        if not kept:
-            tokenizer: TokenizerAdapter | None = load_tokenizer(self.tokenizer) if mode == "token-in" else None
-            kept += [task_text(each, tokens, tokenizer) for each in range(TASKS if tokens == PROMPT else LONG_TASKS)]
-        return kept[number % len(kept)]
-
-    def make(self, url: str, path: str, mode: Mode, *, stream: bool = False) -> Callable[[int], bytes]:
-        """Requests by number, each in the trajectory that the path gets by it."""
-        bodies = [
-            body([_SYSTEM, {"role": "user", "content": self.text(number, PROMPT, mode)}], stream)
-            for number in range(TASKS)
-        ]
-        return lambda number: post(url, path.format(number), bodies[number % TASKS])
-
-
-class Rate(NamedTuple):
-    """A load and the processor time that the server took for a call, in milliseconds."""
-
-    load: Load
-    cpu: float
-
-
-def body(messages: list[dict[str, Any]], stream: bool = False) -> bytes:
-    """The body of a chat call."""
-    return msgspec.json.encode(
-        {"model": "replay", "messages": messages, "stream": stream, "temperature": 1.0, "max_tokens": 256}
-    )
-
-
-def rate(running: Server, make: Callable[[int], bytes], calls: int, concurrency: int = CONCURRENCY) -> Rate:
-    """Calls under load, after some that warm the server: more than connections, so that each worker has its share."""
-    warm = min(max(WARM_CALLS, 2 * concurrency), calls)
-    asyncio.run(load(running.url, lambda number: make(number + calls), warm, concurrency))
-    before = running.cpu()
-    found = asyncio.run(load(running.url, make, calls, concurrency))
-    return Rate(found, 1000 * (running.cpu() - before) / calls)
 
 
 def throughput(bench: GatewayBench) -> list[Figure]:
@@ -150,7 +76,7 @@ def latency(bench: GatewayBench) -> list[Figure]:
                     path = f"/t/alone-{int(stream)}-{{}}/v1/chat/completions"
                     through = bench.make(gateway.url, path, mode, stream=stream)
                     direct = bench.make(engine.url, "/v1/chat/completions", mode, stream=stream)
-                    own, whole = asyncio.run(_by_turns(engine.url, direct, gateway.url, through, calls))
+                    own, whole = asyncio.run(by_turns(engine.url, direct, gateway.url, through, calls))
                     required = 1.5 if (mode, stream) == ("engine", False) else None
                     for share, name in ((0.5, "P50"), (0.99, "P99")):
                         alone, added = (
@@ -162,29 +88,6 @@ def latency(bench: GatewayBench) -> list[Figure]:
                             Figure(f"{kind}: added {name}", added, "ms", beside=alone, required=bound, better="less")
                         )
     return figures
-
-
-async def _by_turns(
-    engine: str, direct: Callable[[int], bytes], gateway: str, through: Callable[[int], bytes], calls: int
-) -> tuple[list[float], list[float]]:
-    """Seconds of calls of the engine and of the gateway."""
-    own, whole = await connect(engine), await connect(gateway)
-    found: tuple[list[float], list[float]] = ([], [])
-    for number in range(calls + 20):
-        for place, (connection, make) in enumerate(((own, direct), (whole, through))):
-            seconds = await _seconds(connection, make(number))
-            if number >= 20:
-                found[place].append(seconds)
-    own.close()
-    whole.close()
-    return found
-
-
-async def _seconds(connection: Connection, request: bytes) -> float:
-    reply = await connection.call(request)
-    if reply.status != 200:
-        raise CallFailedError(f"a call was answered with {reply.status}: {reply.body[:300]!r}")
-    return reply.seconds
 
 
 def long(bench: GatewayBench) -> list[Figure]:
@@ -215,11 +118,11 @@ async def _conversations(
     new, known, later = found
     for number in range(count):
         text = bench.text(number // 2, LONG_PROMPT, mode)
-        messages: list[dict[str, Any]] = [_SYSTEM, {"role": "user", "content": text}]
+        messages: list[dict[str, Any]] = [SYSTEM, {"role": "user", "content": text}]
         for turn in range(LONG_TURNS):
             sent = body(messages)
             place = later if turn else known if number % 2 else new
-            place[0].append(await _seconds(own, post(engine, "/v1/chat/completions", sent)))
+            place[0].append(await seconds(own, post(engine, "/v1/chat/completions", sent)))
             reply = await whole.call(post(gateway, f"/t/long-{number}/v1/chat/completions", sent))
             if reply.status != 200:
                 raise CallFailedError(f"a long call was answered with {reply.status}: {reply.body[:300]!r}")
@@ -277,51 +180,13 @@ def stages(bench: GatewayBench) -> list[Figure]:
     return figures
 
 
-def beside_peers(bench: GatewayBench) -> list[Figure]:
-    """Calls a second of this gateway and of peers, in the same run with the same requests."""
-    figures = []
-    with bench.engine() as engine:
-        with bench.gateway(engine, "engine") as gateway:
-            ours = rate(gateway, bench.make(gateway.url, "/t/peer-{}/v1/chat/completions", "engine"), bench.calls)
-        figures.append(Figure("agentworld: calls", ours.load.rate, "a second"))
-        figures.append(Figure("agentworld: processor time", ours.cpu, "ms a call"))
-        for peer in bench.peers:
-            port = _free_port()
-            begin = peers.start(peer, bench.environments, engine.url, port, bench.folder)
-            if begin is None:
-                bench.notes.append(f"{peer.title} is not installed: run benchmarks/peers/install.sh {peer.name}")
-                continue
-            try:
-                url = f"http://127.0.0.1:{port}"
-                with server(begin.command, bench.cores.server, url=url, environment=begin.environment) as running:
-                    make = bench.make(running.url, begin.route(), "engine")
-                    theirs = rate(running, make, max(bench.calls // 8, 1))
-            except (NotStartedError, CallFailedError) as error:
-                bench.notes.append(f"{peer.title} was not measured: {error.message[:500]}")
-                continue
-            figures += [
-                Figure(f"{peer.title}: calls", theirs.load.rate, "a second"),
-                Figure(f"{peer.title}: processor time", theirs.cpu, "ms a call"),
-                Figure(f"times the calls of {peer.title}", ours.load.rate / theirs.load.rate, "x", required=peer.times),
-            ]
-            if ours.cpu:
-                figures.append(Figure(f"its processor time over ours, {peer.title}", theirs.cpu / ours.cpu, "x"))
-    return figures
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Section(NamedTuple):
-    """One table: its name on the command line, its title, and what measures it."""
+    """One table: its name on the command line, its title, and what measures it. `unasked`: also where none is named."""
 
     name: str
     title: str
     measure: Callable[[GatewayBench], list[Figure]]
+    unasked: bool = True
 
 
 SECTIONS = [
@@ -331,17 +196,19 @@ SECTIONS = [
     Section("workers", "one worker and two", workers),
     Section("stages", "where the processor time of a plain call goes", stages),
     Section("peers", "other gateways before the same engine", beside_peers),
+    # Measures the peers once more.
+    Section("floor", "a relay that does the least, this gateway and others before the same engine", floor, False),
 ]
 
 
 def measure(bench: GatewayBench, names: Iterable[str]) -> Iterator[tuple[Section, list[Figure]]]:
-    """The figures of the named sections, all where none is named, each as soon as it is there."""
+    """The figures of the named sections, or where none is named of nearly all, each as soon as it is there."""
     wanted = set(names)
     if hasattr(os, "sched_setaffinity") and bench.cores.rest:
         os.sched_setaffinity(0, bench.cores.rest)
     try:
         for section in SECTIONS:
-            if not wanted or section.name in wanted:
+            if section.name in wanted or (not wanted and section.unasked):
                 yield section, section.measure(bench)
     finally:
         if bench.cores.all:

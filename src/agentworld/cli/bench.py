@@ -13,6 +13,7 @@ import typer
 
 from agentworld.bench import checks, gateway, importing
 from agentworld.bench.figure import Figure
+from agentworld.bench.gateway_bench import GatewayBench
 from agentworld.bench.peers import ENVIRONMENTS
 from agentworld.bench.pool import SECTIONS, measure
 from agentworld.bench.record import Bench
@@ -70,7 +71,7 @@ def gateway_(
     """What the gateway costs before an engine that costs nothing. Exit code 1 where a figure falls short."""
     wanted = _wanted(section, gateway.SECTIONS)
     with _place(folder) as place:
-        bench = gateway.GatewayBench(folder=place, calls=calls, tokenizer=tokenizer, environments=peers or ENVIRONMENTS)
+        bench = GatewayBench(folder=place, calls=calls, tokenizer=tokenizer, environments=peers or ENVIRONMENTS)
         if not bench.cores.apart:
             bench.notes.append("there is one core: servers, engine and callers share it")
         told = _Told(("gateway", "engine alone"), as_json)
