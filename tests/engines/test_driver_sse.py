@@ -34,6 +34,11 @@ def test_byte_by_byte() -> None:
     assert read([bytes([byte]) for byte in STREAM]) == EVENTS
 
 
+def test_a_mark_of_the_encoding_at_the_beginning_hides_no_event() -> None:
+    stream = b"\xef\xbb\xbfdata: one\n\ndata: \xef\xbb\xbftwo\n\n"
+    assert read([stream]) == read([bytes([byte]) for byte in stream]) == [b"one", b"\xef\xbb\xbftwo"]
+
+
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_a_last_event_without_its_end(end: bytes) -> None:
     assert read([b"data: x" + end]) == [b"x"]

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agentworld.engines.broken import BrokenError, ConnectError
 from agentworld.engines.connection import Connection
 from agentworld.engines.headers import HeaderError
-from agentworld.engines.http_client import HELD_BYTES, BrokenError, ConnectError, HttpClient
+from agentworld.engines.http_client import HELD_BYTES, HttpClient
 from agentworld.engines.openai_wire import NO_KEY, body_reader
 from agentworld.errors import ConfigError, InvalidRequestError
 
@@ -165,6 +166,9 @@ async def test_a_reply_that_was_left_ends_its_connection():
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 3\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300_000,

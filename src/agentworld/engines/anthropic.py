@@ -14,7 +14,7 @@ from urllib.parse import quote
 from agentworld.config import ModelSettings
 from agentworld.dialects.exchange import Delta, Request
 from agentworld.engines import reply_fields as fields
-from agentworld.engines.anthropic_reply import MessageReader
+from agentworld.engines.anthropic_reply import MessageReader, ends_message
 from agentworld.engines.anthropic_request import refuse_unknown, translated
 from agentworld.engines.base import Capabilities, EngineMissingError, ModelCard
 from agentworld.engines.connection import Connection
@@ -40,7 +40,7 @@ class AnthropicEngine:
         """The reply as text; fields that the API lacks are refused."""
         body = self._body(request)
         reader = MessageReader(self.connection.redactor, max_tokens=_added_limit(request, body))
-        return self.connection.deltas(_route(request), body, reader.read, headers=_headers(request))
+        return self.connection.deltas(_route(request), body, reader.read, headers=_headers(request), ends=ends_message)
 
     def _body(self, request: Request) -> dict[str, Any]:
         raw = _own(request)

@@ -37,6 +37,11 @@ _STATUS = {
 }
 
 
+def ends_message(data: bytes) -> bool:
+    """Whether this event is the last of a stream."""
+    return b"message_stop" in data and decode(data).get("type") == "message_stop"
+
+
 class MessageReader:
     """Reads one call. `max_tokens`: a limit that the caller did not set, to go on record."""
 

@@ -10,22 +10,36 @@ import msgspec
 
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import EngineBrokeError, EngineTimeoutError
+from agentworld.engines.broken import BrokenError, ConnectError
 from agentworld.engines.headers import HeaderError, check_header
-from agentworld.engines.http_client import Answer, BrokenError, ConnectError, HttpClient
+from agentworld.engines.http_client import Answer, HttpClient
 from agentworld.engines.openai_wire import decode, engine_error
 from agentworld.engines.redact import Redactor
 from agentworld.engines.sse import read_events
-from agentworld.errors import AgentWorldError, ConfigError, EngineUnreachableError, InvalidRequestError
+from agentworld.errors import AgentWorldError, ConfigError, EngineError, EngineUnreachableError, InvalidRequestError
 
 CONNECT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 4.0
 """Below the five seconds after which uvicorn, and with it vLLM, closes an idle connection."""
 STALE_SECONDS = 0.5
+MAX_REPLY_BYTES = 512 * 1024 * 1024
+"""Of one reply, whole or as a stream; what goes beyond comes from an engine that has lost its way."""
+MAX_ERROR_BYTES = 1024 * 1024
+"""So much is read of what an engine says of a failure."""
+END_SECONDS = 1.0
+"""So long a stream that has told its end may take to end."""
 
 Reader = Callable[[bytes], list[Delta]]
 """Turns a plain body, or the data of one event of a stream, into deltas."""
+Ends = Callable[[bytes], bool]
+"""Whether the data of an event says that nothing comes after it."""
 _FAULTS = (ConnectError, BrokenError, TimeoutError, OSError)
+
+
+def is_done(data: bytes) -> bool:
+    """Whether this is what OpenAI's API and all that speak it end a stream with."""
+    return data.strip() == b"[DONE]"
 
 
 class Connection:
@@ -102,7 +116,7 @@ class Connection:
             raise self._network(error) from error
         try:
             if answer.status != 200:
-                raise self._refusal(answer, await self._whole(answer))
+                raise self._refusal(answer, await self._begin_of(answer))
             yield answer
         finally:
             # An unfinished reply is cut off here, which tells the engine to stop working on it.
@@ -110,26 +124,59 @@ class Connection:
 
     async def _whole(self, answer: Answer) -> bytes:
         try:
-            return await answer.read()
+            return b"".join([piece async for piece in self._pieces(answer)])
         except _FAULTS as error:
             raise self._network(error) from error
 
+    async def _begin_of(self, answer: Answer) -> bytes:
+        """A body of which the beginning says enough."""
+        said = b""
+        try:
+            async for piece in answer.pieces():
+                said += piece
+                if len(said) > MAX_ERROR_BYTES:
+                    break
+        except _FAULTS as error:
+            raise self._network(error) from error
+        return said
+
+    async def _pieces(self, answer: Answer) -> AsyncIterator[bytes]:
+        """The body as it comes; EngineError where it does not end."""
+        size = 0
+        async for piece in answer.pieces():
+            size += len(piece)
+            if size > MAX_REPLY_BYTES:
+                raise EngineError(f"the engine at {self.base} sent a reply of over {MAX_REPLY_BYTES} bytes")
+            yield piece
+
     @asynccontextmanager
     async def deltas(
-        self, path: str, body: dict[str, Any], read: Reader, *, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: dict[str, Any],
+        read: Reader,
+        *,
+        headers: Mapping[str, str] | None = None,
+        ends: Ends = is_done,
     ) -> AsyncIterator[AsyncIterator[Delta]]:
-        """The deltas of a call as `read` finds them, streamed where the body says `stream`."""
+        """The deltas of a call as `read` finds them, streamed where the body says `stream`. `ends`: of the event that
+        is the last of a stream; a connection that breaks or stalls after it is no fault of the reply.
+        """
         async with self._request("POST", path, msgspec.json.encode(body), headers, self._timeout) as answer:
-            yield self._read(answer, bool(body.get("stream")), read)
+            yield self._read(answer, bool(body.get("stream")), read, ends)
 
-    async def _read(self, answer: Answer, stream: bool, read: Reader) -> AsyncIterator[Delta]:
+    async def _read(self, answer: Answer, stream: bool, read: Reader, ends: Ends) -> AsyncIterator[Delta]:
+        ended = False
         try:
             if not stream or "event-stream" not in answer.headers.get("content-type", ""):
-                for delta in read(await answer.read()):
+                for delta in read(await self._whole(answer)):
                     yield delta
                 return
-            async for events in read_events(answer.pieces()):
-                told = [data for data in events if data.strip() != b"[DONE]"]
+            async for events in read_events(self._pieces(answer)):
+                if not ended and any(map(ends, events)):
+                    ended = True
+                    answer.hurry(END_SECONDS)
+                told = [data for data in events if not is_done(data)]
                 held = False
                 for left, data in zip(range(len(told))[::-1], told, strict=True):
                     for delta in read(data):
@@ -138,6 +185,8 @@ class Connection:
                 if held:
                     yield Delta(index=-1)  # The last events said nothing, so nothing else would end the wait.
         except _FAULTS as error:
+            if ended:
+                return
             raise self._network(error) from error
 
 

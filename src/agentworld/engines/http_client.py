@@ -12,23 +12,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
 
+from agentworld.engines.broken import BrokenError, ConnectError
 from agentworld.engines.headers import check_header
 
 MAX_HEAD_BYTES = 256 * 1024
 HELD_BYTES = 1024 * 1024
 """So much of a reply is held for a reader that is slow; then the other side has to wait."""
-
-
-class ConnectError(Exception):
-    """No connection could be made."""
-
-
-class BrokenError(Exception):
-    """The connection ended, or what came is not HTTP. `begun`: a byte of a reply had come."""
-
-    def __init__(self, message: str, *, begun: bool) -> None:
-        super().__init__(message)
-        self.begun = begun
 
 
 class Answer:
@@ -60,6 +49,10 @@ class Answer:
                 raise link.fault
             else:
                 await link.wait()
+
+    def hurry(self, seconds: float) -> None:
+        """All that was asked for has come: TimeoutError where the body does not end within `seconds` from now."""
+        self._link.limit(seconds)
 
     def close(self) -> None:
         """Be done with it: the connection is kept where the reply was read whole, else it is cut."""
@@ -131,7 +124,7 @@ class Link(asyncio.Protocol):
             raise BrokenError("the other side closed it", begun=False)
         self._in_head, self.ended, self._head, self._buffer, self._heard = True, False, None, b"", False
         transport = self._transport
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_out)
+        self.limit(seconds)
         try:
             transport.write(request)
             return await self._begun()
@@ -153,6 +146,12 @@ class Link(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
+
+    def limit(self, seconds: float) -> None:
+        """The call ends with a TimeoutError where it is not over within `seconds` from now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_out)
 
     def take(self) -> bytes:
         """All of the body that is there."""
@@ -231,7 +230,10 @@ class Link(asyncio.Protocol):
             name, colon, value = line.partition(":")
             if not colon:
                 raise ValueError(f"no header: {line[:60]!r}")
-            headers[name.strip().lower()] = value.strip()
+            name, value = name.strip().lower(), value.strip()
+            if name == "content-length" and headers.get(name, value) != value:
+                raise ValueError("two lengths of one body")
+            headers[name] = value
         if 100 <= status < 200:
             return
         self._in_head = False
@@ -246,7 +248,7 @@ class Link(asyncio.Protocol):
         elif self._chunked:
             self._left = 0
         elif length is not None:
-            if not length.isdecimal():
+            if not length.isdecimal() or len(length) > 18:
                 raise ValueError(f"no length: {length[:60]!r}")
             self._left = int(length)
         else:

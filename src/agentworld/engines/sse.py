@@ -21,6 +21,7 @@ class EventReader:
         self._data: list[bytes] = []
         self._size = 0
         """Bytes of both."""
+        self._begins = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that this chunk completes."""
@@ -50,6 +51,9 @@ class EventReader:
         return events
 
     def _line(self, line: bytes, events: list[bytes]) -> None:
+        if self._begins:
+            self._begins = False
+            line = line.removeprefix(b"\xef\xbb\xbf")  # A mark of the encoding, with which a stream may begin.
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line and self._data:
