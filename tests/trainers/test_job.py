@@ -58,7 +58,23 @@ def test_the_command_says_what_it_did_and_when_data_runs_out(job, capsys):
     captured = capsys.readouterr()
     assert "going on after 2 of 3 batches" in captured.out
     assert "none came for 0.1 s" in captured.err
-    assert "holds 4 ready trajectories, 2 groups of these with 2 or more" in captured.err
+    assert captured.err.count("a batch for grpo cannot be had: 0 of 2 groups fit, 1 needed") == 2, "before and after"
+    assert "2 of 2 groups were acknowledged by policy" in captured.err
+
+
+def test_what_the_method_cannot_use_is_not_leased_and_said(tmp_path, capsys):
+    """Log-probabilities in no known space would end the job at its first ratio: they stay in the pool, and why."""
+    url = f"sqlite:///{tmp_path}/pool.db"
+    with open_pool(url) as pool:
+        fill(pool, {"g": [([step("", [1, 2], [4], space=None)], 1.0), ([step("", [1, 2], [6])], 0.0)]})
+    path = tmp_path / "train.toml"
+    path.write_text(JOB.format(pool=url, out=tmp_path / "out"))
+    assert invoke(["train", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "lacks log-probabilities in the space processed or raw or temperature; 1 of 2 steps lacks them" in said
+    assert "logprob_space of its model" in said
+    with open_pool(url) as pool:
+        assert pool.list_batches(consumer="policy").items == []
 
 
 @pytest.mark.parametrize(
@@ -66,8 +82,18 @@ def test_the_command_says_what_it_did_and_when_data_runs_out(job, capsys):
     [
         (("batches = 2", "batches = 0"), "batches must be over 0"),
         (("groups = 1", "group = 1"), "no field 'group'"),
-        (("groups = 1", "groups = 0"), "groups must be from 1"),
+        (("groups = 1", "groups = 0"), "groups must be from 1 to 1024, not 0 (at batch.groups)"),
+        (("groups = 1", 'groups = 1\nmethod = "sft"'), "batch is for sft, and settings for grpo"),
+        (("timeout = 0.1", "timeout = -1"), "timeout must be 0 or more"),
+        (('"grpo"', '"gpro"'), "Use dapo, distill, dpo, dr_grpo, gigpo, grpo"),
+        (("threads = 1", "weight_decay = -1.0"), "weight_decay must be 0 or more"),
+        (("threads = 1", "warmup = -1"), "warmup must be 0 or more"),
+        (("threads = 1", "seed = -1"), "seed must be 0 or more"),
+        (("threads = 1", "beta1 = 1.5"), "beta1 must be from 0 to below 1"),
+        (("threads = 1", "threads = 0"), "threads must be over 0"),
+        (("threads = 1", "epochs = 0\nbeta2 = 1.5"), "epochs must be over 0"),
         (("learning_rate = 1e-4", "learning_rate = 0"), "learning_rate must be over 0"),
+        (("learning_rate = 1e-4", "learning_rate = inf"), "learning_rate must be over 0"),
         (("learning_rate", "lerning_rate"), "lerning_rate"),
         (('pool = "', 'url = "http://127.0.0.1:1"\npool = "'), "one of pool and url"),
         (("[batch]", "[batch"), "not valid TOML"),
@@ -84,6 +110,7 @@ def test_what_is_wrong_with_a_job_is_one_line(job, capsys, change, says):
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert says in lines[0]
+    assert "no model" in says or lines[0].startswith(f"agentworld: {job}"), "which file"
 
 
 def test_a_missing_file_is_one_line(tmp_path):

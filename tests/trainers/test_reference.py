@@ -1,3 +1,5 @@
+import resource
+
 import pytest
 import torch
 
@@ -198,3 +200,29 @@ def test_settings_that_make_no_sense_are_refused(field):
     with pytest.raises(ConfigError) as error:
         TrainSettings(**field)
     assert error.value.path == next(iter(field))
+
+
+def test_a_disk_that_takes_no_checkpoint_is_said_and_the_batch_comes_again(pool, tmp_path):
+    model = tiny_model()
+    fill(pool, {f"g{n}": [([step("", PROMPT, [5])], 1.0), ([step("", PROMPT, [6])], 0.0)] for n in range(2)})
+    spec = BatchSpec(method="grpo", groups=1, rollouts=2)
+    trainer = Trainer(model, GRPO, tmp_path)
+    kept = next(trainer.run(pool.consumer("c"), spec, batches=2)).batch_id
+    weights = (tmp_path / "checkpoint-000001" / "model.safetensors").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    says = r"checkpoint-000002 could not be written: .*MiB are free"
+    for most in (weights // 2, weights + 4096):  # Too little for the weights, or for the optimizer's state after them.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+        try:
+            with pytest.raises(AgentWorldError, match=says) as seen:
+                next(trainer.run(pool.consumer("c"), spec, batches=1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert "File too large" in seen.value.message, "what the system says"
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000001"]
+        assert pool.list_batches(consumer="c", state="leased").items == []
+        trainer = Trainer(tiny_model(), GRPO, tmp_path)
+        assert trainer.resume()
+        assert trainer.record.applied == [kept]
+    assert len(list(trainer.run(pool.consumer("c"), spec, batches=1))) == 1
+    assert pool.consumer("c").lease(spec) is None

@@ -10,9 +10,8 @@ import typer
 
 from agentworld.cli import output, pool_keeping
 from agentworld.cli.source import DEFAULT_POOL, PoolOption, UrlOption, check_given, open_existing, source
+from agentworld.cli.spec_report import report_lines
 from agentworld.cli.usage import CommandLineError
-from agentworld.pool.finding_texts import share
-from agentworld.pool.results import SpecReport
 from agentworld.records import BatchSpec
 
 app = typer.Typer(
@@ -76,26 +75,16 @@ def explain(
         else:
             found = opened.explain_unit(consumer, target, asked)
     if target is None:
-        output.emit_json(report) if as_json else _tell(report)
+        if as_json:
+            output.emit_json(report)
+            return
+        for line in report_lines(report):
+            typer.echo(line)
         return
     if as_json:
         output.emit_json(found)
         return
     typer.echo(output.plain(f"{found.unit} {found.key}: {found.reason}: {found.message}"))
-
-
-def _tell(report: SpecReport) -> None:
-    """A line on whether a batch can be had, then what keeps the rest, each with what to do, then notes."""
-    verdict = {True: "can be had", False: "cannot be had", None: "was not found"}[report.satisfied]
-    fits = "fits" if report.fitting == 1 else "fit"
-    line = f"a batch for {report.method} {verdict}: {share(report.fitting, report.looked_at, report.unit)} {fits}"
-    line += f", {report.wanted} needed"
-    typer.echo(output.plain(line + (f" ({report.stopped})" if report.stopped else "")))
-    for each in report.findings:
-        typer.echo(output.plain(f"  {each.message}" + (f" (such as {each.example})" if each.example else "")))
-        typer.echo(output.plain(f"    {each.hint}"))
-    for note in report.notes:
-        typer.echo(output.plain(f"  note: {note}"))
 
 
 class _StrictSpec(BatchSpec, frozen=True, forbid_unknown_fields=True):

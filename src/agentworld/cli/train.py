@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from agentworld.cli.source import source
+from agentworld.cli.spec_report import report_lines
+from agentworld.pool.results import SpecReport
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -19,7 +21,7 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
 
     Each batch is acknowledged after the checkpoint that contains it; the same command again goes on from the newest.
     """
-    from agentworld.trainers.job import open_trainer, read_job, run_job, why_no_batch
+    from agentworld.trainers.job import check_batch, open_trainer, read_job, run_job
     from agentworld.trainers.progress import Updates, batch_line
 
     job = read_job(config)
@@ -48,6 +50,12 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
         previous = signal.signal(signal.SIGTERM, _interrupt)
         done, compared = 0, None
         try:
+            if trainer.record.version < job.batches:
+                pool.consumer(job.consumer).resume(trainer.record.applied)  # What a kill left leased can be had again.
+                report = check_batch(job, pool)
+                if report.satisfied is False:
+                    typer.echo("agentworld: waiting for data", err=True)
+                    _tell(report)
             with Updates(job.settings.method) as progress:
                 for metrics in run_job(job, trainer, pool, progress, evaluator=evaluator, scored=progress.scored):
                     done += 1
@@ -60,15 +68,17 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
             return 130
         finally:
             signal.signal(signal.SIGTERM, previous)
-        reason = why_no_batch(job, pool) if trainer.record.version < job.batches else ""
-    if trainer.record.version < job.batches:
-        typer.echo(
-            f"agentworld: {trainer.record.version} of {job.batches} batches done, none came for {job.timeout:g} s: "
-            f"{reason}",
-            err=True,
-        )
-        return 1
+        if trainer.record.version < job.batches:
+            said = f"{trainer.record.version} of {job.batches} batches done, none came for {job.timeout:g} s"
+            typer.echo(f"agentworld: {said}", err=True)
+            _tell(check_batch(job, pool))
+            return 1
     return 0
+
+
+def _tell(report: SpecReport) -> None:
+    for line in report_lines(report):
+        typer.echo(f"  {line}", err=True)
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -12,6 +12,8 @@ from agentworld.records import BatchSpec, Unit
 
 EMPTY: Literal["no_steps"] = "no_steps"
 """The reason where the channel has nothing at all."""
+NO_POLICY = "none says which weights sampled it"
+"""How old what is stale is, where no step names its policy."""
 
 _NAMES: dict[Unit, tuple[str, str]] = {
     "step": ("step", "steps"),
@@ -48,7 +50,7 @@ _TEXTS: dict[UnitReason, tuple[str, str]] = {
     ),
     "no_steps": ("have no step to train on", "See `agentworld trajectories show {example}` for why"),
     "group_open": (
-        "are groups that have not closed",
+        "have not closed",
         "Wait for their rollouts to end, or collect with a group_timeout",
     ),
     "too_few": (
@@ -75,7 +77,6 @@ _TEXTS: dict[UnitReason, tuple[str, str]] = {
 # How those begin that are said of a single unit.
 _OF_ONE: tuple[tuple[str, str], ...] = (
     ("are trajectories without", "is a trajectory without"),
-    ("are groups that have not", "is a group that has not"),
     ("are groups with", "is a group with"),
     ("are excluded steps", "is an excluded step"),
     ("are served for the statistics of their groups", "is served for the statistics of its group"),
@@ -85,6 +86,7 @@ _OF_ONE: tuple[tuple[str, str], ...] = (
     ("make ", "makes "),
     ("do not ", "does not "),
 )
+_SEVERAL = ("tokens", "logprobs", "messages", "step_reward", "logprob_space")
 _NEEDS: dict[str, str] = {
     "tokens": "Serve the model with its tokenizer or an engine that reports ids; sft, dpo, kto and prm take texts with"
     ' require = ["messages"]',
@@ -135,11 +137,14 @@ def finding(
         }
         if len(found) == 1:
             text = next((one + text.removeprefix(many) for many, one in _OF_ONE if text.startswith(many)), text)
+        if reason == "stale" and behind == NO_POLICY:
+            hint = "Send policy_version with the steps, publish policies, or leave max_staleness out"
         message, hint = f"{count} {text.format(**said)}", hint.format(**said)
     else:
         missing = ""
         if lack := seen.missing[need]:
-            missing = f"; {share(lack, seen.steps, 'step')} {'lacks' if lack == 1 else 'lack'} it"
+            them = "them" if need.partition(".")[0] in _SEVERAL else "it"
+            missing = f"; {share(lack, seen.steps, 'step')} {'lacks' if lack == 1 else 'lack'} {them}"
         message = f"{count} {'lacks' if len(found) == 1 else 'lack'} {_words(need)}{missing}"
         hint = _NEEDS[need.partition(".")[0]]
     return SpecFinding(reason=reason, need=need, units=len(found), message=message, hint=hint, example=example)

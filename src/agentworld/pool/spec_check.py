@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from agentworld.pool.explained import Seen
 from agentworld.pool.explaining import Explainer
-from agentworld.pool.finding_texts import EMPTY, finding, share
+from agentworld.pool.finding_texts import EMPTY, NO_POLICY, finding, share
 from agentworld.pool.lease_rules import SPACE
 from agentworld.pool.protocol import Pool
 from agentworld.pool.results import SpecFinding, SpecReport, UnitExplanation
@@ -103,6 +103,8 @@ def _told(
 def _freshest(explainer: Explainer) -> str:
     """How many versions the freshest trajectory that was seen lies behind, in words."""
     current = explainer.policies
+    if all(policy is None for policy in explainer.seen.policies):
+        return NO_POLICY
     lags = [lag for policy in explainer.seen.policies if (lag := _lag(policy, current.get)) is not None]
     if not lags:
         return "none is of the run that speaks now"

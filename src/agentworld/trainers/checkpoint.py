@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError
 from agentworld.trainers.heads import load_head, save_head
 from agentworld.trainers.lora import has_lora, load_adapter, save_adapter
 
@@ -47,34 +47,75 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
 def save_checkpoint(
     folder: Path, model: Any, optimizer: Any, record: CheckpointRecord, *, head: Any = None, keep: int = 2
 ) -> Path:
-    """Write the next checkpoint under `folder` and drop all but the newest `keep`; returns its path."""
-    import torch
-    from safetensors.torch import save_file
+    """Write the next checkpoint under `folder` and drop all but the newest `keep`; returns its path.
 
-    folder.mkdir(parents=True, exist_ok=True)
-    existing = _numbered(folder)
+    AgentWorldError where the disk does not take it, as one that is full: those before it stay, and nothing of it.
+    """
+    existing = _numbered(folder) if folder.is_dir() else []
     number = existing[-1][0] + 1 if existing else 1
     final = folder / f"checkpoint-{number:06d}"
     partial = folder / f".partial-{number:06d}"
-    if partial.exists():
-        shutil.rmtree(partial)
-    partial.mkdir()
+    record.applied = record.applied[-APPLIED_KEPT:]
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _write(partial, model, optimizer, record, head)
+        partial.rename(final)
+        _sync(folder)
+    except Exception as error:
+        if not _of_the_disk(error):
+            raise
+        shutil.rmtree(partial, ignore_errors=True)
+        raise AgentWorldError(
+            f"{final} could not be written: {_cause(error)}; {_free(folder)} are free there",
+            hint="Make room, and run the same again: it goes on after the newest checkpoint",
+        ) from error
+    for _, old in existing[: max(0, len(existing) + 1 - keep)]:
+        shutil.rmtree(old)
+    return final
+
+
+def _write(partial: Path, model: Any, optimizer: Any, record: CheckpointRecord, head: Any) -> None:
+    """All files of a checkpoint, on the disk when this returns."""
+    import torch
+    from safetensors.torch import save_file
+
     if has_lora(model):
         save_adapter(model, partial, str(record.fixed.get("model", model.config.name_or_path)))
     else:
         save_file(untied_weights(model), str(partial / "model.safetensors"), metadata={"format": "pt"})
         model.config.save_pretrained(partial)
-    torch.save(optimizer.state_dict(), partial / "optimizer.pt")
-    record.applied = record.applied[-APPLIED_KEPT:]
+    with (partial / "optimizer.pt").open("wb") as file:  # Written by Python, its error says what the system says.
+        torch.save(optimizer.state_dict(), file)
     (partial / "trainer.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
     inner = save_head(head, partial) if head is not None else []
     for path in (*inner, *(each for each in partial.iterdir() if each.is_file()), partial):
         _sync(path)
-    partial.rename(final)
-    _sync(folder)
-    for _, old in existing[: max(0, len(existing) + 1 - keep)]:
-        shutil.rmtree(old)
-    return final
+
+
+def _of_the_disk(error: Exception) -> bool:
+    """Whether a write failed: safetensors and torch have errors of their own for that."""
+    from safetensors import SafetensorError
+
+    return isinstance(error, OSError | SafetensorError) or (
+        isinstance(error, RuntimeError) and ("PytorchStreamWriter" in str(error) or "inline_container" in str(error))
+    )
+
+
+def _cause(error: BaseException) -> str:
+    """The system's own words where they are in the chain of errors: torch reports a full disk as a wrong position."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.strerror:
+            return found.strerror
+        found = found.__cause__ or found.__context__
+    return str(error).splitlines()[0]
+
+
+def _free(folder: Path) -> str:
+    while not folder.exists():
+        folder = folder.parent
+    return f"{shutil.disk_usage(folder).free / 2**20:,.1f} MiB"
 
 
 def latest_checkpoint(folder: Path) -> Path | None:

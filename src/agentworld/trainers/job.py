@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,10 +9,11 @@ from typing import Any, Protocol
 import msgspec
 
 from agentworld.config import blamed, convert, read_toml
-from agentworld.errors import ConfigError
-from agentworld.pool.protocol import Consumer, Page
-from agentworld.pool.results import Drain
-from agentworld.records import BatchSpec, Metrics, Policy, Trajectory
+from agentworld.errors import ConfigError, InvalidRequestError
+from agentworld.pool.lease_rules import SPACE
+from agentworld.pool.protocol import Consumer
+from agentworld.pool.results import Drain, SpecReport
+from agentworld.records import METHODS, BatchSpec, Metrics, Policy
 from agentworld.trainers.checkpoint import CheckpointRecord, latest_checkpoint
 from agentworld.trainers.evaluating import EvaluationSettings, Evaluator
 from agentworld.trainers.lora import LoraSettings, add_lora, has_lora, save_adapter, save_merged
@@ -71,20 +71,22 @@ class TrainJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def spec(self) -> BatchSpec:
         """What is leased: with the method of the settings, and what its loss needs of each step."""
         given = convert({**self.batch, "method": self.settings.method}, BatchSpec, "batch")
-        require = tuple(dict.fromkeys((*self.settings.requires, *given.require)))
+        spaces = METHODS[self.settings.method].spaces
+        if any(need.startswith(SPACE) for need in given.require):
+            spaces = ()
+        named = (*self.settings.requires, *given.require, *(SPACE + space for space in spaces))
+        require = tuple(dict.fromkeys(named))
         return msgspec.structs.replace(given, require=require).resolved()
 
 
 class Source(ScoredSource, Protocol):
     """The part of a pool, embedded or over HTTP, that a job needs."""
 
-    def list_trajectories(
-        self, *, where: str | None = None, channel: str | None = None, cursor: str | None = None, limit: int = 100
-    ) -> Page[Trajectory]:
-        """See Pool.list_trajectories."""
-
     def consumer(self, name: str) -> Consumer:
         """A named reader."""
+
+    def check_spec(self, consumer: str, spec: BatchSpec | None = None) -> SpecReport:
+        """See Pool.check_spec."""
 
     def set_policy(self, policy: Policy) -> Policy:
         """See Pool.set_policy."""
@@ -102,34 +104,49 @@ class Source(ScoredSource, Protocol):
 def read_job(path: Path) -> TrainJob:
     """The job in a TOML file; ConfigError says what is wrong and where."""
     data = read_toml(path)
-    job = convert(data, TrainJob, str(path))
+    with blamed(str(path)):
+        job = convert(data, TrainJob, str(path))
+        _check(job)
+        try:
+            job.spec  # noqa: B018 - a spec that makes no sense is told before a model is loaded
+        except InvalidRequestError as error:
+            raise ConfigError(error.message, path=f"batch.{error.path}", hint=error.hint) from None
+    return job
+
+
+def _check(job: TrainJob) -> None:
+    """ConfigError for what does not go together, or has no effect."""
     if (job.pool is None) == (job.url is None):
-        raise ConfigError(
-            f"{path}: give one of pool and url", path="pool", hint='For example pool = "sqlite:///agentworld.db"'
-        )
+        raise ConfigError("give one of pool and url", path="pool", hint='For example pool = "sqlite:///agentworld.db"')
     unknown = sorted(set(job.batch) - set(BatchSpec.__struct_fields__))
     if unknown:
-        raise ConfigError(f"{path}: batch has no field {unknown[0]!r}", path=f"batch.{unknown[0]}")
+        raise ConfigError(f"batch has no field {unknown[0]!r}", path=f"batch.{unknown[0]}")
+    method = job.settings.method
+    if job.batch.get("method", method) != method:
+        raise ConfigError(
+            f"batch is for {job.batch['method']}, and settings for {method}",
+            path="batch.method",
+            hint="Leave it out: settings.method decides",
+        )
     if job.batches <= 0:
-        raise ConfigError(f"{path}: batches must be over 0, not {job.batches}", path="batches")
+        raise ConfigError(f"batches must be over 0, not {job.batches}", path="batches")
+    if not job.timeout >= 0:
+        raise ConfigError(f"timeout must be 0 or more, not {job.timeout}", path="timeout")
     if job.publish is not None:
-        with blamed(str(path)):
-            check_publish(job.publish, job.lora is not None)
+        check_publish(job.publish, job.lora is not None)
     for name in ("publish", "evaluation"):
-        if job.settings.method == "prm" and getattr(job, name) is not None:
+        if method == "prm" and getattr(job, name) is not None:
             raise ConfigError(
-                f"{path}: {name} does not go with prm", path=name, hint="It trains a judge of steps, not what speaks"
+                f"{name} does not go with prm", path=name, hint="It trains a judge of steps, not what speaks"
             )
-    if job.teacher is not None and job.settings.method != "distill":
-        raise ConfigError(f"{path}: teacher does not go with {job.settings.method}", path="teacher")
+    if job.teacher is not None and method != "distill":
+        raise ConfigError(f"teacher does not go with {method}", path="teacher")
     if job.teacher is not None and job.settings.uses_top and not job.teacher.top_k:
         raise ConfigError(
-            f"{path}: {job.settings.divergence} compares the teacher's likeliest ids, and top_k is 0",
+            f"{job.settings.divergence} compares the teacher's likeliest ids, and top_k is 0",
             path="teacher.top_k",
             hint="Set it to how many, such as 16",
         )
-    job.spec  # noqa: B018 - a spec that makes no sense is told before a model is loaded
-    return job
 
 
 def open_trainer(job: TrainJob) -> Trainer:
@@ -236,35 +253,9 @@ def _published_folder(publisher: Publisher, trainer: Trainer, checkpoint: Path) 
     return save_merged(trainer.model, trainer.folder / "merged")
 
 
-def why_no_batch(job: TrainJob, source: Source) -> str:
-    """What the pool holds for the job, against what it asks for; looks at 2,000 trajectories at most."""
+def check_batch(job: TrainJob, source: Source) -> SpecReport:
+    """Whether the pool can give the job a batch, and what keeps the rest; what its teacher adds is not asked for."""
     spec = job.spec
-    ready = _count(source, spec.channel, "ready")
-    said = f"channel {spec.channel} holds {_some(sum(ready.values()), 'ready trajectory', 'ready trajectories')}"
-    if spec.where is not None:
-        ready = _count(source, spec.channel, f"ready and ({spec.where})")
-        said += f", {sum(ready.values())} of them match where"
-    if spec.unit == "group":
-        enough = sum(count >= (spec.rollouts or 1) for group, count in ready.items() if group is not None)
-        said += (
-            f", {_some(enough, 'group', 'groups')} of these with {spec.rollouts} or more; a batch takes {spec.min_size}"
-        )
-    else:
-        said += f"; a batch takes {spec.min_size}"
-    return f"{said}. What consumer {job.consumer!r} has acknowledged does not come again"
-
-
-def _count(source: Source, channel: str, where: str) -> Counter[str | None]:
-    counted: Counter[str | None] = Counter()
-    cursor = None
-    for _ in range(20):
-        page = source.list_trajectories(where=where, channel=channel, cursor=cursor, limit=100)
-        counted.update(trajectory.group_id for trajectory in page.items)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return counted
-
-
-def _some(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
+    made = () if job.teacher is None else (job.settings.teacher, *job.settings.top_names)
+    require = tuple(need for need in spec.require if need not in {f"annotation.{name}" for name in made})
+    return source.check_spec(job.consumer, msgspec.structs.replace(spec, require=require))

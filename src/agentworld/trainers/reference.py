@@ -245,10 +245,10 @@ class Trainer:
         for done, leased in enumerate(consumer.stream(spec, timeout=timeout), start=1):
             try:
                 metrics = self.train_batch(leased.batch, _extending(leased, spec, progress))
+                checkpoint = self.save()
             except AgentWorldError:
                 leased.release()
                 raise
-            checkpoint = self.save()
             leased.ack()
             if published is not None:
                 published(checkpoint, self.record)

@@ -93,13 +93,19 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             "horizon", "beta", "desirable_weight", "undesirable_weight", "value_weight", "value_clip",
         )  # fmt: skip
         for name in positive:
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be over 0, not {getattr(self, name)}", path=name)
-        for name in ("reference_weight", "entropy_weight"):
+        for name in ("reference_weight", "entropy_weight", "weight_decay", "warmup", "seed"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}", path=name)
-        if self.micro_pairs is not None and self.micro_pairs <= 0:
-            raise ConfigError(f"micro_pairs must be over 0, not {self.micro_pairs}", path="micro_pairs")
+        for name in ("micro_pairs", "threads"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be over 0, not {getattr(self, name)}", path=name)
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be from 0 to below 1, not {getattr(self, name)}", path=name)
+        if not math.isfinite(self.threshold):
+            raise ConfigError(f"threshold must be a number, not {self.threshold}", path="threshold")
         self._check_method()
 
     def _check_method(self) -> None:

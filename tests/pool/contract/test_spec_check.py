@@ -31,7 +31,7 @@ def test_what_each_method_lacks_is_named_and_not_leased(pool):
     report = consumer.check(asked)
     assert (report.satisfied, report.fitting, report.looked_at, report.wanted) == (False, 2, 6, 3)
     assert findings(report) == {("no_group", None): 2, ("lacks", "logprobs"): 1, ("readiness", "reward"): 1}
-    assert said(report, "lacks", "logprobs") == "1 of 6 groups lacks log-probabilities; 2 of 8 steps lack it"
+    assert said(report, "lacks", "logprobs") == "1 of 6 groups lacks log-probabilities; 2 of 8 steps lack them"
     assert consumer.lease(asked) is None
     assert [note for note in report.notes if "do not say in which space" in note]
     # Of several spaces any will do; what is in another, or says none, is not leased.
@@ -63,7 +63,7 @@ def test_what_each_method_lacks_is_named_and_not_leased(pool):
     # Texts take the place of ids where a method takes texts.
     sft = BatchSpec(method="sft", size=10, min_size=1)
     lacks = said(pool.check_spec("g", sft), "lacks", "tokens")
-    assert lacks == "1 of 10 trajectories lacks ids; 1 of 10 steps lacks it"
+    assert lacks == "1 of 10 trajectories lacks ids; 1 of 10 steps lacks them"
     assert len(pool.lease(BatchSpec(method="sft", size=10, min_size=1, require=("messages",)), "g").items) == 10
     assert len(pool.lease(sft, "h").items) == 9
     assert set(METHODS) >= {"sft", "dpo", "kto", "prm", "ppo", "gspo", "gigpo", "dapo", "reinforce_pp", "distill"}
@@ -81,6 +81,10 @@ def test_what_stands_in_the_way_of_all_is_said(pool):
     report = pool.check_spec("c", stale)
     assert (report.satisfied, findings(report)) == (False, {("stale", None): 3})
     assert said(report, "stale") == "3 of 3 trajectories are staler than 2; the freshest is 5 versions behind"
+    finished(pool, "unstamped", reward=1.0, channel="people", step_changes={"policy": None})
+    unstamped = pool.check_spec("c", BatchSpec(method="reinforce", channel="people", max_staleness=2))
+    assert said(unstamped, "stale") == "the only trajectory is staler than 2; none says which weights sampled it"
+    assert "policy_version" in unstamped.findings[0].hint
     spec = BatchSpec(method="reinforce", size=3)
     assert pool.check_spec("c", spec).stopped == "enough units fit"
     batch = pool.lease(spec, "c")
