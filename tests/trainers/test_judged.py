@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from agentworld.cli import invoke
 from agentworld.errors import ConfigError, InvalidRequestError
@@ -232,6 +233,12 @@ def test_a_job_trains_a_judge_that_evaluates_steps(tmp_path):
         verdicts = judge.evaluate(run)
         values = [verdicts[each.step_id].values["reward"] for each in run.steps]
         assert values[0] > 0.6 > 0.4 > values[1]
+    before = judge.evaluate(runs[0])[runs[0].steps[0].step_id].values["reward"]
+    head = tmp_path / "out" / "checkpoint-000001" / HEAD
+    save_file({name: tensor * 2 for name, tensor in load_file(head).items()}, head.with_suffix(".new"))
+    head.with_suffix(".new").replace(head)  # Weights that are put in place of others are the ones that judge.
+    after = judge.evaluate(runs[0])[runs[0].steps[0].step_id].values["reward"]
+    assert np.log(after / (1 - after)) == pytest.approx(2 * np.log(before / (1 - before)), rel=1e-3)
     table["parameters"]["checkpoint"] = str(tmp_path / "out")
     with pytest.raises(ConfigError, match="is not a checkpoint"):
         make_evaluator(table, "rewards.toml").evaluate(runs[0])

@@ -41,14 +41,27 @@ def process_reward_model(
     return step_probabilities(judge, [step for step in run.steps if _readable(step)])
 
 
-@functools.lru_cache(maxsize=2)
 def open_judge(checkpoint: str, model: str | None = None, device: str | None = None) -> Judge:
-    """The model of a checkpoint with its head; ConfigError where it has none, or is of another model."""
+    """The model of a checkpoint with its head, loaded once for as long as its files are the same; ConfigError where it
+    has none, or is of another model.
+    """
+    folder = Path(checkpoint).expanduser()
+    return _loaded(folder, _state(folder), model, device)
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """What changes where a file is written anew or another is put in its place."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    told = ((path, path.stat()) for path in files)
+    return tuple((str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in told)
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(folder: Path, state: object, model: str | None, device: str | None) -> Judge:
     from agentworld.engines.builtin.models import open_model
     from agentworld.trainers.checkpoint import load_model, read_record
     from agentworld.trainers.lora import LoraSettings, add_lora
 
-    folder = Path(checkpoint).expanduser()
     record = read_record(folder)
     name = model or record.fixed.get("model")
     if record.method != "prm" or not name:
