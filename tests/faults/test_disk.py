@@ -5,6 +5,7 @@ import random
 import pytest
 
 from agentworld.errors import PoolError, PoolFullError
+from agentworld.pool.restore import restore
 from agentworld.pool.sqlite import SqlitePool, session
 from agentworld.records import BatchSpec, NewTrajectory
 from tests.faults.workers import made_step
@@ -115,6 +116,21 @@ def test_a_disk_without_room_for_a_new_pool_is_a_clear_error_and_the_next_try_st
     pool = SqlitePool(tmp_path / "pool.db")
     assert pool.append_steps([made_step("t", 0)])[0].outcome == "stored"
     pool.close()
+
+
+def test_a_full_disk_of_a_backup_or_a_restored_pool_is_told_as_that(tmp_path, disk):
+    pool = SqlitePool(tmp_path / "pool.db")
+    pool.append_steps([made_step("t", place) for place in range(20)])
+    disk.free = 100_000
+    with pytest.raises(PoolFullError, match=r"no space is left for .*pool\.backup; nothing of it is kept"):
+        pool.backup(tmp_path / "pool.backup")
+    disk.free = None
+    pool.backup(tmp_path / "pool.backup")
+    pool.close()
+    disk.free = 100_000
+    with pytest.raises(PoolFullError, match=r"no space is left for .*restored\.db; nothing of it is kept"):
+        restore(tmp_path / "pool.backup", f"sqlite:///{tmp_path / 'restored.db'}")
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name or "restored" in path.name] == []
 
 
 def test_a_pool_closes_on_a_full_disk_and_opens_with_everything(tmp_path, disk):

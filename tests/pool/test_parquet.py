@@ -200,11 +200,12 @@ def test_two_exports_to_one_folder_do_not_meet_and_what_a_killed_one_left_is_tak
     folder = tmp_path / "out"
     with partial_folder(folder), pytest.raises(ConfigError, match="another backup or export"):
         source.export_parquet(folder)
-    (tmp_path / "out.partial" / "left").mkdir(parents=True)
-    (tmp_path / "out.partial" / "steps.parquet").write_bytes(b"half")
+    (tmp_path / "out.partial").mkdir()
+    for name in ("steps.parquet", "left.parquet"):
+        (tmp_path / "out.partial" / name).write_bytes(b"half")
     source.export_parquet(folder)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("out")) == ["out"]
-    assert not (folder / "left").exists()
+    assert not (folder / "left.parquet").exists()
 
 
 def test_a_bad_row_becomes_a_dead_letter(sqlite_pool, other, tmp_path):

@@ -1,36 +1,48 @@
 """Where a backup or an export lies until it is whole: beside its name, as NAME.partial, which one writer has at a time.
 
-What a writer that was killed left there is taken over. It is held by a lock on what lies there, where the file system
-has locks, so that nothing has to be cleared away for the next writer.
+What a writer that was killed left there is taken over, and nothing else: no link is followed, and no folder emptied
+that holds anything but an export. It is held by a lock on what lies there, where the file system has locks, so that
+nothing has to be cleared away for the next writer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agentworld.errors import ConfigError
+from agentworld.errors import AgentWorldError, ConfigError, PoolFullError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_OPENING = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @contextlib.contextmanager
 def partial_file(path: Path) -> Iterator[Path]:
     """An empty file for what becomes `path`; removed at the end unless it was renamed. ConfigError where another
-    writer makes the same, here or in another process.
+    writer makes the same, here or in another process; faults of writing it are errors that name `path`.
     """
     partial = path.with_name(path.name + ".partial")
-    held = _hold(partial, lambda: os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-    try:
-        os.truncate(held, 0)
-        for end in ("-journal", "-wal", "-shm"):  # of a database that a writer left
-            partial.with_name(partial.name + end).unlink(missing_ok=True)
-        yield partial
-    finally:
-        _remove_own(partial, held, partial.unlink)
-        os.close(held)  # Last: locks of SQLite on this file end with the first descriptor that is closed.
+    with writing(path):
+        held = _hold(partial, lambda: os.open(partial, os.O_RDWR | os.O_CREAT | _OPENING, 0o666))
+        try:
+            if not stat.S_ISREG(os.fstat(held).st_mode):
+                raise _not_ours(partial)
+            try:
+                os.truncate(held, 0)
+                for end in ("-journal", "-wal", "-shm"):  # of a database that a writer left
+                    partial.with_name(partial.name + end).unlink(missing_ok=True)
+                yield partial
+            finally:
+                _remove_own(partial, held, partial.unlink)
+        finally:
+            os.close(held)  # Last: locks of SQLite on this file end with the first descriptor that is closed.
 
 
 @contextlib.contextmanager
@@ -40,27 +52,86 @@ def partial_folder(path: Path) -> Iterator[Path]:
 
     def open_it() -> int:
         while True:
-            partial.mkdir(exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                partial.mkdir()
             with contextlib.suppress(FileNotFoundError):  # Another writer renamed it in between.
-                return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | _OPENING)
 
-    held = _hold(partial, open_it)
+    with writing(path):
+        held = _hold(partial, open_it)
+        try:
+            left = [partial / name for name in os.listdir(partial)]
+            if not all(_is_of_an_export(each) for each in left):
+                raise _not_ours(partial)
+            try:
+                for each in left:
+                    each.unlink()
+                yield partial
+            finally:
+                _remove_own(partial, held, lambda: shutil.rmtree(partial, ignore_errors=True))
+        finally:
+            os.close(held)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the file system, or SQLite, refuses while `path` is written, as an error that names it."""
     try:
-        for name in os.listdir(partial):
-            left = partial / name
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left)
-            else:
-                left.unlink()
-        yield partial
-    finally:
-        _remove_own(partial, held, lambda: shutil.rmtree(partial, ignore_errors=True))
-        os.close(held)
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError:
+            raise _refused(path, "its name has no bytes on this file system") from None
+        if "\0" in str(path):
+            raise _refused(path, "its name has a NUL")
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise no_room(path) from error
+        raise _refused(path, error.strerror or str(error)) from error
+    except sqlite3.Error as error:
+        raise (no_room(path) if is_full(error) else _refused(path, str(error))) from error
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that a disk is full."""
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+def no_room(path: Path) -> PoolFullError:
+    """The error of a disk that is too small for `path`."""
+    return PoolFullError(
+        f"no space is left for {path}; nothing of it is kept",
+        hint="Free space on its disk, or name a path on another one",
+    )
+
+
+def _refused(path: Path, why: str) -> AgentWorldError:
+    return ConfigError(
+        f"{str(path)!r} cannot be written: {why}", path="path", hint="Name another path, or see to the folder's rights"
+    )
+
+
+def _not_ours(partial: Path) -> ConfigError:
+    return ConfigError(
+        f"{partial} is in the way, and no writer of ours left it there",
+        path="path",
+        hint="Move it away, or name another path",
+    )
+
+
+def _is_of_an_export(left: Path) -> bool:
+    known = left.suffix == ".parquet" or left.name == "manifest.json"
+    return known and stat.S_ISREG(left.lstat().st_mode)
 
 
 def _hold(partial: Path, open_it: Callable[[], int]) -> int:
     while True:
-        held = open_it()
+        try:
+            held = open_it()
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO) and os.path.lexists(partial):
+                raise _not_ours(partial) from None
+            raise
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -80,7 +151,7 @@ def _hold(partial: Path, open_it: Callable[[], int]) -> int:
 def _is(partial: Path, held: int) -> bool:
     mine = os.fstat(held)
     try:
-        there = partial.stat()
+        there = partial.lstat()
     except FileNotFoundError:
         return False
     return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)

@@ -18,7 +18,7 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
 
     On SQLite the file must not be there, on PostgreSQL the pool must be empty. Media come into the pool's own table.
     """
-    from agentworld.pool.sql.transfer import check_free, finish, open_archive
+    from agentworld.pool.sql.transfer import check_free, copy_pages, finish, open_archive
 
     archive = Path(archive)
     url, _ = split_media(url)
@@ -30,9 +30,12 @@ def restore(archive: Path, url: str, *, progress: Progress = no_progress) -> Non
             with closing(open_archive(archive)) as source, closing(sqlite3.connect(partial)) as target:
                 source.execute("BEGIN")
                 source.execute("SELECT count(*) FROM counters").fetchone()
-                source.backup(
-                    target, pages=1_000, progress=lambda _, left, total: progress("pages", total - left, total), sleep=0
-                )
+                try:
+                    copy_pages(source, target, path, progress)
+                except sqlite3.Error as error:
+                    raise ConfigError(
+                        f"{archive} cannot be restored: {error}", path="path", hint="Try another backup"
+                    ) from error
             finish(partial, path)
         return
     if scheme.startswith("postgresql"):

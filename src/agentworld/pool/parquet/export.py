@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -29,7 +30,7 @@ from agentworld.pool.parquet.layout import (
 from agentworld.pool.parquet.manifest import Manifest, write_manifest
 from agentworld.pool.parquet.media import NAME as MEDIA
 from agentworld.pool.parquet.media import MediaFile
-from agentworld.pool.partial import partial_folder
+from agentworld.pool.partial import partial_folder, writing
 from agentworld.pool.results import Page
 from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.arrays import read_arrays
@@ -117,9 +118,10 @@ def write_export(
     if dataset is not None and (where is not None or channel is not None):
         raise InvalidRequestError("a dataset version is exported as it is", path="dataset", hint="Leave where out")
     folder = Path(folder)
-    _check_free(folder)
-    if not folder.absolute().parent.is_dir():
-        raise ConfigError(f"the folder {folder.absolute().parent} does not exist", path="path", hint="Create it")
+    with writing(folder):
+        _check_free(folder)
+        if not os.path.isdir(folder.absolute().parent):
+            raise ConfigError(f"the folder {folder.absolute().parent} does not exist", path="path", hint="Create it")
     with partial_folder(folder) as partial:
         wanted = _listed(pages, where, channel) if dataset is None else trajectories_of(database, dataset)
         rows, missing = _write(database, wanted, partial, media, progress)
@@ -139,7 +141,7 @@ def write_export(
 
 
 def _check_free(folder: Path) -> None:
-    if folder.exists():
+    if os.path.lexists(folder):
         raise ConfigError(f"{folder} is there already", path="path", hint="Name a folder that is not there")
 
 

@@ -18,21 +18,45 @@ from agentworld.errors import ConfigError, NotFoundError, PoolError
 from agentworld.pool import schema
 from agentworld.pool.keeping.records import Progress
 from agentworld.pool.media import media_digest
+from agentworld.pool.partial import is_full, no_room, writing
+from agentworld.pool.stray_logs import refuse_stray_logs
 
 ROWS_AT_ONCE = 500
+PAGES_AT_ONCE = 1_000
 TABLES: tuple[Table, ...] = tuple(schema.metadata.sorted_tables)
 # Reads a blob that lies outside of the pool.
 ReadBlob = Callable[[bytes], bytes]
 
 
 def check_free(path: Path) -> None:
-    """ConfigError where something is at the path, or its folder is missing: an archive overwrites nothing."""
-    if path.exists():
-        raise ConfigError(
-            f"{path} is there already", path="path", hint="Name a file that is not there, or move it away"
+    """ConfigError where something is at the path, or its folder is missing: an archive overwrites nothing. PoolError
+    where a log lies there, which would be taken for that of the archive.
+    """
+    with writing(path):
+        if os.path.lexists(path):
+            raise ConfigError(
+                f"{path} is there already", path="path", hint="Name a file that is not there, or move it away"
+            )
+        if not os.path.isdir(path.absolute().parent):
+            raise ConfigError(f"the folder {path.absolute().parent} does not exist", path="path", hint="Create it")
+        refuse_stray_logs(path)
+
+
+def copy_pages(source: sqlite3.Connection, target: sqlite3.Connection, path: Path, progress: Progress) -> None:
+    """All of a database; `path` is what `target` becomes. SQLite tells faults of both alike, but only what is written
+    can fill a disk.
+    """
+    try:
+        source.backup(
+            target,
+            pages=PAGES_AT_ONCE,
+            progress=lambda _, left, total: progress("pages", total - left, total),
+            sleep=0,
         )
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"the folder {path.absolute().parent} does not exist", path="path", hint="Create it")
+    except sqlite3.Error as error:
+        if is_full(error):
+            raise no_room(path) from error
+        raise
 
 
 def finish(partial: Path, path: Path) -> None:

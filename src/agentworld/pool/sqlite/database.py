@@ -18,6 +18,7 @@ from agentworld.pool.sql.connections import Database, Reader, WriteSession
 from agentworld.pool.sql.statements import EngineName
 from agentworld.pool.sqlite.connection import SqliteConnection
 from agentworld.pool.sqlite.lock import LOCK_SECONDS, FileLock
+from agentworld.pool.stray_logs import WRITE_AHEAD, refuse_stray_logs
 
 BINDING_ERRORS = (
     OverflowError,
@@ -180,6 +181,8 @@ class SqliteDatabase(Database):
         connection.close()
 
     def _prepare(self) -> None:
+        if not self.path.exists() or not self.path.stat().st_size:
+            refuse_stray_logs(self.path, (WRITE_AHEAD,))  # A rollback journal may be of this file's own beginning.
         connection = self.connect("rwc")
         try:
             version = schema_version(connection, self.path)

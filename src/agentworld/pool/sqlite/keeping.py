@@ -11,12 +11,11 @@ from agentworld.errors import PoolError
 from agentworld.pool.keeping.records import Problem, Progress, no_progress
 from agentworld.pool.partial import partial_file
 from agentworld.pool.sql.store_keeping import KeepingMethods
-from agentworld.pool.sql.transfer import bring_in_blobs, check_free, finish
+from agentworld.pool.sql.transfer import bring_in_blobs, check_free, copy_pages, finish
 from agentworld.pool.sqlite.database import SqliteDatabase, translated
 from agentworld.pool.sqlite.lock import FileLock
 from agentworld.pool.sqlite.readonly import ReadOnlyDatabase
 
-_PAGES_AT_ONCE = 1_000
 _NAMED = 20  # damages that SQLite is asked to name
 
 
@@ -60,12 +59,7 @@ class SqliteKeeping(KeepingMethods):
                 self._snapshot() as source,
                 closing(sqlite3.connect(partial)) as target,
             ):
-                source.backup(
-                    target,
-                    pages=_PAGES_AT_ONCE,
-                    progress=lambda _, left, total: progress("pages", total - left, total),
-                    sleep=0,
-                )
+                copy_pages(source, target, path, progress)
             bring_in_blobs(partial, self._read_blob, progress)
             finish(partial, path)
 
