@@ -95,7 +95,7 @@ def test_verl():
     assert tensors["position_ids"][0].tolist() == [0, *range(10)]
     assert tensors["rm_scores"].nonzero().tolist() == [[0, 6], [2, 1], [3, 0]]
     assert {name: values.dtype for name, values in others.items()} == {
-        **dict.fromkeys(("uid", "data_source", "reward_model", "extra_info"), np.dtype(object)),
+        **dict.fromkeys(("uid", "data_source", "reward_model", "extra_info", "agent_name"), np.dtype(object)),
         **dict.fromkeys(("min_global_steps", "max_global_steps"), np.dtype(object)),
         "__num_turns__": np.dtype(np.int32),
     }

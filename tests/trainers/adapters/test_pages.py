@@ -1,6 +1,7 @@
 """The pages on trainers: their code runs on a pool, and their tables are the fields and options that there are."""
 
 import ast
+import re
 
 import pytest
 
@@ -47,6 +48,18 @@ def fields_of(data):
     return set(row.get("loss_fn_inputs", row))
 
 
+def arrays_of(data):
+    """The tensors and arrays by name; of rows those of the first."""
+    row = data.fields[0] if hasattr(data, "fields") else data[0] if isinstance(data, list) else data
+    parts = row.values() if "meta_info" in row else [row.get("loss_fn_inputs", row)]
+    return {name: value for part in parts for name, value in part.items() if hasattr(value, "dtype")}
+
+
+def as_said(array):
+    """Its type and how many dimensions it has: `int64 2`."""
+    return f"{str(array.dtype).removeprefix('torch.')} {array.ndim}"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_its_code_runs_and_its_fields_are_those_that_come(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -57,9 +70,16 @@ def test_its_code_runs_and_its_fields_are_those_that_come(name, tmp_path, monkey
         assert names["pool"].stats().consumers["policy"].acknowledged == 2
     finally:
         names["pool"].close()
-    told = set(table_of(section(page, "Fields")))
-    came = fields_of(names["data"])
+    table = table_of(section(page, "Fields"))
+    told, came = set(table), fields_of(names["data"])
     assert came <= told
+    arrays = arrays_of(names["data"])
+    assert {field: as_said(array) for field, array in arrays.items()} == {
+        field: re.sub(r"\[.*", lambda dims: str(dims[0].count(",") + 1), table[field][1]) for field in arrays
+    }
+    # A layout of arrays says so of all of them.
+    said_so = {field for field in came if re.match(r"(int|float|bool|object)\d* \[", table[field][1])}
+    assert said_so <= set(arrays)
     source = (FOLDER.parent.parent / "src" / "agentworld" / "trainers" / "adapters" / f"{name}.py").read_text()
     texts = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
     texts |= {node.arg for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)}

@@ -34,7 +34,7 @@ class VerlOptions(SampleOptions, frozen=True, kw_only=True, forbid_unknown_field
 def lay(samples: Samples, options: VerlOptions) -> Any:
     """B rows. batch: `prompts` [B, P], `responses`, `response_mask` [B, R], `input_ids`, `attention_mask`,
     `position_ids` [B, P + R], int64; `rollout_log_probs`, `rm_scores`, `advantages`, `old_log_probs` float32 [B, R],
-    and annotations by verl's names. non_tensor_batch: `uid`, `data_source`, `reward_model`, `extra_info`,
+    and annotations by verl's names. non_tensor_batch: `uid`, `data_source`, `reward_model`, `extra_info`, `agent_name`,
     `__num_turns__`, `min_global_steps`, `max_global_steps`, with messages `raw_prompt`, object [B]. meta_info:
     `temperature`, `global_token_num`, `agentworld`.
 
@@ -99,6 +99,7 @@ def non_tensors(rows: list[Sample]) -> dict[str, Array]:
         "data_source": [task_set_of(row.member.trajectory) for row in rows],
         "reward_model": [{"style": "rule", "ground_truth": reference_of(row.member.trajectory)} for row in rows],
         "extra_info": [{**origin_of(row), "index": place} for place, row in enumerate(rows)],
+        "agent_name": [row.member.trajectory.agent for row in rows],
         "min_global_steps": [low for low, _ in versions],
         "max_global_steps": [high for _, high in versions],
     }
