@@ -62,6 +62,17 @@ def test_json_by_its_other_names_is_taken(server, kind):
     assert server.send("POST", "/api/v1/gateway/resume", b"{}", {"Content-Type": kind})[0] == 200
 
 
+@pytest.mark.parametrize("path", [*LLM, "/v1/messages/count_tokens", "/api/v1/steps"])
+def test_a_body_that_was_packed_is_refused_by_name(gateway, path):
+    for encoding in ("gzip", "zstd", "BR", "identity, gzip"):
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        status, _, reply = gateway.send("POST", path, CHAT, headers)
+        assert (status, reply["error"]["code"]) == (415, "unsupported_media_type")
+        assert encoding in str(reply)
+    headers = {"Content-Type": "application/json", "Content-Encoding": "Identity"}
+    assert gateway.send("POST", "/api/v1/gateway/resume", b"{}", headers)[0] == 200
+
+
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "something"])
 def test_what_a_browser_sends_for_another_site_is_refused(gateway, site):
     headers = {"Sec-Fetch-Site": site}

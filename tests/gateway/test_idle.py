@@ -59,7 +59,7 @@ def call(pool: Any, name: str, reply: Message | None = SAID, *, at: float = STAR
 
 
 def closer(pool: Any, clock: Clock, worker: str = "w") -> IdleTrajectories:
-    return IdleTrajectories(pool, HOUR, worker, clock)
+    return IdleTrajectories(pool, HOUR, worker, clock, steady=clock)
 
 
 def test_idle_ones_end_by_what_their_last_reply_awaits(pool: MemoryPool, clock: Clock) -> None:
@@ -114,6 +114,20 @@ def test_who_goes_on_stays_open(pool: MemoryPool, clock: Clock) -> None:
     assert closer(pool, clock).round() == []
     clock.now += HOUR
     assert closer(pool, clock).round() == ["busy"]
+
+
+def test_nobody_was_silent_while_the_machine_slept_or_its_clock_was_set(pool: MemoryPool, clock: Clock) -> None:
+    call(pool, "t", CALLING)
+    steady = Clock()
+    close = IdleTrajectories(pool, HOUR, "w", clock, steady=steady)
+    for ran, jumped in ((HOUR / 2, 0.0), (60.0, 8 * HOUR), (60.0, 0.0), (60.0, -2 * HOUR), (60.0, 2 * HOUR)):
+        clock.now += ran + jumped
+        steady.now += ran
+        assert close.round() == []
+    for ran, closed in ((HOUR / 2, []), (HOUR / 2 - 1, []), (2, ["t"])):
+        clock.now += ran
+        steady.now += ran
+        assert close.round() == closed
 
 
 def test_a_last_call_that_failed_counts(pool: MemoryPool, clock: Clock) -> None:

@@ -21,7 +21,7 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))
 # A deletion has no body, and no page may send one to another site without asking first.
 _TYPELESS = READING | {"DELETE"}
 _OWN_SITE = frozenset(("same-origin", "none"))
-_LOOKED_AT = frozenset((b"host", b"origin", b"sec-fetch-site", b"content-type"))
+_LOOKED_AT = frozenset((b"host", b"origin", b"sec-fetch-site", b"content-type", b"content-encoding"))
 _Said = dict[bytes, list[str]]
 
 
@@ -79,6 +79,14 @@ class OriginGuard:
 
 def _type_fault(scope: Scope, said: _Said) -> MediaTypeError | None:
     """What is wrong with the type of a body; a write without a body has to say it too."""
+    if scope["path"] != otlp_replies.PATH:  # Exporters of spans compress theirs.
+        for encoding in said.get(b"content-encoding", ()):
+            if encoding.lower() not in ("", "identity"):
+                return MediaTypeError(
+                    f"A body that was packed with {encoding[:60]!r} cannot be taken",
+                    path="Content-Encoding",
+                    hint="Send it as it is; clients have a setting for the compression of requests",
+                )
     kind, _, parameters = said.get(b"content-type", [""])[0].partition(";")
     kind = kind.strip().lower()
     if kind == otlp_replies.PROTOBUF and scope["path"] == otlp_replies.PATH:

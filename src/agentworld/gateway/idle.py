@@ -3,7 +3,7 @@
 What came through the gateway and was silent for `idle_seconds` is closed: as finished where its last call was answered
 and the reply awaits nothing, else (the call failed, the reply calls a tool whose result never came, or was broken off)
 as abandoned. Trajectories that a program filled itself are its own to end, and one with a call on its way is no silent
-one.
+one. Where the clock jumps ahead, as it does while a machine sleeps, nobody was silent for that time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ ROUND_SECONDS = 60.0
 _PAGE = 100
 _PER_ROUND = 5
 """Pages, so that a round stays short however many trajectories are open."""
+_JUMP = 30.0
+"""Seconds by which the clock may run ahead of the machine's own between two rounds."""
 
 
 class IdleTrajectories:
     """Closes what is idle on one pool. `worker`: the name under which this process reports itself there. `running`: its
-    calls.
+    calls. `steady`: seconds on a clock that nobody sets, and that stands still while the machine does.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class IdleTrajectories:
         worker: str,
         now: Callable[[], float] = time.time,
         running: RunningCalls | None = None,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool = pool
         self._idle = idle_seconds
@@ -45,6 +48,9 @@ class IdleTrajectories:
         self._now = now
         self._running = running or RunningCalls(pool, idle_seconds, now)
         self._cursor: str | None = None
+        self._steady = steady
+        self._last = (now(), steady())
+        self._awake_since = 0.0
 
     async def run(self) -> None:
         """Go on until cancelled; at once return where nothing is to be closed ever."""
@@ -60,6 +66,7 @@ class IdleTrajectories:
 
         One worker of all on the pool does it, the first by name. Where two believe to be, nothing is closed twice.
         """
+        self._notice_jump()
         workers = self._pool.gateway_workers()
         if workers and workers[0].worker != self._worker:
             return []
@@ -74,13 +81,21 @@ class IdleTrajectories:
                 break
         return closed
 
+    def _notice_jump(self) -> None:
+        """Where the clock jumped ahead since the last round, all begin to be silent anew."""
+        now, steady = self._now(), self._steady()
+        if now - self._last[0] > steady - self._last[1] + _JUMP:
+            self._awake_since = now
+            log.warning("clock_jumped", seconds=round(now - self._last[0] - (steady - self._last[1])))
+        self._last = (now, steady)
+
     def _close(self, trajectory: Trajectory) -> bool:
         name = trajectory.trajectory_id
         step = self._last_step(name)
         if step is not None and step.dialect is None:
             return False  # A program submitted it.
         call = self._last_call(name)
-        if call is None or max(_ended(call), _ended(step or call)) > self._now() - self._idle:
+        if call is None or max(_ended(call), _ended(step or call), self._awake_since) > self._now() - self._idle:
             return False
         if self._running.known(name):
             return False
