@@ -30,8 +30,11 @@ def prompts():
 def main():
     settings = verl_run.settings_file()
     config = verl_run.configuration(settings, v1=False)
-    answers = iter(["left", "right", "right", "left, no: right"])
-    client = verl_run.Engines(config, lambda prompt, call: next(answers))
+    # By task, as rollouts come in any order.
+    answers = {"Door left?": iter(["left", "right"]), "Door right?": iter(["right", "left, no: right"])}
+    client = verl_run.Engines(
+        config, lambda prompt, call: next(next(said for task, said in answers.items() if task in prompt))
+    )
     worker = AgentLoopWorker(config, llm_client=client)
     data = verl_run.run(worker.generate_sequences(prompts()))
     loop = _agent_loop_registry["agentworld"]
