@@ -2,12 +2,14 @@
 
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from agentworld.client import connection as connections
 from agentworld.client.connection import Connection, ServerUnreachableError
 from agentworld.errors import ConfigError
+from tests.forked import forked
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 OK_AND_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
@@ -149,3 +151,46 @@ def test_each_thread_has_its_connection():
         other.join(timeout=100)
         client.close()
         assert server.connections == 2
+
+
+class TellsItsPeer(BaseHTTPRequestHandler):
+    """Answers with the port that it is asked from."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = str(self.client_address[1]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_forked_process_asks_on_connections_of_its_own():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), TellsItsPeer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    connection = Connection(f"http://127.0.0.1:{server.server_address[1]}")
+
+    def ask():
+        return [connection.request("GET", "/").body.decode() for _ in range(2)]
+
+    def work():
+        said = ask()
+        connection.close()
+        return said
+
+    try:
+        own = ask()
+        others = [forked(work) for _ in range(2)]
+        assert own == ask()
+        assert all(first == second for first, second in [own, *others])
+        assert len({first for first, _ in [own, *others]}) == 3
+    finally:
+        connection.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import select
 import threading
 import time
@@ -69,6 +70,7 @@ class Connection:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._open: set[http.client.HTTPConnection] = set()
+        self._process = os.getpid()
 
     def request(
         self,
@@ -115,6 +117,7 @@ class Connection:
 
     def close(self) -> None:
         """Close the connections of every thread."""
+        self._leave_to_parent()
         with self._lock:
             connections, self._open = self._open, set()
         for connection in connections:
@@ -128,6 +131,7 @@ class Connection:
         return headers
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        self._leave_to_parent()
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is not None and connection.sock is not None:
             # Between two requests nothing is to be read; if something is, the server has closed this connection.
@@ -141,6 +145,11 @@ class Connection:
         with self._lock:
             self._open.add(connection)
         return connection
+
+    def _leave_to_parent(self) -> None:
+        """A fork took the sockets along: what is asked on one of them may be answered to the other process."""
+        if self._process != os.getpid():
+            self._process, self._lock, self._open, self._local = os.getpid(), threading.Lock(), set(), threading.local()
 
     def _drop(self, connection: http.client.HTTPConnection) -> None:
         connection.close()

@@ -144,6 +144,10 @@ class Database(abc.ABC):
     def close(self) -> None:
         """Let go of the rest. Called after the writer has ended."""
 
+    def after_fork(self) -> None:
+        """Let go, in a forked process, of what it must not hold for the one that opened the pool; connections stay."""
+        return
+
     def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
         """Call `wake` after commits of other processes, until the returned function is called; None where the engine
         cannot tell, so that readers must look by themselves.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from agentworld.pool.base import Store
 from agentworld.pool.events import Changes
+from agentworld.pool.sql import forks
 from agentworld.pool.sql.connections import Database
 from agentworld.pool.sql.writer import Writer
 
@@ -21,9 +23,25 @@ class SqlStore(Store):
         self._writer = Writer(database, clock, self._changes.tell)
         # Where the engine tells of other processes, a look now and then only covers a connection that was lost.
         self.poll_seconds = 5.0 if database.tells else 0.25
+        forks.watch(self)
+
+    def after_fork(self) -> None:
+        """Let go of everything, in a process that was forked from the one that opened the pool."""
+        self._database.after_fork()
+        forks.keep(dict(vars(self)))
+        vars(self).clear()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if not vars(self):
+                raise forks.inherited()
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:
         """See Pool."""
+        if not vars(self):
+            return  # It is the other process's to close.
         self._database.stop_reading()
         self._writer.close()
         self._database.close()

@@ -172,6 +172,10 @@ class SqliteDatabase(Database):
         """See Database."""
         self.lock.close()
 
+    def after_fork(self) -> None:
+        """See Database."""
+        self.lock.after_fork()
+
     def _return(self, connection: sqlite3.Connection) -> None:
         with self._guard:
             if not self._closed and len(self._idle) < _IDLE_READERS:

@@ -54,6 +54,11 @@ class FileLock:
         elif descriptor >= 0:
             os.close(descriptor)
 
+    def after_fork(self) -> None:
+        """Leave it to the process that this one was forked from: what that holds when it dies is free then."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
     def _acquire(self, deadline: float) -> None:
         if self._waiting is not None and not self._is_in_place():
             fresh = self._open()
