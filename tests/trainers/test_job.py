@@ -5,6 +5,7 @@ from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
 from agentworld.trainers.checkpoint import latest_checkpoint, read_record
 from agentworld.trainers.job import open_trainer, read_job, run_job
+from agentworld.trainers.sole import sole_trainer
 from tests.trainers.builders import fill, step
 
 JOB = """
@@ -111,6 +112,15 @@ def test_what_is_wrong_with_a_job_is_one_line(job, capsys, change, says):
     assert len(lines) == 1
     assert says in lines[0]
     assert "no model" in says or lines[0].startswith(f"agentworld: {job}"), "which file"
+
+
+def test_one_process_trains_into_a_folder(job, tmp_path, capsys):
+    with sole_trainer(tmp_path / "out"):
+        assert invoke(["train", str(job)]) == 1
+        said = capsys.readouterr().err
+        assert f"another process trains into {tmp_path}/out (at out). Wait for it to end" in said
+        assert latest_checkpoint(tmp_path / "out") is None
+    assert invoke(["train", str(job)]) == 0
 
 
 def test_a_missing_file_is_one_line(tmp_path):

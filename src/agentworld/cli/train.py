@@ -23,6 +23,7 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
     """
     from agentworld.trainers.job import check_batch, open_trainer, read_job, run_job
     from agentworld.trainers.progress import Updates, batch_line
+    from agentworld.trainers.sole import sole_trainer
 
     job = read_job(config)
     evaluator = None
@@ -36,7 +37,7 @@ def train(config: Annotated[Path, typer.Argument(help="TOML file: pool, model, b
                 f"{evaluator.url}, and not of what is trained here, unless somebody else loads the checkpoints there",
                 err=True,
             )
-    with source(job.pool, job.url) as pool:
+    with sole_trainer(Path(job.out)), source(job.pool, job.url) as pool:
         trainer = open_trainer(job)
         if trainer.record.version:
             whole = trainer.record.version >= job.batches
