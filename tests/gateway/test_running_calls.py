@@ -64,7 +64,7 @@ async def test_what_takes_long_is_marked_again() -> None:
     pool = MemoryPool()
     here, there = RunningCalls(pool, 0.04), RunningCalls(pool, 0.04)
     going_on = asyncio.create_task(here.run())
-    async with here.call("t1", time.time()):
+    with here.call("t1"):
         await until(lambda: there.known("t1"))
     assert not here._running
     await until(lambda: not there.known("t1"))
@@ -76,5 +76,6 @@ async def test_where_nothing_is_closed_ever_nothing_is_marked() -> None:
     pool = MemoryPool()
     calls = RunningCalls(pool, 0.0)
     await calls.run()
-    async with calls.call("t1", 0.0):
+    with calls.call("t1"):
+        await calls.announce("t1", 0.0)
         assert pool._state.marks == {}

@@ -68,6 +68,13 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def spare_the_loop() -> None:
+    """Have the event loop keep no list of the asynchronous generators that run, of which each call makes some. It is
+    there to close them when the loop ends, and calls end before. Call in the loop's thread while it runs.
+    """
+    sys.set_asyncgen_hooks(firstiter=None)
+
+
 def separate_threads() -> None:
     """Have the framework run the handlers of the control API in threads of their own, not in those of the loop."""
     set_asyncio_executor(ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="control"))
@@ -88,6 +95,7 @@ class Worker:
             return
         # asyncio's own default is a few threads for each core, but these mostly wait for commits, which they share.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="pool"))
+        spare_the_loop()
         self._listen_for_the_end()
         try:
             await self._app(scope, receive, send)

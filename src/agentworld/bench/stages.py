@@ -206,6 +206,7 @@ async def measure(app: Server, calls: int) -> dict[str, dict[str, float]]:
     """Milliseconds of a call by stage, for each number of calls at once."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(worker.POOL_THREADS))
+    worker.spare_the_loop()
     messages: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     started = asyncio.Event()
 

@@ -43,6 +43,16 @@ HARMLESS_IN_MESSAGE = frozenset(
 HARMLESS_IN_PART = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "annotations", "citations", "logprobs", "signature", "id", "index"}
 )
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "add_special_tokens": (False,),
+    "echo": (False,),
+    "functions": ([],),
+    "ignore_eos": (False,),
+    "include_stop_str_in_output": (False,),
+    "modalities": (["text"],),
+    "skip_special_tokens": (True,),
+    "use_beam_search": (False,),
+}
 _ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _ROLES_WITH_IMAGES = ("user", "tool")
 _SIMPLE_CHOICES = ("auto", "none", "required")
@@ -71,17 +81,7 @@ def parse(body: dict[str, Any]) -> Request:
     template = with_thinking(template, fields.word("reasoning_effort", EFFORTS), fields.word("verbosity", VERBOSITIES))
     continue_final = _continue_final(fields, messages[-1], len(messages) - 1)
     sampling = read_sampling(fields, choice)
-    for name, values in (
-        ("add_special_tokens", (False,)),
-        ("echo", (False,)),
-        ("functions", ([],)),
-        ("ignore_eos", (False,)),
-        ("include_stop_str_in_output", (False,)),
-        ("modalities", (["text"],)),
-        ("skip_special_tokens", (True,)),
-        ("use_beam_search", (False,)),
-    ):
-        fields.neutral(name, *values)
+    fields.neutrals(_NEUTRAL)
     fields.finish(HARMLESS)
     return Request(
         dialect=DIALECT,

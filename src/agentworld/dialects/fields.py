@@ -63,10 +63,10 @@ class Fields:
 
     def take(self, name: str, kind: type[T]) -> T | None:
         """The value if it is there; refused unless it is a `kind`."""
-        value = self.raw(name)
-        if value is not None and not isinstance(value, kind):
-            raise self.refuse(name, _ARTICLES.get(kind, kind.__name__))
-        return value
+        value = self._left.pop(name, None)
+        if value is None or isinstance(value, kind):
+            return value
+        raise self.refuse(name, _ARTICLES.get(kind, kind.__name__))
 
     def need(self, name: str, kind: type[T]) -> T:
         """The value; refused where it is missing."""
@@ -95,7 +95,7 @@ class Fields:
 
     def integer(self, name: str, low: int, high: int | None = None) -> int | None:
         """A whole number within the bounds, or None. What no pool can hold is out of any bounds."""
-        value = self.raw(name)
+        value = self._left.pop(name, None)
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer():
@@ -106,7 +106,7 @@ class Fields:
 
     def number(self, name: str, low: float, high: float, *, above: bool = False) -> float | None:
         """A finite number within the bounds (`above`: not the lower bound itself), or None."""
-        value = self.raw(name)
+        value = self._left.pop(name, None)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -118,13 +118,18 @@ class Fields:
 
     def neutral(self, name: str, *values: Any) -> None:
         """Take a field that is supported only where it asks for nothing."""
-        value = self.raw(name)
+        value = self._left.pop(name, None)
         if value is not None and not any(value == item and type(value) is type(item) for item in values):
             raise InvalidRequestError(
                 f"{self.where(name)} is not supported with this value",
                 path=self.where(name),
                 hint="Leave the field out",
             )
+
+    def neutrals(self, known: Mapping[str, Sequence[Any]]) -> None:
+        """`neutral` for each name with its values."""
+        for name in [name for name in known if name in self._left]:
+            self.neutral(name, *known[name])
 
     def finish(self, harmless: Collection[str] = ()) -> None:
         """Refuse what is left, apart from fields that change nothing in the reply."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
@@ -89,23 +89,37 @@ class Connection:
         self, path: str, timeout: float = PROBE_SECONDS, *, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """The JSON object at a path."""
-        async with self._request("GET", path, b"", headers, timeout) as answer:
-            return decode(await self._whole(answer), self.redactor)
+        answer = await self.begin("GET", path, b"", headers, timeout)
+        try:
+            return decode(await self.whole(answer), self.redactor)
+        finally:
+            answer.close()
 
     async def post(
         self, path: str, body: dict[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """The JSON object that a call answers."""
-        async with self._request("POST", path, msgspec.json.encode(body), headers, self._timeout) as answer:
-            return decode(await self._whole(answer), self.redactor)
+        answer = await self.begin("POST", path, msgspec.json.encode(body), headers)
+        try:
+            return decode(await self.whole(answer), self.redactor)
+        finally:
+            answer.close()
 
-    @asynccontextmanager
-    async def _request(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str] | None, seconds: float
-    ) -> AsyncIterator[Answer]:
+    async def begin(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> Answer:
+        """The reply to a request once its head has come, for the caller to close. `seconds`: that it may take in all,
+        None for the time that the connection was made with.
+        """
         sent = {**self._headers, **headers} if headers else self._headers
         try:
-            answer = await self._client.request(method, path, sent, body, seconds, STALE_SECONDS)
+            limit = self._timeout if seconds is None else seconds
+            answer = await self._client.request(method, path, sent, body, limit, STALE_SECONDS)
         except HeaderError as error:
             raise InvalidRequestError(
                 f"the header {error.name!r} cannot be sent to the engine: {error}",
@@ -114,19 +128,30 @@ class Connection:
             ) from None
         except _FAULTS as error:
             raise self._network(error) from error
+        if answer.status == 200:
+            return answer
         try:
-            if answer.status != 200:
-                raise self._refusal(answer, await self._begin_of(answer))
-            yield answer
+            raise self._refusal(answer, await self._begin_of(answer))
         finally:
-            # An unfinished reply is cut off here, which tells the engine to stop working on it.
             answer.close()
 
-    async def _whole(self, answer: Answer) -> bytes:
+    async def whole(self, answer: Answer) -> bytes:
+        """The body; EngineError where it does not end."""
+        parts: list[bytes] = []
+        size = 0
         try:
-            return b"".join([piece async for piece in self._pieces(answer)])
+            while (piece := await answer.piece()) is not None:
+                size = self._size(size, piece)
+                parts.append(piece)
         except _FAULTS as error:
             raise self._network(error) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _size(self, before: int, piece: bytes) -> int:
+        size = before + len(piece)
+        if size > MAX_REPLY_BYTES:
+            raise EngineError(f"the engine at {self.base} sent a reply of over {MAX_REPLY_BYTES} bytes")
+        return size
 
     async def _begin_of(self, answer: Answer) -> bytes:
         """A body of which the beginning says enough."""
@@ -144,13 +169,10 @@ class Connection:
         """The body as it comes; EngineError where it does not end."""
         size = 0
         async for piece in answer.pieces():
-            size += len(piece)
-            if size > MAX_REPLY_BYTES:
-                raise EngineError(f"the engine at {self.base} sent a reply of over {MAX_REPLY_BYTES} bytes")
+            size = self._size(size, piece)
             yield piece
 
-    @asynccontextmanager
-    async def deltas(
+    def deltas(
         self,
         path: str,
         body: dict[str, Any],
@@ -158,20 +180,21 @@ class Connection:
         *,
         headers: Mapping[str, str] | None = None,
         ends: Ends = is_done,
-    ) -> AsyncIterator[AsyncIterator[Delta]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """The deltas of a call as `read` finds them, streamed where the body says `stream`. `ends`: of the event that
         is the last of a stream; a connection that breaks or stalls after it is no fault of the reply.
         """
-        async with self._request("POST", path, msgspec.json.encode(body), headers, self._timeout) as answer:
-            yield self._read(answer, bool(body.get("stream")), read, ends)
+        return _Asked(self, path, body, read, headers, ends)
 
-    async def _read(self, answer: Answer, stream: bool, read: Reader, ends: Ends) -> AsyncIterator[Delta]:
+    def read(self, answer: Answer, stream: bool, read: Reader, ends: Ends) -> AsyncIterator[Delta]:
+        """The deltas of a reply as `deltas` gives them."""
+        if stream and "event-stream" in answer.headers.get("content-type", ""):
+            return self._streamed(answer, read, ends)
+        return _Plain(self, answer, read)
+
+    async def _streamed(self, answer: Answer, read: Reader, ends: Ends) -> AsyncIterator[Delta]:
         ended = False
         try:
-            if not stream or "event-stream" not in answer.headers.get("content-type", ""):
-                for delta in read(await self._whole(answer)):
-                    yield delta
-                return
             async for events in read_events(self._pieces(answer)):
                 if not ended and any(map(ends, events)):
                     ended = True
@@ -188,6 +211,48 @@ class Connection:
             if ended:
                 return
             raise self._network(error) from error
+
+
+class _Asked(AbstractAsyncContextManager[AsyncIterator[Delta]]):
+    """A call whose deltas are read while the context lasts."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        path: str,
+        body: dict[str, Any],
+        read: Reader,
+        headers: Mapping[str, str] | None,
+        ends: Ends,
+    ) -> None:
+        self._connection, self._path, self._body, self._headers = connection, path, body, headers
+        self._read, self._ends = read, ends
+        self._answer: Answer
+
+    async def __aenter__(self) -> AsyncIterator[Delta]:
+        connection, stream = self._connection, bool(self._body.get("stream"))
+        data = msgspec.json.encode(self._body)
+        self._answer = await connection.begin("POST", self._path, data, self._headers)
+        return connection.read(self._answer, stream, self._read, self._ends)
+
+    async def __aexit__(self, *error: object) -> None:
+        # An unfinished reply is cut off here, which tells the engine to stop working on it.
+        self._answer.close()
+
+
+class _Plain(AsyncIterator[Delta]):
+    """The deltas of a body that comes whole."""
+
+    def __init__(self, connection: Connection, answer: Answer, read: Reader) -> None:
+        self._connection, self._answer, self._read = connection, answer, read
+        self._deltas: Iterator[Delta] | None = None
+
+    async def __anext__(self) -> Delta:
+        if self._deltas is None:
+            self._deltas = iter(self._read(await self._connection.whole(self._answer)))
+        for delta in self._deltas:
+            return delta
+        raise StopAsyncIteration
 
 
 def _error_body(data: bytes) -> Any:

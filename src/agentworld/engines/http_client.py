@@ -39,16 +39,19 @@ class Answer:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
+        while (piece := await self.piece()) is not None:
+            yield piece
+
+    async def piece(self) -> bytes | None:
+        """All of the body that is there, once some is; None after its end."""
         link = self._link
-        while True:
-            if link.pieces:
-                yield link.take()
-            elif link.ended:
-                return  # Whatever came behind it or after it is no fault of this reply.
-            elif link.fault is not None:
+        while not link.pieces:
+            if link.ended:
+                return None  # Whatever came behind it or after it is no fault of this reply.
+            if link.fault is not None:
                 raise link.fault
-            else:
-                await link.wait()
+            await link.wait()
+        return link.take()
 
     def hurry(self, seconds: float) -> None:
         """All that was asked for has come: TimeoutError where the body does not end within `seconds` from now."""

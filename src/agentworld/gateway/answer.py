@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import structlog
@@ -175,8 +175,8 @@ class Answer:
             try:
                 async with self._attempts.next() as upstream:
                     self._call.policy = await self._flight.enter(self._call.model, pause_wait, self._attempts.place)
-                    async with self._attempts.bounded(), self._reply(upstream.engine) as deltas:
-                        async for delta in deltas:
+                    async with self._attempts.bounded(), await self._asked(upstream.engine) as deltas:
+                        async for delta in self._read(deltas):
                             self._watch.work()
                             if delta.finish_reason == "abort" and not self._shown:
                                 raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
@@ -200,25 +200,27 @@ class Answer:
                 # A call that was taken once waits for the end of an update as long as it may take.
                 pause_wait = self._attempts.left
 
-    @asynccontextmanager
-    async def _reply(self, engine: Engine) -> AsyncIterator[AsyncIterator[Delta]]:
+    async def _asked(self, engine: Engine) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """The reply of an engine, which is asked once the context is entered."""
         call, token_in = self._call, self._model.token_in
         # Text completions go in and out as they are: there is no template to render with or to read back.
         is_chat = call.request.prompt is None
         first = self._model.settings.first_token_seconds if begins_early(call, engine.capabilities) else None
-        asked: AbstractAsyncContextManager[AsyncIterator[Delta]]
         if call.prompt_ids is None:
             # Drivers write the whole conversation as their engine wants it.
             ask = await apart(call.size, engine.chat if is_chat else engine.complete, call.request)
-            asked = begun_within(first, ask)
-        elif is_chat and token_in is not None and can_go_on(call):
+            return begun_within(first, ask)
+        if is_chat and token_in is not None and can_go_on(call):
             going_on = Resubmission(call, self._attempts.aborts_left, token_in.tokenizer, first)
-            asked = aclosing(going_on.deltas(engine, self._updated))
-        else:
-            asked = begun_within(first, engine.generate(call.prompt_ids, call.request, call.sampling))
-        async with asked as deltas:
-            reads = is_chat and token_in is not None and call.prompt_ids is not None
-            yield token_in.read(deltas, call) if reads and token_in is not None else deltas
+            return aclosing(going_on.deltas(engine, self._updated))
+        return begun_within(first, engine.generate(call.prompt_ids, call.request, call.sampling))
+
+    def _read(self, deltas: AsyncIterator[Delta]) -> AsyncIterator[Delta]:
+        """What an engine says, in token-in with text, reasoning and tool calls as they are read from its ids."""
+        call, token_in = self._call, self._model.token_in
+        if token_in is None or call.prompt_ids is None or call.request.prompt is not None:
+            return deltas
+        return token_in.read(deltas, call)
 
     async def _updated(self, error: EngineError | None) -> tuple[Engine, Policy]:
         """Which engine may be asked to go on with a reply that was cut, and the policy that speaks then."""

@@ -263,7 +263,9 @@ class Gateway:
             "tokens": admitted.call.source,
             "stream": admitted.call.request.stream,
         }
-        async with self.running_calls.call(admitted.call.trajectory_id, admitted.session.last_at):
+        trajectory_id = admitted.call.trajectory_id
+        with self.running_calls.call(trajectory_id):
+            await self.running_calls.announce(trajectory_id, admitted.session.last_at)
             await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
 
     async def _admit(self, http: Http, dialect: Dialect, asked: Asked) -> Admitted:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
 from typing import Any
 
 from agentworld.engines.base import Engine, EngineAbortedError, EngineBrokeError, EngineBusyError, EngineTimeoutError
@@ -116,47 +117,47 @@ class Attempts:
         turn.again()
         return turn.upstream.engine
 
-    @asynccontextmanager
-    async def next(self) -> AsyncIterator[Upstream]:
+    def next(self) -> AbstractAsyncContextManager[Upstream]:
         """The engine of the next try; an error in the context is that of the try."""
-        async with self._upstreams.one(self._trajectory_id, self._tried, self._patience) as turn:
-            self._turn = turn
-            self._resubmitted = 0
-            self._left_behind.clear()
-            try:
-                yield turn.upstream
-            finally:
-                # A turn knows this call's patience, so kept it would be a cycle, for the garbage collector to find.
-                self._latest, self._turn = turn.upstream, None
+        return _Try(self, self._upstreams.one(self._trajectory_id, self._tried, self._patience))
+
+    def begin(self, turn: Turn) -> None:
+        """The next try begins at this turn's engine."""
+        self._turn = turn
+        self._resubmitted = 0
+        self._left_behind.clear()
+
+    def end(self) -> None:
+        """The try has ended. A turn knows this call's patience, so kept it would be a cycle, for the garbage collector
+        to find.
+        """
+        if self._turn is not None:
+            self._latest, self._turn = self._turn.upstream, None
 
     def _patience(self) -> float:
         """How long the call may queue: the time before its first dispatch has a limit of its own."""
         return math.inf if self._deadline is None else self.left
 
-    @asynccontextmanager
-    async def bounded(self) -> AsyncIterator[None]:
+    def bounded(self) -> AbstractAsyncContextManager[None]:
         """A try at an engine, which may take what is left of the call's time. EngineTimeoutError where it takes longer:
         OutOfTimeError where earlier tries had taken some of it.
         """
         if self._deadline is None:
             self._deadline = self._clock.now() + self._seconds
-        seconds = self.left
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                self._limit = limit
-                try:
-                    yield
-                finally:
-                    self._limit = None
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            where = self.engine.address if self.engine is not None else "?"
-            kind = OutOfTimeError if self.errors else EngineTimeoutError
-            raise kind(
-                f"the engine at {where} did not end its reply within the {seconds:.3g} s that the call had left",
-                hint="Check its load, or raise upstream_timeout",
-            ) from None
+        return _Bounded(self, self.left)
+
+    def clocked(self, limit: asyncio.Timeout | None) -> None:
+        """The limit of time that is in force, None for none."""
+        self._limit = limit
+
+    def overdue(self, seconds: float) -> EngineTimeoutError:
+        """The error of a try that took longer than these seconds, which the call had left."""
+        where = self.engine.address if self.engine is not None else "?"
+        kind = OutOfTimeError if self.errors else EngineTimeoutError
+        return kind(
+            f"the engine at {where} did not end its reply within the {seconds:.3g} s that the call had left",
+            hint="Check its load, or raise upstream_timeout",
+        )
 
     @asynccontextmanager
     async def unclocked(self) -> AsyncIterator[None]:
@@ -202,3 +203,46 @@ class Attempts:
             return False
         self._left -= 1
         return True
+
+
+class _Try(AbstractAsyncContextManager[Upstream]):
+    """One try of a call, at an engine where it has a place."""
+
+    def __init__(self, attempts: Attempts, one: AbstractAsyncContextManager[Turn]) -> None:
+        self._attempts = attempts
+        self._one = one
+
+    async def __aenter__(self) -> Upstream:
+        turn = await self._one.__aenter__()
+        self._attempts.begin(turn)
+        return turn.upstream
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._attempts.end()
+        await self._one.__aexit__(kind, error, trace)
+
+
+class _Bounded(AbstractAsyncContextManager[None]):
+    """A try with a limit of time."""
+
+    def __init__(self, attempts: Attempts, seconds: float) -> None:
+        self._attempts = attempts
+        self._seconds = seconds
+        self._limit = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._attempts.clocked(self._limit)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._attempts.clocked(None)
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+            if isinstance(error, TimeoutError) and self._limit.expired():
+                raise error
+        except TimeoutError:
+            raise self._attempts.overdue(self._seconds) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from agentworld.errors import AgentWorldError, InvalidRequestError, RequestTimeoutError, TooLargeError
 from agentworld.gateway.access import grant_of, presented_key
 from agentworld.gateway.metrics import Stopwatch
+from agentworld.gateway.waiting import OverTimeError, within
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -93,9 +94,8 @@ class Http:
         """
         self.watch.wait()
         try:
-            async with asyncio.timeout(seconds):
-                return await self._whole_body(limit)
-        except TimeoutError:
+            return await within(seconds, self._whole_body(limit))
+        except OverTimeError:
             self.add_header("connection", "close")
             raise too_slow(seconds or 0.0) from None
         finally:
@@ -152,16 +152,16 @@ class Http:
         headers = [(b"content-type", content_type), (b"x-content-type-options", b"nosniff"), *more, *self.headers]
         return {"type": "http.response.start", "status": status, "headers": headers}
 
+    async def _sent(self, messages: Iterable[MutableMapping[str, Any]]) -> None:
+        for message in messages:
+            await self._send(message)
+
     async def _write(self, *messages: MutableMapping[str, Any]) -> None:
         """Send something; ClientGoneError where the client takes nothing any more."""
         if self._stalled:
             raise _takes_nothing(self.write_timeout)
         try:
-            async with asyncio.timeout(self.write_timeout) as limit:
-                for message in messages:
-                    await self._send(message)
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            await within(self.write_timeout, self._sent(messages))
+        except OverTimeError:
             self._stalled = True
             raise _takes_nothing(self.write_timeout) from None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -35,18 +35,23 @@ class RunningCalls:
         self._now = now
         self._running: Counter[str] = Counter()
 
-    @asynccontextmanager
-    async def call(self, trajectory_id: str, last_at: float) -> AsyncIterator[None]:
-        """A call of this trajectory runs. `last_at`: when the one before it was, seconds since the epoch."""
+    @contextmanager
+    def call(self, trajectory_id: str) -> Iterator[None]:
+        """A call of this trajectory runs."""
         self._running[trajectory_id] += 1
         try:
-            if self._idle > 0 and last_at < self._now() - self._idle / 2:
-                await self._mark(trajectory_id)
             yield
         finally:
             self._running[trajectory_id] -= 1
             if not self._running[trajectory_id]:
                 del self._running[trajectory_id]
+
+    async def announce(self, trajectory_id: str, last_at: float) -> None:
+        """Tell others of a call that begins, where they could take its trajectory for idle. `last_at`: when the one
+        before it was, seconds since the epoch.
+        """
+        if self._idle > 0 and last_at < self._now() - self._idle / 2:
+            await self._mark(trajectory_id)
 
     def known(self, trajectory_id: str) -> bool:
         """Whether a call of the trajectory runs, here or elsewhere. Call in a thread."""

@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import hashlib
 import math
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -246,33 +248,19 @@ class Upstreams:
         """Whether an engine beside these is well."""
         return any(each.usable for each in self.all if each not in without)
 
-    @contextlib.asynccontextmanager
-    async def one(
+    def one(
         self,
         trajectory_id: str,
         without: Collection[Upstream] = (),
         left: Callable[[], float] = lambda: math.inf,
-    ) -> AsyncIterator[Turn]:
+    ) -> AbstractAsyncContextManager[Turn]:
         """An engine with a place for this call, until the context is left; an error in the context is that of the
         engine which the call is at then. `without`: tried already, taken again only where there is no other; `left`:
         seconds that the call has. QueueFullError where the call cannot wait either, or waited too long.
         """
-        turn = Turn(self, trajectory_id, left)
-        await turn.begin(without)
-        try:
-            yield turn
-        except InvalidRequestError as error:
-            turn.end(error)
-            raise await self._blamed(error, turn.upstream) from None
-        except BaseException as error:
-            turn.end(error)
-            raise
-        else:
-            turn.end(None)
-        finally:
-            turn.place.give_back()
+        return _Taken(self, Turn(self, trajectory_id, left), without)
 
-    async def _blamed(self, error: InvalidRequestError, upstream: Upstream) -> AgentWorldError:
+    async def blamed(self, error: InvalidRequestError, upstream: Upstream) -> AgentWorldError:
         """The error, or what is wrong with the engine that refused a call before anybody had looked at it."""
         if upstream.vocabulary is not None and not upstream.looked:
             with contextlib.suppress(AgentWorldError):
@@ -293,6 +281,30 @@ class Upstreams:
         """Let go of all connections."""
         for each in self.all:
             await each.engine.close()
+
+
+class _Taken(AbstractAsyncContextManager[Turn]):
+    """A turn while it lasts; see `Upstreams.one`."""
+
+    def __init__(self, upstreams: Upstreams, turn: Turn, without: Collection[Upstream]) -> None:
+        self._upstreams = upstreams
+        self._turn = turn
+        self._without = without
+
+    async def __aenter__(self) -> Turn:
+        await self._turn.begin(self._without)
+        return self._turn
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        turn = self._turn
+        try:
+            turn.end(error)
+            if isinstance(error, InvalidRequestError):
+                raise await self._upstreams.blamed(error, turn.upstream) from None
+        finally:
+            turn.place.give_back()
 
 
 def _weight(trajectory_id: str, address: str) -> bytes:

@@ -48,6 +48,7 @@ class Batch:
         self._counting = tallies
         self._tallies: dict[str, Tally] = {}  # by trajectory
         self._implied = trajectories.Implied(txn)
+        self._begun: dict[str, Tally] = {}  # of trajectories that begin here
         self._changed: dict[int, Tally] = {}
         self._known: dict[str, tuple[bytes, int]] = {}
         self._exchanges: dict[str, bytes] = {}
@@ -241,7 +242,7 @@ class Batch:
         if known is None:
             self._number_events()
             row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
-            known = self._tallies[trajectory_id] = new_tally(row, channel, group_id)
+            known = self._tallies[trajectory_id] = self._begun[trajectory_id] = new_tally(row, channel, group_id)
             self._event(trajectories.CREATED, trajectory_id, None, None, channel)
         return known
 
@@ -324,7 +325,10 @@ class Batch:
         return mark
 
     def _write_trajectories(self) -> None:
-        self._implied.write()
+        self._implied.write(self._begun)
+        for tally in self._begun.values():
+            tally.restated = False
+            self._changed.pop(tally.pk, None)
 
     def _save_tallies(self) -> None:
         self._counting.save(self._txn, self._changed.values())

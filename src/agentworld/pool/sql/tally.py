@@ -32,6 +32,7 @@ _COUNTED = (
     "sampled_tokens",
     "sampling",
 )
+COLUMNS = (*_POLICY, *_COUNTED)
 _SUMS = ("step_count", "prompt_tokens", "response_tokens", "usable_steps", "lacks", "sampled_tokens")
 _CONSTANT = (str, int, float, bool, tuple)
 _KEPT = 8192  # trajectories
@@ -96,6 +97,10 @@ class Tally:
         self.said: Sampling | None = None
         self.restated = False
 
+    def columns(self) -> dict[str, Any]:
+        """What the row counts."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
     def is_sampling(self, sampling: Sampling) -> bool:
         """Whether the trajectory is sampled so, which the first step that says how decides."""
         if sampling is self.said:
@@ -135,7 +140,9 @@ class Tally:
             self.sampled_tokens += prepared.sampled
 
 
-_NEW = {**dict.fromkeys((*_POLICY, "last_step", "sampling")), **dict.fromkeys(_SUMS, 0), "status": "open"}
+NOTHING: Mapping[str, Any] = {**dict.fromkeys((*_POLICY, "last_step", "sampling")), **dict.fromkeys(_SUMS, 0)}
+"""What a trajectory's row counts before its first step."""
+_NEW = {**NOTHING, "status": "open"}
 
 
 def new_tally(pk: int, channel: str, group_id: str | None) -> Tally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import insert, update
@@ -22,21 +22,13 @@ from agentworld.pool.sql.rows import CREATION_COLUMNS, creation_columns, select_
 from agentworld.pool.sql.signals import apply_awaited, check_not_deleted
 from agentworld.pool.sql.standing import EFFECTIVE, STANDING, Move, close_due_of, effective, exclude, settle_all
 from agentworld.pool.sql.statements import json_list, parameter, sql
+from agentworld.pool.sql.tally import COLUMNS, NOTHING, Tally
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Group, NewTrajectory, Reward, TerminalStatus, Trajectory
 
 _t = schema.trajectories
 FIND = sql(select_trajectories().where(_t.c.trajectory_id == parameter("id")))
-_STARTED = (
-    "readiness",
-    "excluded_reason",
-    "step_count",
-    "prompt_tokens",
-    "response_tokens",
-    "status",
-    "declared",
-    "created_at",
-)
+_STARTED = ("readiness", "excluded_reason", "status", "declared", "created_at", *COLUMNS)
 _CREATE = sql(
     insert(_t).values({name: parameter(name) for name in ("pk", "trajectory_id", *CREATION_COLUMNS, *_STARTED)})
 )
@@ -70,6 +62,7 @@ class Completion(NamedTuple):
 
 
 _Request = TypeVar("_Request", Creation, Completion)
+_NONE: Mapping[str, Tally] = {}
 _Outcomes = dict[int, AgentWorldError]  # the faults, by the place of what was asked for
 _Wave = list[tuple[int, _Request, Row | None]]
 
@@ -110,9 +103,11 @@ class Implied:
         self._begun.append((row, Creation(trajectory_id, new)))
         return row
 
-    def write(self) -> None:
-        """Insert what was planned, and bring what waited for it."""
-        _begin(self._txn, self._begun, self._known, declared=False)
+    def write(self, counted: Mapping[str, Tally] = _NONE) -> None:
+        """Insert what was planned, and bring what waited for it. `counted`: by id what their steps of this transaction
+        come to.
+        """
+        _begin(self._txn, self._begun, self._known, declared=False, counted=counted)
 
 
 def imply(txn: Transaction, trajectory_id: str, new: NewTrajectory) -> Row:
@@ -193,7 +188,13 @@ def _create(txn: Transaction, wave: _Wave[Creation], faults: _Outcomes) -> None:
     _redefine(txn, redefined, known)
 
 
-def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[str, Group], declared: bool) -> None:
+def _begin(
+    txn: Transaction,
+    begun: Sequence[tuple[int, Creation]],
+    known: dict[str, Group],
+    declared: bool,
+    counted: Mapping[str, Tally] = _NONE,
+) -> None:
     """Insert trajectories that are not there, and bring what waited for them."""
     rows: list[dict[str, Any]] = []
     for pk, (trajectory_id, new) in begun:
@@ -205,12 +206,10 @@ def _begin(txn: Transaction, begun: Sequence[tuple[int, Creation]], known: dict[
             "status": "open",
             "readiness": "excluded" if late else "open",
             "excluded_reason": LATE if late else None,
-            "step_count": 0,
-            "prompt_tokens": 0,
-            "response_tokens": 0,
             "created_at": txn.now,
         }
-        rows.append({**started, **creation_columns(new)})
+        tally = counted.get(trajectory_id)
+        rows.append({**started, **creation_columns(new), **(NOTHING if tally is None else tally.columns())})
         txn.count(TRAJECTORIES + "open")
         txn.count(READINESS + str(started["readiness"]))
         txn.count(CHANNEL_TRAJECTORIES + new.channel)

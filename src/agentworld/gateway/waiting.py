@@ -1,0 +1,53 @@
+"""Limits of time for what mostly needs no waiting, such as a body that has come, or a reply that fits into a buffer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class OverTimeError(TimeoutError):
+    """What was waited for took longer than it may."""
+
+
+async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns; OverTimeError where it takes longer than `seconds`. The timer is set once it has to wait:
+    most such work never does, and a timer takes longer than it.
+    """
+    try:
+        waits_for = work.send(None)
+    except StopIteration as ended:
+        found: T = ended.value
+        return found
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            rest: T = await _Rest(work, waits_for)
+            return rest
+    except TimeoutError:
+        if limit.expired():
+            raise OverTimeError from None
+        raise
+
+
+class _Rest:
+    """What is left of a coroutine that waits."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._work = work
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        work, waits_for = self._work, self._waits_for
+        while True:
+            try:
+                step = partial(work.send, (yield waits_for))
+            except BaseException as error:
+                step = partial(work.throw, error)
+            try:
+                waits_for = step()
+            except StopIteration as ended:
+                return ended.value
