@@ -76,6 +76,13 @@ def test_what_json_leaves_open_is_decided_and_said():
     )
 
 
+@pytest.mark.parametrize("length", [0, 10_000])
+def test_keys_that_are_there_twice_are_found_beside_texts_that_look_like_keys(length):
+    text = b'\\": \\":' + b"x" * length
+    assert read(b'[{"a": "%s", "b": 1, "a": 2}]' % text)[2] == ["the key 'a' is there twice; its last value counts"]
+    assert read(b'[{"a": "%s", "b": 1}]' % text)[2] == []
+
+
 def test_depth_and_size_are_bounded_and_the_rest_is_read():
     deep = b'{"[{":' * 101 + b"1" + b"}" * 101
     assert read(b"[" + deep + b"]") == ("array", [("$[0]", "objects and lists nest more than 100 deep")], [])

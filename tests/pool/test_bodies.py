@@ -20,6 +20,7 @@ from agentworld.pool.sql.bodies import (
     read_paths,
     unpack_alone,
 )
+from agentworld.records import Message, NewTrajectory, Step, WholeTrajectory
 from tests.examples import examples
 
 
@@ -79,6 +80,45 @@ def test_a_second_child_and_a_forgotten_parent_begin_frames():
     assert [node.coding for node in nodes.values()] == [STARTS, CONTINUES, STARTS, CONTINUES]
     nodes = written(BodyWriter(limit=1), [0, 0, 1, 2], contents)
     assert [node.coding for node in nodes.values()] == [STARTS] * 4
+
+
+def test_who_is_left_begins_frames_but_for_one_that_is_gone_on_with():
+    contents = [text(number) for number in range(5)]
+    writer = BodyWriter()
+    nodes = written(writer, [0, 0], contents)
+    writer.leave(2)
+    nodes |= {row: Body(row - 2, *writer.pack(row, row - 2, contents[row - 1])) for row in (3, 4)}
+    assert [nodes[row].coding for row in (3, 4)] == [STARTS, CONTINUES]
+    writer.leave(None)
+    nodes[5] = Body(4, *writer.pack(5, 4, contents[4]))
+    assert nodes[5].coding == STARTS
+    assert read_paths([3, 5], nodes, bytes) == {
+        3: [contents[0], contents[2]],
+        5: [contents[place] for place in (1, 3, 4)],
+    }
+
+
+def test_conversations_that_end_one_after_another_use_the_same_memory(sqlite_pool, monkeypatch):
+    made, begin = [], bodies.zstandard.ZstdCompressor
+
+    def counted(**settings):
+        made.append(settings)
+        return begin(**settings)
+
+    monkeypatch.setattr(bodies.zstandard, "ZstdCompressor", counted)
+
+    def conversation(number):
+        spoken = [Message(role="user", content=text(10 * number + turn).decode()) for turn in range(4)]
+        step = Step(
+            step_id=f"{number}.0", trajectory_id=str(number), prompt_messages=spoken[:3], response_message=spoken[3]
+        )
+        return WholeTrajectory(new=NewTrajectory(trajectory_id=str(number)), steps=[step])
+
+    whole = [conversation(number) for number in range(6)]
+    assert {one.outcome for one in sqlite_pool.add_whole(whole)} == {"added"}
+    kept = [sqlite_pool.get_step(one.steps[0].step_id, include=("messages",)) for one in whole]
+    assert [step.prompt_messages for step in kept] == [one.steps[0].prompt_messages for one in whole]
+    assert len(made) == 1
 
 
 def test_what_gets_no_shorter_is_kept_as_it_is():

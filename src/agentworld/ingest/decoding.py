@@ -14,6 +14,7 @@ from agentworld.ingest.entry import BadDocument
 from agentworld.records import exact_json
 
 _QUOTE, _COLON = b'":'
+_ESCAPE = b"\\"[0]
 _LONG = 4096
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
@@ -48,20 +49,22 @@ def decode(data: bytes, place: str, depth: int) -> tuple[Any, tuple[Remark, ...]
     keys = _keys(value, depth)
     if keys is None:
         raise BadDocument(place, f"objects and lists nest more than {depth} deep")
-    # A key ends in `":`, and in a text that is `\\":`. Where that is not all, it is counted exactly.
-    colons = _colons(data)
-    if keys != colons and keys != colons - data.count(b'\\":') and (twice := _twice(data)):
+    if _may_have_more(keys, data) and (twice := _twice(data)):
         remarks = (*remarks, Remark(f"the key {twice[0][:100]!r} is there twice; its last value counts", lost=True))
     return value, remarks
 
 
-def _colons(data: bytes) -> int:
-    """How often `":` stands in it."""
+def _may_have_more(keys: int, data: bytes) -> bool:
+    """Whether JSON text may have more keys than so many."""
+    # A key ends in `":`, and in a text that is `\\":`.
     if len(data) < _LONG:
-        return data.count(b'":')
-    # Bytes are looked through one by one for two of them, which takes longer than reading them as JSON does.
+        colons = data.count(b'":')
+        return colons != keys and colons - data.count(b'\\":') != keys
+    # Bytes are looked through one by one for several of them, which takes longer than reading them as JSON does.
     codes = np.frombuffer(data, dtype=np.uint8)
-    return int(np.count_nonzero((codes[:-1] == _QUOTE) & (codes[1:] == _COLON)))
+    ends = (codes[:-1] == _QUOTE) & (codes[1:] == _COLON)
+    colons = int(np.count_nonzero(ends))
+    return colons != keys and colons - int(np.count_nonzero(ends[1:] & (codes[:-2] == _ESCAPE))) != keys
 
 
 def _keys(value: Any, depth: int) -> int | None:

@@ -47,24 +47,33 @@ class _Turns:
     def __init__(self) -> None:
         self.messages = self.tool_calls = self.tool_results = 0
         self._before = [0]
-        self._after: dict[tuple[int, Message], int] = {}
+        self._said: list[Message | None] = [None]
+        self._after: dict[tuple[int, Message | None], int] = {}  # of nodes so far, but for the latest
+        self._entered = 1
 
     def add(self, node: int, message: Message) -> int:
-        """A turn after a node, which is new."""
+        """A turn after a node, which may be there already, as another one."""
         self.messages += 1
         self.tool_calls += len(message.tool_calls)
         if message.role == "tool":
             self.tool_results += 1
         self._before.append(node)
-        found = len(self._before) - 1
-        self._after.setdefault((node, message), found)
-        return found
+        self._said.append(message)
+        return len(self._before) - 1
 
     def follow(self, node: int, messages: list[Message]) -> int:
         """The node after these turns, those that are not there yet added."""
         for message in messages:
-            node = self._after.get((node, message)) or self.add(node, message)
+            # Nothing comes after the latest one, as in conversations that only go on.
+            there = self._entered_after().get((node, message)) if node < len(self._before) - 1 else None
+            node = there or self.add(node, message)
         return node
+
+    def _entered_after(self) -> dict[tuple[int, Message | None], int]:
+        for number in range(self._entered, len(self._before)):
+            self._after.setdefault((self._before[number], self._said[number]), number)
+        self._entered = len(self._before)
+        return self._after
 
     def back(self, node: int, count: int) -> int:
         """The node so many turns before."""

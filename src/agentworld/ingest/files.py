@@ -191,9 +191,10 @@ class DiskEntry(StreamEntry):
         self.disk = self
 
     def _stream(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", buffering=0) as file:
             position = 0
-            while chunk := file.read(CHUNK):
+            # Asked for more than there is, Python takes memory for all that was asked for.
+            while chunk := file.read(min(CHUNK, max(0, self.size - position) + 1)):
                 position += len(chunk)
                 self.position = max(self.position, position)
                 yield chunk

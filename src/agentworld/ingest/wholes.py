@@ -181,7 +181,8 @@ def _place_step(step: Step, trajectory_id: str, group_id: str | None, channel: s
 
 
 def _usage(usage: Usage, place: str, say: Say) -> Usage | None:
-    if all(isinstance(n, int) and 0 <= n <= MAX_COUNT for n in (usage.prompt_tokens, usage.completion_tokens)):
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    if isinstance(prompt, int) and isinstance(completion, int) and 0 <= prompt <= MAX_COUNT >= completion >= 0:
         return usage
     say(f"{place} usage", "its counts are out of range", True)
     return None
@@ -205,6 +206,8 @@ def _is_finite(value: object) -> bool:
 
 
 def _time(value: float, place: str, say: Say) -> float:
+    if value.__class__ is float and 0 <= value < _LATEST:
+        return value
     if _is_finite(value) and 0 <= value < _LATEST:
         return float(value)
     say(place, "it is no time", True)

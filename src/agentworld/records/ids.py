@@ -58,9 +58,14 @@ def check_id(value: str, path: str) -> str:
     """`value` if it may stand in a path and a key: 1 to 128 letters, digits and . _ : @ ~ -."""
     if value.__class__ is str and value in _known_ids:
         return value
-    # Most are letters and digits with underscores between, which is seen sooner than the pattern is gone through.
-    if value.__class__ is str and len(value) <= _MAX_ID and value.isascii() and value.replace("_", "0").isalnum():
-        good = value[0] != "_"
+    # Most are letters and digits with some signs between, which is seen sooner than the pattern is gone through.
+    if (
+        value.__class__ is str
+        and len(value) <= _MAX_ID
+        and value.isascii()
+        and value.replace("_", "0").replace("-", "0").replace(".", "0").isalnum()
+    ):
+        good = value[0].isalnum()
     else:
         good = isinstance(value, str) and _SAFE_ID.fullmatch(value) is not None
     if not good:

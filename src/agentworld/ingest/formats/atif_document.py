@@ -15,6 +15,7 @@ from agentworld.ingest.run import RunReward
 from agentworld.records import MediaPart, Message, TextPart, Tool, ToolCall, Usage
 from agentworld.records.message import Role
 
+_IDS = frozenset(("prompt_token_ids", "completion_token_ids", "logprobs"))
 _SOURCES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
 _LENGTH = 12  # of what is shown of an unknown key
 
@@ -129,9 +130,10 @@ class Document:
         own = own_of(extra)
         role = self._role(step, place)
         calls = self._calls(step, place)
+        content = step.get("message")
         message = Message(
             role=role,
-            content=self._content(step.get("message"), f"{place}.message"),
+            content=content if isinstance(content, str) else self._content(content, f"{place}.message"),
             reasoning=values.text(step, "reasoning_content", place),
             tool_calls=calls,
         )
@@ -154,7 +156,7 @@ class Document:
         if turn.sampled:
             turn.step = {"created_at": turn.at or 0.0, **self._step(step, own, place)}
             turn.step["metadata"] = {**turn.step.get("metadata", {}), **metadata}
-            turn.rewards = rewards_of(values, extra, f"{place}.extra", turn.key)
+            turn.rewards = rewards_of(values, extra, f"{place}.extra", turn.key) if extra else []
         elif step.get("metrics") not in (None, {}) and role != "assistant":
             values.lost(f"{place}.metrics", "only replies of the model have metrics; they are left out")
         return turn
@@ -187,6 +189,8 @@ class Document:
         """What came back: as results of the calls, by their ids or in their order, or as words of the environment."""
         found: list[Message] = []
         results = self._observed(step, place)
+        if not results:
+            return found
         named = {each["source_call_id"] for _, each in results if isinstance(each.get("source_call_id"), str)}
         waiting = [call.id for call in calls if call.id not in named]
         for where, each in results:
@@ -285,20 +289,22 @@ class Document:
         fields: dict[str, Any] = {"agent": self.agent_name, "model": model, **facts}
         metrics = values.object(step, "metrics", place) or {}
         where = f"{place}.metrics"
-        ids = {
-            "prompt_ids": values.ids(metrics, "prompt_token_ids", where),
-            "response_ids": values.ids(metrics, "completion_token_ids", where),
-            "response_logprobs": values.logprobs(metrics, "logprobs", where),
-        }
-        fields = {name: value for name, value in ids.items() if value is not None} | fields
-        if ids["response_ids"] is not None:
-            fields.setdefault("token_source", "submitted")
-        counted = {name: values.count(metrics, name, where) for name in ("prompt_tokens", "completion_tokens")}
-        if any(count is not None for count in counted.values()):
-            prompt, completion = counted.values()
+        ids: dict[str, Any] = {}
+        if not _IDS.isdisjoint(metrics):
+            ids = {
+                "prompt_ids": values.ids(metrics, "prompt_token_ids", where),
+                "response_ids": values.ids(metrics, "completion_token_ids", where),
+                "response_logprobs": values.logprobs(metrics, "logprobs", where),
+            }
+            fields = {name: value for name, value in ids.items() if value is not None} | fields
+            if ids["response_ids"] is not None:
+                fields.setdefault("token_source", "submitted")
+        prompt = values.count(metrics, "prompt_tokens", where)
+        completion = values.count(metrics, "completion_tokens", where)
+        if prompt is not None or completion is not None:
             fields["usage"] = Usage(
-                prompt_tokens=len(ids["prompt_ids"] or ()) if prompt is None else prompt,
-                completion_tokens=len(ids["response_ids"] or ()) if completion is None else completion,
+                prompt_tokens=len(ids.get("prompt_ids") or ()) if prompt is None else prompt,
+                completion_tokens=len(ids.get("response_ids") or ()) if completion is None else completion,
             )
         return fields
 

@@ -18,17 +18,20 @@ def prepared(given: list[Any], role_of: Callable[[Mapping[str, Any]], Any]) -> I
     at = 0
     for number, each in enumerate(given):
         role = role_of(each) if isinstance(each, dict) else None
-        thought = next((each[key] for key in ("content", "value", "text") if key in each), "") if role else None
-        if isinstance(role, str) and role.lower() in THINKERS and isinstance(thought, str):
-            thoughts.append(thought)
-            at = number
-            continue
-        if thoughts and role == "assistant":
-            first = each.get("reasoning_content")
-            each = {**each, "reasoning_content": "\n".join([*thoughts, first] if isinstance(first, str) else thoughts)}
-        elif thoughts:
-            yield at, {"role": "assistant", "reasoning_content": "\n".join(thoughts)}
-        thoughts = []
+        if isinstance(role, str) and role.lower() in THINKERS:
+            thought = next((each[key] for key in ("content", "value", "text") if key in each), "")
+            if isinstance(thought, str):
+                thoughts.append(thought)
+                at = number
+                continue
+        if thoughts:
+            if role == "assistant":
+                first = each.get("reasoning_content")
+                thoughts = [*thoughts, first] if isinstance(first, str) else thoughts
+                each = {**each, "reasoning_content": "\n".join(thoughts)}
+            else:
+                yield at, {"role": "assistant", "reasoning_content": "\n".join(thoughts)}
+            thoughts = []
         for made in expanded(each):
             yield number, made
     if thoughts:

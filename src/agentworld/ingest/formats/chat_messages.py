@@ -39,6 +39,7 @@ READ = frozenset(
 _TEXTS = frozenset(("text", "input_text", "output_text"))
 _PICTURES = frozenset(("image_url", "input_image", "image"))
 _NOTHING = frozenset((None, "", ()))
+_THOUGHTS = ("reasoning_content", "reasoning")
 
 Part = TextPart | MediaPart
 
@@ -91,13 +92,13 @@ class ChatReader:
             content = self.content(content, f"{place}.content", thoughts)
         if content is None and isinstance(given.get("refusal"), str):
             content = given["refusal"]
-        for key in ("reasoning_content", "reasoning"):
+        for key in _THOUGHTS if "reasoning" in given or "reasoning_content" in given else ():
             said = given.get(key)
             if isinstance(said, str) and said not in thoughts:
                 thoughts.append(said)
             elif said is not None and not isinstance(said, str):
                 values.lost(f"{place}.{key}", f"reasoning must be a text, not {kind_of(said)}")
-        for said in detailed(given.get("reasoning_details"))[0]:
+        for said in detailed(given["reasoning_details"])[0] if "reasoning_details" in given else ():
             if not any(said in thought for thought in thoughts):
                 thoughts.append(said)
         if role != "assistant" and calls:
@@ -228,7 +229,9 @@ class ChatReader:
 
 def beyond(given: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """What a message has besides what is read of it, and what is empty."""
-    about = {} if given.keys() <= known else {key: value for key, value in given.items() if key not in known}
+    if known.issuperset(given):
+        return {}
+    about = {key: value for key, value in given.items() if key not in known}
     if "reasoning_details" in about and detailed(about["reasoning_details"])[1]:
         del about["reasoning_details"]
     return {key: value for key, value in about.items() if value not in (None, "", [], {})}

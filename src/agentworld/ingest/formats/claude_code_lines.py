@@ -38,22 +38,25 @@ class Line:
         self.data = data
         self.uuid = text_of(data.get("uuid"))
         self.session = text_of(data.get("sessionId")) or text_of(data.get("session_id")) or ""
-        self.message = object_of(data.get("message"))
-        self.kind = _kind(data, self.message)
-        self.said_agent = name_of(data.get("agentId")) or name_of(data.get("parent_tool_use_id"))
+        self.message = message = object_of(data.get("message"))
+        kind = data.get("type")
+        self.kind: str = kind if kind in ("assistant", "user") else _kind(data, message)  # as most are
+        self.said_agent: str | None = None
+        if "agentId" in data or "parent_tool_use_id" in data:
+            self.said_agent = name_of(data.get("agentId")) or name_of(data.get("parent_tool_use_id"))
         self.parent: Line | None = None
         self.logical: Line | None = None
         self.agent: str | None = None
         self.at = seconds_of(data.get("timestamp"))
         # Most of it says the result once more, and files hold megabytes of it.
         told = data.pop("toolUseResult", None)
-        self.told = {name: told[name] for name in _RESULT_NOTES if name in told} if isinstance(told, dict) else {}
+        self.told: dict[str, Any] = {}
+        if isinstance(told, dict):
+            self.told = {name: told[name] for name in _RESULT_NOTES if name in told}
 
 
 def _kind(data: dict[str, Any], message: dict[str, Any]) -> str:
     kind = data.get("type")
-    if kind in ("assistant", "user"):  # as most are
-        return str(kind)
     if kind in ("tool_use", "tool_result"):
         return "call" if kind == "tool_use" else "result"
     if kind == "attachment":

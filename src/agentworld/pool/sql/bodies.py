@@ -64,6 +64,13 @@ class BodyWriter:
         self._frames[row] = frame
         return coding, data
 
+    def leave(self, parent: int | None) -> None:
+        """Nothing goes on from the nodes so far, but perhaps from `parent`. The memory of the latest is used next."""
+        kept = self._frames.pop(parent, None) if parent is not None else None
+        self.clear()
+        if kept is not None and parent is not None:
+            self._frames[parent] = kept
+
     def clear(self) -> None:
         """Forget all states: their nodes may not be there, or their numbers may come to name others."""
         self._free += [frame.compressor for frame in self._frames.values()]

@@ -58,6 +58,13 @@ def _uses(new: Sequence[Run]) -> list[dict[str, object]]:
     ]
 
 
+def _ref(tip: MessageTip, length: int) -> Ref:
+    """The last of so many of its nodes."""
+    if not length:
+        return None
+    return tip.rows[length - 1] if length <= len(tip.rows) else tip.keys[length - 1]
+
+
 class TokenTrace(msgspec.Struct, frozen=True, gc=False):
     """Where a sequence would go.
 
@@ -77,7 +84,9 @@ class TokenTrace(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessageTrace(msgspec.Struct, frozen=True, gc=False):
-    """Where a conversation would go. `keys` and `bodies` are those of its messages after the `shared` ones of `tip`."""
+    """Where a conversation would go. `keys` and `bodies` are those of its messages after the `shared` ones of `tip`;
+    `parts`: whether any of these has more than one text.
+    """
 
     tip: MessageTip | None
     shared: int
@@ -87,6 +96,7 @@ class MessageTrace(msgspec.Struct, frozen=True, gc=False):
     bodies: list[bytes]
     prompt_length: int
     content: bytes
+    parts: bool = False
 
 
 @functools.lru_cache(maxsize=256)
@@ -244,7 +254,7 @@ class ForestWriter:
                 best, longest = tip, shared
                 if shared == len(tip.messages):
                     break
-        keys, bodies = [], []
+        keys, bodies, parts = [], [], False
         parent = best.keys[longest - 1] if best is not None else tools
         for message in messages[longest:]:
             spoken = exact_json.encode(message)
@@ -252,10 +262,12 @@ class ForestWriter:
             parent = exact_digest(parent, spoken)
             keys.append(parent)
             bodies.append(stored_spoken(message, spoken))
+            if message.content.__class__ is not str and message.content is not None:
+                parts = True
         last = parent if messages else b""
         length = len(prompt or ())
         content = conversation_content(tools, last, None if prompt is None else length)
-        return MessageTrace(best, longest, tools, messages, keys, bodies, length, content)
+        return MessageTrace(best, longest, tools, messages, keys, bodies, length, content, parts)
 
     def keep_messages(self, trajectory_id: str, trace: MessageTrace) -> tuple[Ref, Ref]:
         """Store the conversation with the others of the transaction; returns the prompt's and the path's last node."""
@@ -276,7 +288,10 @@ class ForestWriter:
             parent: Ref = None
             if shared:
                 parent = tip.rows[shared - 1] if shared <= len(tip.rows) else tip.keys[shared - 1]
-            self._new_nodes.add(parent, trace.keys, trace.bodies, shared)
+            begins = old is None and not self._message_tips.get(trajectory_id)
+            self._new_nodes.add(parent, trace.keys, trace.bodies, shared, begins)
+            if trace.parts:
+                self._has_parts = True
             tip.keys += trace.keys
             tip.messages += trace.messages[shared:]
             tip.weight += sum(map(len, trace.bodies))
@@ -288,10 +303,7 @@ class ForestWriter:
         if len(tip.rows) < len(tip.keys):
             self._unresolved.append((tip, self._new_nodes))
 
-        def ref(number: int) -> Ref:
-            return tip.rows[number] if number < len(tip.rows) else tip.keys[number]
-
-        return ref(trace.prompt_length - 1) if trace.prompt_length else None, ref(len(trace.messages) - 1)
+        return _ref(tip, trace.prompt_length), _ref(tip, len(trace.messages))
 
     # --- writing ----------------------------------------------------------------------------------------------
     def finish(self, txn: Transaction, *, whole: bool = False) -> None:
@@ -313,6 +325,9 @@ class ForestWriter:
         if new := self._new_nodes.resolve(txn):
             nodes = []
             for run in new:
+                if whole and run.apart:
+                    # What ended there is not gone on with. The next begins in memory that the processor has at hand.
+                    bodies.leave(run.parent)
                 row, depth = run.row, run.depth
                 for own, parent, body in zip(run.digests, run.parents(), run.data, strict=True):
                     coding, data = bodies.pack(row, parent, body)
@@ -320,7 +335,8 @@ class ForestWriter:
                     row, depth = row + 1, depth + 1
             txn.many_in_order(_ADD_NODE, nodes)
             txn.count("message_nodes", len(nodes))
-            txn.many(_ADD_USE, _uses(new))
+            if self._has_parts:
+                txn.many(_ADD_USE, _uses(new))
             self._whole_bodies.clear()
         if self._new_tools.chains:
             sets = []
@@ -354,9 +370,10 @@ class ForestWriter:
 
     def _start(self) -> None:
         self._touched: set[str] = set()
+        self._has_parts = False  # any of the new messages
         self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
         self._new_blocks = Pieces(_blocks, "token_blocks", self._ends.blocks, _BLOCK_BYTES)
-        self._new_nodes = Pieces(_nodes, "message_nodes", self._ends.nodes)
+        self._new_nodes: Pieces = Pieces(_nodes, "message_nodes", self._ends.nodes)
         self._new_tools = Pieces(_tools, "tool_sets", set(), rooted=False)
 
     def _undo(self, touched: set[str], tools: Pieces) -> None:

@@ -26,7 +26,7 @@ Data = Sequence[bytes] | bytes
 
 class Run(NamedTuple):
     """New nodes, each the parent of the next: the row, the parent's row and the depth of the first, the digests and
-    contents of all. Their rows follow each other.
+    contents of all. Their rows follow each other. `apart`: whether they begin another trajectory than those before.
     """
 
     row: int
@@ -34,13 +34,14 @@ class Run(NamedTuple):
     depth: int
     digests: Sequence[bytes]
     data: Any
+    apart: bool = False
 
     def parents(self) -> Iterator[int | None]:
         """The parent's row of each."""
         return itertools.chain((self.parent,), range(self.row, self.row + len(self.digests) - 1))
 
 
-_Chain = tuple[Ref, Sequence[bytes], Data, int]  # under what, digests, contents, depth of the first
+_Chain = tuple[Ref, Sequence[bytes], Data, int, bool]  # under what, digests, contents, depth of the first, apart
 
 
 class Ends:
@@ -73,9 +74,9 @@ class Pieces:
         self.rows: dict[bytes, int] = {}
         self.chains: list[_Chain] = []
 
-    def add(self, parent: Ref, digests: Sequence[bytes], data: Data, depth: int = 0) -> None:
-        """A chain under `parent`; the first of its nodes is `depth` below the root."""
-        self.chains.append((parent, digests, data, depth))
+    def add(self, parent: Ref, digests: Sequence[bytes], data: Data, depth: int = 0, apart: bool = False) -> None:
+        """A chain under `parent`; the first of its nodes is `depth` below the root. `apart`: see Run."""
+        self.chains.append((parent, digests, data, depth, apart))
 
     def resolve(self, txn: Transaction) -> list[Run]:
         """Find what is there and number what is not; returns the new nodes, parents first, in the order of rows."""
@@ -87,7 +88,9 @@ class Pieces:
             ends.clear()
         row = first = txn.next_pk(self._name, 0)
         runs: list[Run] = []
-        for parent, digests, data, depth in self.chains:
+        begins = False
+        for parent, digests, data, depth, apart in self.chains:
+            begins = begins or apart
             if digests[0] in rows:
                 # A digest is over its parent's too: from the first that is new on, all are.
                 known = next((place for place, digest in enumerate(digests) if digest not in rows), len(digests))
@@ -96,7 +99,8 @@ class Pieces:
                 parent, depth = digests[known - 1], depth + known
                 digests, data = digests[known:], data[known * self._width :]
             under = rows[parent] if isinstance(parent, bytes) else parent
-            runs.append(Run(row, under, depth, digests, data))
+            runs.append(Run(row, under, depth, digests, data, begins))
+            begins = False
             rows.update(zip(digests, itertools.count(row), strict=False))
             row += len(digests)
             ends.discard(under)
@@ -109,7 +113,7 @@ class Pieces:
 
         A node is stored after its parent and deleted before it, so where one is missing, all below it are.
         """
-        waiting = [(parent, chain) for parent, chain, _, _ in self.chains if parent not in self._ends]
+        waiting = [(parent, chain) for parent, chain, *_ in self.chains if parent not in self._ends]
         while waiting:
             begins: dict[str, int] = {}
             digests: list[bytes] = []
