@@ -1,11 +1,16 @@
 """Dividing keys into splits: what belongs together stays together, fractions are met, and parents are followed."""
 
+import dataclasses
+from contextlib import closing
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.curation.datasets.clusters import Texts, Union
-from agentworld.curation.datasets.splits import check_splits, divide
+from agentworld.curation.datasets.scratch import Scratch
+from agentworld.curation.datasets.splits import check_splits, divide, key_name
 from agentworld.curation.datasets.tasks import begun_with, first_messages, named_task, task_text, user_text
 from agentworld.errors import InvalidRequestError
 from agentworld.records import Message, Splits, Step, Trajectory
@@ -15,12 +20,40 @@ HALVES = {"train": 0.5, "test": 0.5}
 TEXT = "one of the oldest lighthouses on this coast was built from granite blocks that were cut by hand"
 
 
+@dataclasses.dataclass
+class Divided:
+    """A division with the names of splits, and numbers as Python has them."""
+
+    split: list
+    cluster: list
+    clusters: int
+    largest: int
+    torn: int
+
+
 def divided(keys, sizes=None, texts=(), had=None, **splits):
-    given = Texts()
-    for number, text in enumerate(texts):
-        given.add(number, text)
-    settings = Splits(**{"fractions": HALVES, **splits})
-    return divide(keys, sizes or [1] * len(keys), given, check_splits(settings), had)
+    chosen = check_splits(Splits(**{"fractions": HALVES, **splits}))
+    order = list(chosen.fractions)
+    votes = None
+    if had is not None:
+        votes = np.array([[had.get(number, {}).get(split, 0) for split in order] for number in range(len(keys))])
+    names = b"".join(key_name(chosen, key) for key in keys)
+    with closing(Scratch()) as scratch, closing(Texts(scratch)) as given:
+        for number, text in enumerate(texts):
+            given.add(number, text)
+        made = divide(names, sizes or [1] * len(keys), given, chosen, votes)
+    split = [order[place] for place in made.split]
+    return Divided(split, made.cluster.tolist(), made.clusters, made.largest, made.torn)
+
+
+def joined(texts, threshold):
+    """The number that stands for each, of texts by number, of which one can have several."""
+    union = Union(max(number for number, _ in texts) + 1)
+    with closing(Scratch()) as scratch, closing(Texts(scratch)) as found:
+        for number, text in texts:
+            found.add(number, text)
+        found.join(union, threshold)
+    return [union.find(number) for number in range(max(number for number, _ in texts) + 1)]
 
 
 def rows(division, sizes):
@@ -84,11 +117,7 @@ def test_texts_that_are_nearly_the_same_stay_together_over_chains():
     assert len({*strict.split[:4]}) == 1
     assert strict.cluster == [0, 0, 0, 0, 4]
     assert divided([f"k{number}" for number in range(5)], texts=texts, near_duplicates=None).clusters == 5
-    union, found = Union(2), Texts()
-    found.add(0, texts[0])
-    found.add(1, texts[3])
-    found.join(union, 0.9)
-    assert [union.find(0), union.find(1)] == [0, 1]
+    assert joined([(0, texts[0]), (1, texts[3])], 0.9) == [0, 1]
 
 
 def test_equal_texts_stay_together_however_short_and_a_key_may_have_several():
@@ -96,13 +125,8 @@ def test_equal_texts_stay_together_however_short_and_a_key_may_have_several():
     keys = [f"k{number}" for number in range(len(texts))]
     assert divided(keys, texts=texts).cluster == [0, 0, 2, 2, 4, 4, 6, 7, 8, 8]
     assert divided(keys, texts=texts, near_duplicates=None).clusters == len(texts)
-    union, found = Union(4), Texts()
-    for number, text in enumerate(["first", "second", TEXT, TEXT + " indeed"]):
-        found.add(number, text)
-    found.add(0, TEXT)
-    found.add(0, "SECOND")
-    found.join(union, 0.8)
-    assert [union.find(number) for number in range(4)] == [0, 0, 0, 0]
+    several = [*enumerate(["first", "second", TEXT, TEXT + " indeed"]), (0, TEXT), (0, "SECOND")]
+    assert joined(several, 0.8) == [0, 0, 0, 0]
 
 
 def test_many_equal_texts_and_texts_of_no_words_are_no_trouble():

@@ -1,6 +1,7 @@
 """The files of an export: columns, shards, the card, and what happens where one fails or is broken off."""
 
 import errno
+import gc
 import io
 import json
 import os
@@ -181,6 +182,26 @@ def test_nothing_is_there_unless_all_is(memory, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="is there already"):
         export_dataset(memory, version.name, "sft", tmp_path / "out")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "jsonl"])
+def test_what_is_broken_off_with_an_open_file_leaves_nothing_and_says_nothing(
+    memory, tmp_path, monkeypatch, file_format
+):
+    for number in range(4):
+        put_weather(memory, f"t{number}")
+    monkeypatch.setattr("agentworld.curation.exports.writing.ROWS_OF_A_GROUP", 1)
+    name = frozen(memory).name
+    unraised = []
+    monkeypatch.setattr("sys.unraisablehook", unraised.append)
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        export_dataset(
+            memory, name, "sft", tmp_path / "out", file_format=file_format,
+            progress=lambda *at: told.append(at), stopped=lambda: len(told) == 3,
+        )  # fmt: skip
+    gc.collect()
+    assert (unraised, list(tmp_path.iterdir())) == ([], [])
 
 
 def test_only_what_killed_exports_left_is_removed_and_nothing_is_replaced_or_followed(memory, tmp_path):

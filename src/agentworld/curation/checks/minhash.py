@@ -97,3 +97,12 @@ def band_key_table(signatures: Signature, threshold: float, salts: Sequence[int]
             keys = mix(keys ^ part[:, :, row].astype(np.uint64))
         found[begin : begin + _TEXTS_AT_ONCE] = keys
     return found
+
+
+def band_column(signatures: Signature, threshold: float, band: int) -> Hashes:
+    """(texts,) uint64: the column of one band of `band_key_table`, without salts."""
+    rows = bands(threshold)[1]
+    keys = np.full(len(signatures), np.uint64((band + 1) * 0x9E3779B97F4A7C15 & (2**64 - 1)))
+    for row in range(rows):
+        keys = mix(keys ^ signatures[:, band * rows + row].astype(np.uint64))
+    return keys

@@ -8,7 +8,7 @@ import msgspec
 
 from agentworld.curation.datasets.chosen import Chosen
 from agentworld.curation.datasets.digests import StepDigests, VersionDigest, row_digest, task_digest
-from agentworld.curation.datasets.dividing import Divided
+from agentworld.curation.datasets.dividing import Divided, Placed
 from agentworld.errors import NotFoundError
 from agentworld.pool.arrays import StepArrays
 from agentworld.pool.dataset_rules import group_digest
@@ -47,19 +47,21 @@ class Builder:
         self._divided = divided
         self._progress = progress
         self._digests = StepDigests()
-        self._first: dict[int, str] = {}  # by cluster, its smallest trajectory id
+        self._scratch = divided.scratch
+        self._scratch.make("first (cluster INTEGER PRIMARY KEY, trajectory_id TEXT)")
 
     def build(self) -> None:
         """Put all rows."""
-        names = self._divided.trajectory_ids
-        for begin in range(0, len(names), _CHUNK):
-            self._build(range(begin, min(begin + _CHUNK, len(names))))
-            self._progress("freeze", min(begin + _CHUNK, len(names)), len(names))
+        done = 0
+        for placed in self._divided.pages(_CHUNK):
+            self._build(placed)
+            done += len(placed)
+            self._progress("freeze", done, self._divided.count)
 
-    def _build(self, places: Sequence[int]) -> None:
+    def _build(self, placed: Sequence[Placed]) -> None:
         """Put the rows of some trajectories; read anew where one of them was taken away before it was pinned."""
         for left in reversed(range(_TRIES)):
-            portion = self._read(places)
+            portion = self._read(placed)
             try:
                 if portion.rows:
                     self._pool.put_dataset_rows(self._building, portion.rows)
@@ -70,12 +72,11 @@ class Builder:
                 self._count(portion)
                 return
 
-    def _read(self, places: Sequence[int]) -> _Portion:
-        names = self._divided.trajectory_ids
-        records = self._chosen.records(self._pool, [names[place] for place in places])
+    def _read(self, placed: Sequence[Placed]) -> _Portion:
+        records = self._chosen.records(self._pool, [one.trajectory_id for one in placed])
         portion = _Portion()
-        for place in places:
-            record = records.get(names[place])
+        for one in placed:
+            record = records.get(one.trajectory_id)
             if record is None:
                 portion.gone += 1
                 continue
@@ -83,12 +84,8 @@ class Builder:
             if not steps:
                 portion.without_steps += 1
                 continue
-            key = self._divided.key_of[place]
-            cluster = self._divided.division.cluster[key]
-            if cluster not in self._first:
-                portion.first.setdefault(cluster, record.trajectory_id)
-            first = self._first.get(cluster) or portion.first[cluster]
-            portion.rows.append(self._row(record, steps, key, first, self.rows + len(portion.rows)))
+            first = self._first(portion, int(self._divided.division.cluster[one.key]), record.trajectory_id)
+            portion.rows.append(self._row(record, steps, one, first, self.rows + len(portion.rows)))
             portion.tokens.append(length)
         said = _feedback(self._pool, portion.rows)
         for row in portion.rows:
@@ -96,9 +93,14 @@ class Builder:
             row.digest = row_digest(row)
         return portion
 
+    def _first(self, portion: _Portion, cluster: int, trajectory_id: str) -> str:
+        """The smallest trajectory id of a cluster, which is this one's where the cluster has no row yet."""
+        found: str | None = self._scratch.one("SELECT trajectory_id FROM first WHERE cluster = ?", (cluster,))
+        return portion.first.setdefault(cluster, trajectory_id) if found is None else found
+
     def _count(self, portion: _Portion) -> None:
         """Take in what was put."""
-        self._first |= portion.first
+        self._scratch.many("INSERT INTO first VALUES (?, ?)", portion.first.items())
         self.gone += portion.gone
         self.without_steps += portion.without_steps
         self.rows += len(portion.rows)
@@ -124,14 +126,16 @@ class Builder:
             length += step.response_length or 0
         return frozen, length
 
-    def _row(self, record: Trajectory, steps: list[FrozenStep], key: int, first: str, position: int) -> DatasetRow:
+    def _row(
+        self, record: Trajectory, steps: list[FrozenStep], placed: Placed, first: str, position: int
+    ) -> DatasetRow:
         labels = dict(record.labels)
         return DatasetRow(
             position=position,
             trajectory_id=record.trajectory_id,
-            split=self._divided.division.split[key],
+            split=self._divided.split_of(placed.key),
             steps=steps,
-            task_key=self._divided.tasks[key],
+            task_key=placed.task,
             cluster=first,
             group_key=None if record.group_id is None else group_digest(record.group_id),
             task_digest=task_digest(record.task),

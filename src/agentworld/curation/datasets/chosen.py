@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from agentworld.curation.datasets.reading import steps_of
+from agentworld.curation.datasets.reading import in_time, steps_of
+from agentworld.errors import QueryError
 from agentworld.pool.protocol import Pool
 from agentworld.query.lexer import MAX_LENGTH
 from agentworld.records import Selection, Step, Trajectory
@@ -39,9 +41,15 @@ class Chosen:
         """Of these trajectories those that may be taken now, by id."""
         begin = f"({self._of_trajectories}) and trajectory_id in ("
         found: dict[str, Trajectory] = {}
-        for some in _lists(trajectory_ids, MAX_LENGTH - len(begin) - 1):
-            for records in _trajectories(pool, f"{begin}{some})", self.selection.channel):
-                found |= {one.trajectory_id: one for one in records}
+        try:
+            for some in _lists(trajectory_ids, MAX_LENGTH - len(begin) - 1):
+                for records in _trajectories(pool, f"{begin}{some})", self.selection.channel):
+                    found |= {one.trajectory_id: one for one in records}
+        except QueryError:
+            if len(trajectory_ids) < 2:
+                raise
+            half = len(trajectory_ids) // 2  # Half of them takes half the time.
+            return self.records(pool, trajectory_ids[:half]) | self.records(pool, trajectory_ids[half:])
         return found
 
     def steps(self, pool: Pool, trajectory_id: str) -> Iterator[Step]:
@@ -75,7 +83,7 @@ def _lists(ids: Sequence[str], room: int) -> Iterator[str]:
 def _trajectories(pool: Pool, where: str, channel: str | None) -> Iterator[list[Trajectory]]:
     cursor: str | None = None
     while True:
-        page = pool.list_trajectories(where=where, channel=channel, cursor=cursor, limit=PAGE)
+        page = in_time(partial(pool.list_trajectories, where=where, channel=channel, cursor=cursor, limit=PAGE))
         yield page.items
         cursor = page.next_cursor
         if cursor is None:
@@ -85,7 +93,7 @@ def _trajectories(pool: Pool, where: str, channel: str | None) -> Iterator[list[
 def _steps(pool: Pool, where: str, channel: str | None) -> Iterator[list[Step]]:
     cursor: str | None = None
     while True:
-        page = pool.list_steps(where=where, channel=channel, cursor=cursor, limit=PAGE)
+        page = in_time(partial(pool.list_steps, where=where, channel=channel, cursor=cursor, limit=PAGE))
         yield page.items
         cursor = page.next_cursor
         if cursor is None:

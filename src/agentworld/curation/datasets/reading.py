@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory, Skipped, SkippedRow
-from agentworld.errors import NotFoundError
+from agentworld.errors import NotFoundError, QueryError
 from agentworld.pool.keeping.records import Tombstone
-from agentworld.pool.protocol import Pool
+from agentworld.pool.protocol import Page, Pool
 from agentworld.records import DatasetRow, Step, Trajectory
 
 ROWS_AT_ONCE = 100
 STEPS_AT_ONCE = 500
+_TRIES = 3
+T = TypeVar("T")
 EVERYTHING = ("tokens", "messages", "logprobs")
 ARRAYS = "arrays"
 """Asked for in the place of tokens and logprobs: in `FrozenTrajectory.arrays`, where a long trajectory takes what its
@@ -66,14 +70,34 @@ def whole_trajectory(pool: Pool, trajectory_id: str) -> Trajectory | None:
     return None if "deleted" in (found.excluded_reason or "").split("; ") else found
 
 
+def in_time(page: Callable[[], Page[T]]) -> Page[T]:
+    """The page. Its search has a limit of time, which a machine that is busy for a moment is over: it is asked for
+    again, so that this ends no work of an hour.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return page()
+        except QueryError:  # What the expression can mean was seen to before.
+            if not left:
+                raise
+    raise AssertionError
+
+
 def steps_of(
     pool: Pool, trajectory_id: str, *, where: str | None = None, include: Sequence[str] = EVERYTHING
 ) -> Iterator[Step]:
     """The steps of a trajectory in commit order, page by page."""
     cursor: str | None = None
     while True:
-        page = pool.list_steps(
-            trajectory_id=trajectory_id, where=where, include=include, cursor=cursor, limit=STEPS_AT_ONCE
+        page = in_time(
+            partial(
+                pool.list_steps,
+                trajectory_id=trajectory_id,
+                where=where,
+                include=include,
+                cursor=cursor,
+                limit=STEPS_AT_ONCE,
+            )
         )
         yield from page.items
         cursor = page.next_cursor

@@ -1,8 +1,8 @@
 """Freezing a selection: what is selected is divided, read step by step, digested, and put into the pool as a version.
 
-Two passes, so that only keys are held in memory and no records: the first sees which trajectories there are and what
-belongs together, the second reads them in the order of their ids. What changes in between is as the second finds it;
-what is no longer selected then is left out.
+Two passes: the first sees which trajectories there are and what belongs together, the second reads them in the order of
+their ids. What the first finds stands in a temporary file, so that memory holds some 100 bytes of each trajectory. What
+changes in between is as the second finds it; what is no longer selected then is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agentworld.curation.datasets.chosen import LONGEST_WHERE, Chosen
 from agentworld.curation.datasets.digests import manifest_digest
 from agentworld.curation.datasets.dividing import Divided, divide_selection
 from agentworld.curation.datasets.results import fractions_missed
+from agentworld.curation.datasets.scratch import Scratch
 from agentworld.curation.datasets.splits import check_splits
 from agentworld.errors import AgentWorldError, ConflictError, InvalidRequestError, NotFoundError, QueryError
 from agentworld.pool.dataset_rules import check_dataset_name
@@ -86,21 +87,38 @@ def _create(
     progress: Progress,
     say: Callable[[str], None],
 ) -> DatasetVersion:
-    divided = divide_selection(pool, selection, manifests, progress)
-    if not divided.trajectory_ids:
-        raise _empty(pool, selection)
+    with Scratch() as scratch:
+        divided = divide_selection(pool, selection, manifests, scratch, progress)
+        if not divided.count:
+            raise _empty(pool, selection)
+        return _build(
+            pool, name, selection, divided, [one.version for one in manifests], note, created_by, progress, say
+        )
+
+
+def _build(
+    pool: Pool,
+    name: str,
+    selection: Selection,
+    divided: Divided,
+    parents: list[str],
+    note: str | None,
+    created_by: str | None,
+    progress: Progress,
+    say: Callable[[str], None],
+) -> DatasetVersion:
     building = pool.begin_dataset(name)
     try:
         builder = Builder(pool, selection, building, divided, progress)
         builder.build()
         if not builder.rows:
             raise InvalidRequestError(
-                f"none of the {len(divided.trajectory_ids):,} trajectories that were selected has a step that could be "
+                f"none of the {divided.count:,} trajectories that were selected has a step that could be "
                 "taken: all of them are excluded, or were changed meanwhile",
                 path="selection",
                 hint="`agentworld curate explain ID` says of a step why it is excluded",
             )
-        version = _manifest(pool, name, selection, builder, [one.version for one in manifests], note, created_by)
+        version = _manifest(pool, name, selection, builder, parents, note, created_by)
         for line in (*_about(divided, builder), *fractions_missed(version)):
             say(line)
         return pool.freeze_dataset(building, version)
@@ -151,7 +169,7 @@ def check_selection(selection: Selection) -> Selection:
 
 
 def _about(divided: Divided, builder: Builder) -> Iterator[str]:
-    largest, rows = divided.division.largest, len(divided.trajectory_ids)
+    largest, rows = divided.division.largest, divided.count
     if len(divided.splits.fractions) > 1 and largest > max(1, rows // 4):
         hint = ""
         if divided.splits.near_duplicates is not None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from agentworld.curation.datasets.clusters import Texts, Union
 from agentworld.errors import InvalidRequestError
@@ -25,16 +27,19 @@ from agentworld.records.ids import digest
 
 MOST_SPLITS = 20
 _EXACT = 1e-6
+_AT_ONCE = 65_536  # clusters as numbers of Python
+
+Numbers = npt.NDArray[np.integer[Any]]
 
 
 class Division(msgspec.Struct):
-    """What became of each key. `split`: by its number. `cluster`: the number of the key that stands for its cluster.
-    `largest`: rows of the largest cluster. `torn`: rows that a parent had in another split than the one that their
-    cluster got, as the cluster joins what was in several.
+    """What became of each key. `split`: by its number, the place of its split among the fractions. `cluster`: the
+    number of the key that stands for its cluster. `largest`: rows of the largest cluster. `torn`: rows that a parent
+    had in another split than the one that their cluster got, as the cluster joins what was in several.
     """
 
-    split: list[str]
-    cluster: list[int]
+    split: npt.NDArray[np.int8]
+    cluster: Numbers
     clusters: int
     largest: int
     torn: int
@@ -70,97 +75,92 @@ def check_splits(splits: Splits) -> Splits:
     return splits
 
 
+def key_name(splits: Splits, key: str) -> bytes:
+    """16 bytes that say when a key has its turn."""
+    return digest(str(splits.seed).encode(), key.encode("utf-8", "surrogatepass"))
+
+
 def divide(
-    keys: Sequence[str],
-    sizes: Sequence[int],
-    texts: Texts,
-    splits: Splits,
-    had: Mapping[int, Mapping[str, int]] | None = None,
+    names: bytes | bytearray, sizes: Sequence[int], texts: Texts, splits: Splits, had: Numbers | None = None
 ) -> Division:
-    """The split of each key. `sizes`: rows of each, 0 for one that only a parent has. `texts`: those of keys by number.
-    `had`: by number, how many rows of it parents have in each split.
+    """The split of each key. `names`: their `key_name`, one after the other. `sizes`: rows of each, 0 for one that only
+    a parent has. `texts`: those of keys by number. `had`: (keys, splits), how many rows of each key parents have in
+    each split.
     """
-    union = Union(len(keys))
+    count = len(sizes)
+    union = Union(count)
     if splits.near_duplicates is not None:
         texts.join(union, splits.near_duplicates)
-    cluster = [union.find(number) for number in range(len(keys))]
-    rows: dict[int, int] = {}
-    names: dict[int, bytes] = {}
-    votes: dict[int, dict[str, int]] = {}
-    seed = str(splits.seed).encode()
-    for number, root in enumerate(cluster):
-        rows[root] = rows.get(root, 0) + sizes[number]
-        own = digest(seed, keys[number].encode("utf-8", "surrogatepass"))
-        names[root] = min(names.get(root, own), own)
-        for split, count in (had or {}).get(number, {}).items():
-            if split in splits.fractions:
-                of = votes.setdefault(root, {})
-                of[split] = of.get(split, 0) + count
-    chosen = _fill(splits.fractions, rows, names, votes)
-    torn = sum(
-        count
-        for number, root in enumerate(cluster)
-        for split, count in (had or {}).get(number, {}).items()
-        if sizes[number] and split in splits.fractions and split != chosen[root]
-    )
-    kept = [count for count in rows.values() if count]
-    return Division([chosen[root] for root in cluster], cluster, len(kept), max(kept, default=0), torn)
+    cluster: Numbers = np.fromiter(map(union.find, range(count)), np.int32, count)
+    rows = np.zeros(count, np.int64)
+    np.add.at(rows, cluster, np.asarray(sizes, np.int64))
+    parts = np.frombuffer(names, ">u8").reshape(count, 2)
+    by_name = cluster[np.lexsort((parts[:, 1], parts[:, 0]))]
+    # The clusters, each where the first of its names stands.
+    roots: Numbers = by_name[np.sort(np.unique(by_name, return_index=True)[1])]
+    votes = np.zeros((count if had is not None else 0, len(splits.fractions)), np.int64)
+    if had is not None:
+        np.add.at(votes, cluster, had)
+    chosen = _fill(splits.fractions, rows, roots, votes)
+    split = chosen[cluster]
+    torn = 0
+    if had is not None:
+        elsewhere = np.arange(len(splits.fractions)) != split[:, None]
+        torn = int(had[(np.asarray(sizes, np.int64) > 0)[:, None] & elsewhere].sum())
+    return Division(split, cluster, int(np.count_nonzero(rows)), int(rows.max(initial=0)), torn)
 
 
-def _fill(
-    fractions: Mapping[str, float],
-    rows: Mapping[int, int],
-    names: Mapping[int, bytes],
-    votes: Mapping[int, Mapping[str, int]],
-) -> dict[int, str]:
-    """The split of each cluster."""
-    total = sum(rows.values())
-    wanted = {split: fraction * total for split, fraction in fractions.items()}
-    filled = dict.fromkeys(fractions, 0)
-    chosen: dict[int, str] = {}
-    for root, of in votes.items():
+def _fill(fractions: Mapping[str, float], rows: Numbers, roots: Numbers, votes: Numbers) -> npt.NDArray[np.int8]:
+    """The split of each cluster by the number that stands for it; -1 for other numbers."""
+    shares = list(fractions.values())
+    wanted = [share * int(rows.sum()) for share in shares]
+    filled = [0] * len(shares)
+    chosen = np.full(len(rows), -1, np.int8)
+    voted: Numbers = np.flatnonzero(votes.any(axis=1))
+    for root in voted.tolist():
+        there = np.flatnonzero(votes[root]).tolist()
         # The least of them; of equals, the split that is named last.
-        chosen[root] = min(reversed(list(fractions)), key=lambda split: fractions[split] if of.get(split) else math.inf)
-        filled[chosen[root]] += rows[root]
-    for root in sorted(rows.keys() - chosen.keys(), key=lambda one: names[one]):
-        size = rows[root]
-        fitting = [split for split in fractions if filled[split] + size <= wanted[split] + _EXACT]
-        if fitting:
-            split = min(fitting, key=lambda one: filled[one] / wanted[one])
-        else:
-            split = max(fractions, key=lambda one: wanted[one] - filled[one])
-        chosen[root] = split
-        filled[split] += size
-    _leave_none_empty(chosen, filled, rows, names, votes)
+        chosen[root] = min(reversed(there), key=lambda split: shares[split])
+        filled[chosen[root]] += int(rows[root])
+    others: Numbers = roots[chosen[roots] < 0]
+    for begin in range(0, len(others), _AT_ONCE):
+        some = others[begin : begin + _AT_ONCE]
+        for root, size in zip(some.tolist(), rows[some].tolist(), strict=True):
+            fitting = [split for split, want in enumerate(wanted) if filled[split] + size <= want + _EXACT]
+            if fitting:
+                split = min(fitting, key=lambda one: filled[one] / wanted[one])
+            else:
+                split = max(range(len(shares)), key=lambda one: wanted[one] - filled[one])
+            chosen[root] = split
+            filled[split] += size
+    _leave_none_empty(chosen, filled, rows, np.concatenate([voted, others]), len(voted))
     return chosen
 
 
 def _leave_none_empty(
-    chosen: dict[int, str],
-    filled: dict[str, int],
-    rows: Mapping[int, int],
-    names: Mapping[int, bytes],
-    votes: Mapping[int, Mapping[str, int]],
+    chosen: npt.NDArray[np.int8], filled: list[int], rows: Numbers, roots: Numbers, voted: int
 ) -> None:
-    """Give a split that got nothing a cluster, the smallest, of the split that has most rows and can spare one."""
-    for split in filled:
-        if filled[split]:
+    """Give a split that got nothing a cluster, the smallest, of the split that has most rows and can spare one. The
+    first `voted` of the clusters stay where a parent has them; the others are in the order of their names.
+    """
+    free: Numbers = roots[voted:][rows[roots[voted:]] > 0]
+    there: Numbers = roots[rows[roots] > 0]
+    for split, count in enumerate(filled):
+        if count:
             continue
-        free: dict[str, list[int]] = {}
-        for root, there in chosen.items():
-            if rows[root]:
-                free.setdefault(there, []).append(root)
         spare = {
-            there: [root for root in roots if root not in votes] for there, roots in free.items() if len(roots) > 1
+            each: free[chosen[free] == each]
+            for each in dict.fromkeys(chosen[there].tolist())
+            if np.count_nonzero(chosen[there] == each) > 1
         }
-        givers = [there for there, roots in spare.items() if roots]
+        givers = [each for each, clusters in spare.items() if len(clusters)]
         if not givers:
             continue
-        giver = max(givers, key=lambda there: filled[there])
-        root = min(spare[giver], key=lambda one: (rows[one], names[one]))
+        giver = max(givers, key=lambda each: filled[each])
+        root = int(spare[giver][np.argmin(rows[spare[giver]])])
         chosen[root] = split
-        filled[giver] -= rows[root]
-        filled[split] += rows[root]
+        filled[giver] -= int(rows[root])
+        filled[split] += int(rows[root])
 
 
 def _is_number(value: object) -> bool:

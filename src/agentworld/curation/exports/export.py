@@ -101,11 +101,14 @@ def export_dataset(
             else:
                 writer = ParquetWriter(partial / "data", label, columns, shard_bytes, left_out)
             stack.callback(_stop, writer)
-            rows = found.make(Work(chosen, source, left_out, shared))
+            work = Work(chosen, source, left_out, shared)
+            stack.callback(work.close)
+            rows = found.make(work)
             for frozen in source.read(name, left_out):
                 _add_all(place, writer, rows.rows(frozen), manifest.version, left_out)
                 count.one()
             _add_all(place, writer, rows.rest(), manifest.version, left_out)
+            work.close()
             with place.writing():
                 files = writer.close() if file_format == "json" else _numbered(writer.close())
             written[label] = ExportedSplit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from agentworld.curation.datasets.provenance import PROVENANCE
@@ -49,9 +50,10 @@ def export_lines(
         return exact_json.encode({name: jsonable(told.get(name)) for name in columns}) + b"\n"
 
     def lines() -> Iterator[bytes]:
-        work = found.make(Work(chosen, source, left_out, {}))
-        for frozen in source.read(split, left_out):
-            yield from map(line, work.rows(frozen))
-        yield from map(line, work.rest())
+        with closing(Work(chosen, source, left_out, {})) as work:
+            made = found.make(work)
+            for frozen in source.read(split, left_out):
+                yield from map(line, made.rows(frozen))
+            yield from map(line, made.rest())
 
     return lines()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from agentworld.curation.datasets.frozen import FrozenTrajectory
+from agentworld.curation.datasets.scratch import Scratch
 from agentworld.curation.exports.columns import Kind
 from agentworld.curation.exports.options import ExportOptions, FileFormat
 from agentworld.curation.exports.signals import values_of
@@ -62,7 +63,7 @@ Row = dict[str, Any]
 
 class Work:
     """One split of an export while it is written. `left_out` counts what gives no row, by reason. `shared` is for what
-    the layout keeps over all splits.
+    the layout keeps over all splits, `scratch` for what it keeps of each of many rows of this one.
     """
 
     def __init__(
@@ -72,6 +73,20 @@ class Work:
         self.options = options
         self.source = source
         self.left_out = left_out
+        self._scratch: Scratch | None = None
+
+    @property
+    def scratch(self) -> Scratch:
+        """Tables in a temporary file."""
+        if self._scratch is None:
+            self._scratch = Scratch()
+        return self._scratch
+
+    def close(self) -> None:
+        """Forget what is in the scratch."""
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
 
     def without_value(self, frozen: FrozenTrajectory, count: int = 1) -> None:
         """Count what has no value of the name that was asked for, and which others it has."""

@@ -132,13 +132,21 @@ class ParquetWriter:
     def close(self) -> list[Path]:
         """See Writer."""
         self._flush()
-        self._end_file()
+        self.stop()
         return self._files
 
     def stop(self) -> None:
         """See Writer."""
-        if self._sink is not None:
-            self._sink.close()
+        writer, sink = self._writer, self._sink
+        self._writer = self._sink = None
+        try:
+            if writer is not None:
+                writer.close()  # Or it does so when it is collected, and finds its file closed.
+        finally:
+            if writer is not None:
+                writer.is_open = False
+            if sink is not None:
+                sink.close()
 
     def _flush(self) -> None:
         if not self._held:
@@ -162,13 +170,7 @@ class ParquetWriter:
         self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=self._schema))
         assert self._sink is not None
         if self._sink.tell() >= self._most:
-            self._end_file()
-
-    def _end_file(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self.stop()
-        self._writer = self._sink = None
+            self.stop()
 
     def _make_schema(self) -> Any:
         types = {}

@@ -51,6 +51,7 @@ _ORDERED: dict[Subject, dict[str, ColumnElement[Any]]] = {
     },
 }
 _MAX_BRANCHES = 20
+_LONG = 800  # characters
 
 
 class PagePlan:
@@ -84,12 +85,17 @@ for _subject, _table, _selected in (("steps", _s, select_steps()), ("trajectorie
     )
 
 
-@functools.lru_cache(maxsize=256)
 def plan_page(subject: Subject, where: str | None, filters: tuple[str, ...], order: Order) -> PagePlan:
     """The plan for a query; `filters` names the parameters trajectory_id, group_id and channel that are given.
 
-    Cached by the text, since the trees of `x == 1` and `x == true` are equal to Python.
+    Cached by the text, since the trees of `x == 1` and `x == true` are equal to Python; few of long ones, such as lists
+    of ids, whose plans take half a megabyte and are soon asked for no more.
     """
+    long = where is not None and len(where) > _LONG
+    return (_plan_of_long if long else _plan_of_short)(subject, where, filters, order)
+
+
+def _plan(subject: Subject, where: str | None, filters: tuple[str, ...], order: Order) -> PagePlan:
     expression = parse(where, subject) if where is not None else None
     parts = list(expression.items) if isinstance(expression, Conjunction) else [expression] if expression else []
     single = len(filters) + len(parts) == 1
@@ -104,6 +110,10 @@ def plan_page(subject: Subject, where: str | None, filters: tuple[str, ...], ord
         names |= _names(expression)
     accesses += _accesses(subject, order, parts, alone=not filters)
     return PagePlan(subject, order, accesses, _matching(subject, asked, not names.isdisjoint(_JOINED)))
+
+
+_plan_of_short = functools.lru_cache(maxsize=256)(_plan)
+_plan_of_long = functools.lru_cache(maxsize=8)(_plan)
 
 
 def _names(*expressions: Expression) -> set[str]:

@@ -42,7 +42,10 @@ class Preference:
             raise ConfigError("pairs of rewards need a margin", path="margin", hint="Say how far rewards must be apart")
         self._value = Value(options.reward)
         self._pairing = Pairing(work.source, work.left_out, whole=options.whole)
-        self._groups: dict[str, list[tuple[float, int]]] = {}
+        work.scratch.make(
+            "groups (number INTEGER PRIMARY KEY, name BLOB UNIQUE)",
+            "members (of_group INTEGER, position INTEGER, value REAL, PRIMARY KEY (of_group, position)) WITHOUT ROWID",
+        )
         self._renderer = Renderer(
             thinking=options.thinking,
             arguments=options.arguments or "json",
@@ -62,11 +65,11 @@ class Preference:
             yield from self._rows(pairs)
             value = self._value.of_trajectory(frozen)
             if frozen.trajectory.group_id is not None and value is not None:
-                self._groups.setdefault(frozen.trajectory.group_id, []).append((value, frozen.row.position))
+                self._remember(frozen.trajectory.group_id, frozen.row.position, value)
 
     def rest(self) -> Iterator[Row]:
         """The pairs within groups; their trajectories are read again, a few of them at a time."""
-        for members in self._groups.values():
+        for members in self._groups():
             wanted = widest(members, self._work.options.margin or 0.0, self._work.options.most)
             if not wanted:
                 self._work.left_out["group_without_contrast"] += 1
@@ -78,6 +81,19 @@ class Preference:
                 else:
                     self._renderer.forget()
                     yield from self._rows(self._pairing.of_trajectories(one.steps, other.steps, by))
+
+    def _remember(self, group_id: str, position: int, value: float) -> None:
+        name = group_id.encode("utf-8", "surrogatepass")
+        scratch = self._work.scratch
+        scratch.all("INSERT OR IGNORE INTO groups (name) VALUES (?)", (name,))
+        number = scratch.one("SELECT number FROM groups WHERE name = ?", (name,))
+        scratch.all("INSERT INTO members VALUES (?, ?, ?)", (number, position, value))
+
+    def _groups(self) -> Iterator[list[tuple[float, int]]]:
+        """Value and position of the members of each group, in the order in which the groups came."""
+        scratch = self._work.scratch
+        for number in range(1, (scratch.one("SELECT max(number) FROM groups") or 0) + 1):
+            yield scratch.all("SELECT value, position FROM members WHERE of_group = ? ORDER BY position", (number,))
 
     def _rows(self, pairs: Iterator[Pair]) -> Iterator[Row]:
         for pair in pairs:

@@ -40,7 +40,7 @@ class RlPrompts:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._renderer = Renderer(thinking=work.options.thinking, arguments=work.options.arguments or "json")
-        self._seen: set[bytes] = set()
+        work.scratch.make("prompts (key BLOB PRIMARY KEY) WITHOUT ROWID")
         self._index = 0
 
     def rows(self, frozen: FrozenTrajectory) -> Iterator[Row]:
@@ -54,7 +54,7 @@ class RlPrompts:
             return
         task = frozen.trajectory.task or {}
         key = digest(json_text([frozen.row.task_key, _reference(task)]).encode(), _prompt_key(first))
-        if key in self._seen:
+        if self._work.scratch.one("SELECT 1 FROM prompts WHERE key = ?", (key,)) is not None:
             self._work.left_out["prompt_again"] += 1
             return
         try:
@@ -64,7 +64,7 @@ class RlPrompts:
         except NotPlain as reason:
             self._work.left_out[str(reason)] += 1
             return
-        self._seen.add(key)
+        self._work.scratch.all("INSERT INTO prompts VALUES (?)", (key,))
         yield self._row(frozen, first, said, task)
         self._index += 1
 
