@@ -129,3 +129,21 @@ def test_each_stage_of_a_call_is_on_the_clock(tmp_path):
         assert all(by_stage[stage] > 0 for stage, owner, _ in stages.STAGES if owner is not Looks)
     with pytest.raises(CallFailedError, match="nothing to see"):
         report([sys.executable, "-c", "import sys; sys.exit('nothing to see')"], bench.cores.all)
+
+
+def test_two_workers_stand_beside_two_servers_that_share_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(measured, "WORKER_ROUNDS", 1)
+    ((_, figures),) = measured.measure(GatewayBench(folder=tmp_path, calls=64), ["workers"])
+    named = {figure.name: figure for figure in figures}
+    for kind in ("two workers", "two servers with a pool each"):
+        beside = named[f"{kind}: processor time"].value / named["one worker: processor time"].value
+        assert named[f"{kind}: rise"].value == pytest.approx(100 * (beside - 1))
+    assert named["two workers: rise"].required == 15
+    assert named["two servers with a pool each: rise"].required is None
+    calls = []
+    for number in range(1, 5):
+        pool = open_store(f"sqlite:///{tmp_path / f'gateway-{number}.db'}")
+        calls.append(pool.stats().steps)
+        pool.close()
+    # One worker, two, and each of the two servers: with what warmed them.
+    assert calls == [128, 256, 128, 128]

@@ -8,6 +8,7 @@ with log-probabilities, in a trajectory each.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import statistics
 import sys
@@ -27,11 +28,12 @@ from agentworld.bench.gateway_bench import (
     Mode,
     body,
     by_turns,
+    cpu_beside,
     rate,
     seconds,
 )
 from agentworld.bench.load import CallFailedError, connect, post, quantile
-from agentworld.bench.servers import report
+from agentworld.bench.servers import Server, report
 
 LONG_TURNS = 4
 _TURNS: dict[Mode, tuple[str, ...]] = {
@@ -138,23 +140,34 @@ async def _conversations(
 
 
 def workers(bench: GatewayBench) -> list[Figure]:
-    """Processor time of a call with one worker and with two, each of which has 64 calls at once."""
+    """Processor time of a call with one worker and with two, each of which has 64 calls at once, and with two servers
+    that share nothing but the machine.
+    """
     found: dict[int, list[float]] = {1: [], 2: []}
+    apart: list[float] = []
+
+    def path_of(running: Server) -> Callable[[int], bytes]:
+        return bench.make(running.url, "/t/shared-{}/v1/chat/completions", "engine")
+
     with bench.engine() as engine:
         for _ in range(WORKER_ROUNDS):
             for count, seen in found.items():
                 with bench.gateway(engine, "engine", count) as gateway:
-                    make = bench.make(gateway.url, "/t/shared-{}/v1/chat/completions", "engine")
-                    seen.append(rate(gateway, make, bench.calls * count, CONCURRENCY * count).cpu)
+                    seen.append(rate(gateway, path_of(gateway), bench.calls * count, CONCURRENCY * count).cpu)
+            start = functools.partial(bench.gateway, engine, "engine", spread=True)
+            with start() as one, start() as other:
+                apart.append(cpu_beside((one, other), path_of, bench.calls))
     times = [statistics.median(seen) for seen in found.values()]
     if not times[0]:
         bench.notes.append("two workers: this system does not tell the processor time of processes")
         return []
-    rise = 100 * (times[1] / times[0] - 1)
+    rise, alone = 100 * (times[1] / times[0] - 1), statistics.median(apart)
     return [
         Figure("one worker: processor time", times[0], "ms a call"),
         Figure("two workers: processor time", times[1], "ms a call"),
         Figure("two workers: rise", rise, "%", required=15.0, better="less"),
+        Figure("two servers with a pool each: processor time", alone, "ms a call"),
+        Figure("two servers with a pool each: rise", 100 * (alone / times[0] - 1), "%"),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,15 +48,15 @@ class GatewayBench:
             yield running
 
     @contextlib.contextmanager
-    def gateway(self, engine: Server, mode: Mode, workers: int = 1) -> Iterator[Server]:
-        """A gateway with a new pool before the engine. Several workers have all cores."""
+    def gateway(self, engine: Server, mode: Mode, workers: int = 1, *, spread: bool = False) -> Iterator[Server]:
+        """A gateway with a new pool before the engine. Several workers have all cores, and so has one with `spread`."""
         self._made += 1
         pool = f"sqlite:///{self.folder / f'gateway-{self._made}.db'}"
         command = [sys.executable, "-m", "agentworld", "serve", "--pool", pool, "--port", "0", "--model", "replay"]
         command += ["--upstream", engine.url, "--tokens", mode, "--workers", str(workers)]
         if mode == "token-in":
             command += ["--tokenizer", self.tokenizer]
-        with server(command, self.cores.server if workers == 1 else self.cores.all) as running:
+        with server(command, self.cores.all if spread or workers > 1 else self.cores.server) as running:
             yield running
 
     def text(self, number: int, tokens: int, mode: Mode) -> str:
@@ -93,10 +93,31 @@ def body(messages: list[dict[str, Any]], stream: bool = False) -> bytes:
 def rate(running: Server, make: Callable[[int], bytes], calls: int, concurrency: int = CONCURRENCY) -> Rate:
     """Calls under load, after some that warm the server: more than connections, so that each worker has its share."""
     warm = min(max(WARM_CALLS, 2 * concurrency), calls)
-    asyncio.run(load(running.url, lambda number: make(number + calls), warm, concurrency))
+    asyncio.run(load(running.url, shifted(make, calls), warm, concurrency))
     before = running.cpu()
     found = asyncio.run(load(running.url, make, calls, concurrency))
     return Rate(found, 1000 * (running.cpu() - before) / calls)
+
+
+def cpu_beside(servers: Sequence[Server], make: Callable[[Server], Callable[[int], bytes]], calls: int) -> float:
+    """Milliseconds of processor time of a call, while each of the servers has 64 at once, after some that warm them."""
+
+    makers = [make(running) for running in servers]
+    warming = [shifted(each, calls) for each in makers]
+
+    async def all_at_once(requests: Sequence[Callable[[int], bytes]], count: int) -> None:
+        pairs = zip(servers, requests, strict=True)
+        await asyncio.gather(*(load(running.url, each, count, CONCURRENCY) for running, each in pairs))
+
+    asyncio.run(all_at_once(warming, min(2 * CONCURRENCY, calls)))
+    before = sum(running.cpu() for running in servers)
+    asyncio.run(all_at_once(makers, calls))
+    return 1000 * (sum(running.cpu() for running in servers) - before) / (calls * len(servers))
+
+
+def shifted(make: Callable[[int], bytes], by: int) -> Callable[[int], bytes]:
+    """The requests from number `by` on."""
+    return lambda number: make(number + by)
 
 
 async def by_turns(
