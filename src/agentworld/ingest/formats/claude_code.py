@@ -204,7 +204,7 @@ class _Runs:
     def _step(self, turn: Turn, session: str, branches: _Branches) -> Step:
         line, reply, message = turn.first, turn.reply, turn.first.message
         assert reply is not None
-        came = list(_until_reply(turn))
+        came = _until_reply(turn)
         before = came[-1] if came and came[-1].reply is not None else None
         reason = branches.reason(turn, before, any(each.compaction for each in came))
         notes = dict(turn.notes)
@@ -321,12 +321,14 @@ def _parts(turns: list[Turn], own: str) -> list[Part]:
     return [part for parts in found.values() for part in parts]
 
 
-def _until_reply(turn: Turn) -> Iterator[Turn]:
+def _until_reply(turn: Turn) -> list[Turn]:
     """The turns before it up to the reply that it comes from."""
+    found: list[Turn] = []
     for each in lineage(turn):
-        yield each
+        found.append(each)
         if each.reply is not None:
-            return
+            break
+    return found
 
 
 def _in_order(turns: list[Turn]) -> Iterator[Turn]:
@@ -334,6 +336,11 @@ def _in_order(turns: list[Turn]) -> Iterator[Turn]:
     done: set[int] = set()
     for turn in turns:
         if id(turn) in done:
+            continue
+        before = turn.parent or turn.before
+        if before is None or id(before) in done:  # as nearly always
+            done.add(id(turn))
+            yield turn
             continue
         chain = [turn]
         for each in lineage(turn):
