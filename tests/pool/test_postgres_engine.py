@@ -129,8 +129,8 @@ def test_many_other_statements_run_in_order(postgres_pool):
     assert mine(postgres_pool) == {"x0": 10, "x1": 11, "x2": 7, "x3": 8, "x4": 9}
 
 
-def test_insertions_of_parameters_alone_are_copied():
-    assert EVENT.insertion.copy.startswith("COPY events (pk, kind, at,")
+def test_insertions_of_parameters_alone_take_columns():
+    assert EVENT.insertion.text.startswith("INSERT INTO events (pk, kind, at,")
     assert EVENT.insertion.types == ["int8", "text", "float8", "text", "text", "text", "text"]
     constant = sql(insert(_c).values(name=parameter("name"), value=1))
     assert [statement.insertion for statement in (constant, SET, MINE)] == [None] * 3

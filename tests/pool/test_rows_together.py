@@ -56,8 +56,8 @@ def test_rows_of_steps_come_in_an_order_of_their_own(engine):
     assert names == append_rows.STEP_COLUMNS
     if engine == "postgres":
         insertion = append_rows.INSERT_STEP.insertion
-        assert insertion.parameters == names
-        assert insertion.copy.startswith(f"COPY steps ({', '.join(names)})")
+        assert len(insertion.types) == len(names)
+        assert insertion.text.startswith(f"INSERT INTO steps ({', '.join(names)}) SELECT * FROM unnest(")
     else:
         text = append_rows.INSERT_STEP.positional[0]
         columns, values = (part.split(")")[0].split(", ") for part in text.split("(")[1:])

@@ -105,12 +105,16 @@ class PostgresConnection:
             return
         while len(self._cursors) < len(asked):
             self._cursors.append(self.raw.cursor())
-        with self.raw.pipeline():
+        with self._pipeline():
             self._send_waiting()
             for cursor, (statement, parameters) in zip(self._cursors, asked, strict=False):
                 cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
         for cursor, (statement, parameters) in zip(self._cursors, asked, strict=False):
             self._foreseen[_key(statement, parameters)] = cast("list[Row]", cursor.fetchall())
+
+    def _pipeline(self) -> contextlib.AbstractContextManager[object]:
+        """Inside, statements are sent without waiting; at its end the server's answers to all are there."""
+        return self.raw.pipeline()
 
     def _send_waiting(self) -> None:
         """Send what must come before the next statement."""

@@ -2,24 +2,29 @@
 
 All processes wait for whoever holds the pool's lock, so a transaction takes as few round trips as it can. Statements
 that only write, and savepoints, queue up. They are sent in one pipeline with the next statement that reads, as their
-operation ends, so that a fault is told to the operation that has it, or with the commit. Statements whose need can be
-foreseen are asked together.
+operation ends, so that a fault is told to the operation that has it, or with the commit. Many rows go at once, in one
+statement of whole columns; what the server says of them is heard with the next answer, so it works on them meanwhile.
+Statements whose need can be foreseen are asked together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import psycopg
 
 from agentworld.pool.exact_text import sought
+from agentworld.pool.postgres.columns import Column, column, register
 from agentworld.pool.postgres.connection import PostgresConnection, PostgresRow, RawConnection
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.statements import Insertion, Statement
 
 ALTERED_ROWS = 8  # rows of one plain update from which on one statement for all of them is faster
-COPY_ROWS = 16  # rows of one insertion from which on COPY is faster, though it takes round trips of its own
+INSERTED_ROWS = 2  # the same of a plain insertion
+SENT_ROWS = 64  # rows of one insertion which go to the server at once, so that it works while we do
+MOST_ROWS, MOST_BYTES = 4096, 16 * 1024 * 1024  # of one statement
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -29,21 +34,27 @@ class FlushFailedError(Exception):
 
 class _Write(NamedTuple):
     text: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any] | Sequence[Column]]
+    has_columns: bool = False  # instead of values, in its one row
 
 
 class WritingConnection(PostgresConnection):
     """Statements inside a write transaction; see Connection of the shared code."""
 
+    works_ahead = True
+
     def __init__(self, raw: RawConnection) -> None:
         super().__init__(raw)
+        register(raw)
         self._writes = raw.cursor()
+        self._of_columns: dict[str, psycopg.Cursor[PostgresRow]] = {}  # A cursor need not learn its statement again.
         self._queue: list[str | _Write] = []
         self._depth = 0
         self._ready = False  # A savepoint was set as the transaction began.
         self._trusts = False  # in what the operation writes
         self._is_unproven = False  # what waits is of an operation that has ended
         self._started: Mapping[str, int] | None = None
+        self._ahead: contextlib.ExitStack | None = None  # the pipeline of what was sent before it had to be
 
     def begin(self, text: str) -> list[list[PostgresRow]]:
         """Begin a transaction; `text` also asks for what it needs, and ends with all counters.
@@ -66,6 +77,7 @@ class WritingConnection(PostgresConnection):
     def forget(self) -> None:
         """The transaction is gone, with its savepoints and what was not sent."""
         super().forget()
+        self._drop_ahead()
         self._queue, self._depth, self._ready, self._started = [], 0, False, None
         self._trusts = self._is_unproven = False
 
@@ -83,10 +95,10 @@ class WritingConnection(PostgresConnection):
         elif (known := self._known(statement, parameters)) is not None:
             return known
         self._limit()
-        if not self._must_send():
+        if self._ahead is None and not self._must_send():
             return self._ask(statement, parameters)
         cursor = self._cursor
-        with self.raw.pipeline():
+        with self._pipeline():
             self._send_queue()
             cursor.execute(statement.text("postgres"), statement.bound("postgres", sought(parameters)), binary=True)
         # Not inside, as asking for rows would take a round trip of its own.
@@ -95,35 +107,40 @@ class WritingConnection(PostgresConnection):
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""
         self._foreseen.clear()
-        insertion = statement.insertion if len(rows) >= COPY_ROWS else None
+        insertion = statement.insertion if len(rows) >= INSERTED_ROWS else None
         if insertion is None:
             self._queue.append(_together(statement, rows) or _Write(statement.text("postgres"), rows))
             return
-        names = insertion.parameters
-        self._copy(insertion, [[row[name] for name in names] for row in rows])
+        self._insert(insertion, [[row[name] for row in rows] for name in statement.names])
 
     def many_in_order(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> None:
         """See Connection."""
-        if len(rows) >= COPY_ROWS and (insertion := statement.insertion) is not None:
+        if len(rows) >= INSERTED_ROWS and (insertion := statement.insertion) is not None:
             self._foreseen.clear()
-            self._copy(insertion, rows)
+            self._insert(insertion, list(zip(*rows, strict=True)))
             return
         names = statement.names
         self.many(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
-    def _copy(self, insertion: Insertion, rows: Iterable[Sequence[Any]]) -> None:
-        self._flush()
-        with self._cursor.copy(insertion.copy) as copy:
-            copy.set_types(insertion.types)
-            for row in rows:
-                copy.write_row(row)
+    def _insert(self, insertion: Insertion, columns: Sequence[Sequence[Any]]) -> None:
+        """Insert the rows of these columns, parents first, in as many statements as their bytes need."""
+        count = len(columns[0])
+        made = [column(kind, values) for kind, values in zip(insertion.types, columns, strict=True)]
+        if count > 1 and (count > MOST_ROWS or sum(len(one.data) for one in made) > MOST_BYTES):
+            half = count // 2
+            self._insert(insertion, [values[:half] for values in columns])
+            self._insert(insertion, [values[half:] for values in columns])
+            return
+        self._queue.append(_Write(insertion.text, [made], has_columns=True))
+        if count >= SENT_ROWS:
+            self._send_ahead()
 
     def command(self, *texts: str) -> psycopg.Cursor[PostgresRow]:
         """Send statements without parameters together, after what waits; the cursor is at the last result."""
-        if not any(isinstance(item, _Write) for item in self._queue):
+        if not self._has_writes():
             waiting, self._queue = cast("list[str]", self._queue), []
             return super().command(*waiting, *texts)
-        with self.raw.pipeline():
+        with self._pipeline():
             self._send_queue()
             for text in texts:
                 self._cursor.execute(text, prepare=False)
@@ -134,14 +151,14 @@ class WritingConnection(PostgresConnection):
         commit's status. FlushFailedError where `after` alone failed: the commit is done then.
         """
         cursor = self._cursor
-        if not any(isinstance(item, _Write) for item in self._queue):
+        if not self._has_writes():
             waiting, self._queue = cast("list[str]", self._queue), []
             cursor.execute("; ".join([*waiting, *before, "COMMIT", after]), prepare=False)
             for _ in range(len(waiting) + len(before)):
                 cursor.nextset()
             return cursor.statusmessage
         try:
-            with self.raw.pipeline():
+            with self._pipeline():
                 self._send_queue()
                 for text in before:
                     self._writes.execute(text, prepare=False)
@@ -167,6 +184,7 @@ class WritingConnection(PostgresConnection):
     def undo(self, name: str) -> None:
         """See Connection."""
         self._foreseen.clear()
+        self._drop_ahead()
         self._trusts = False
         self._depth -= 1
         begun = f"SAVEPOINT s{self._depth}"
@@ -202,12 +220,42 @@ class WritingConnection(PostgresConnection):
         # Releases alone can wait; the commit makes them needless.
         return any(isinstance(item, _Write) or not item.startswith("RELEASE") for item in self._queue)
 
+    def _has_writes(self) -> bool:
+        """Whether there is what only a pipeline can send, or one is open."""
+        return self._ahead is not None or any(isinstance(item, _Write) for item in self._queue)
+
     def _flush(self) -> None:
-        if any(isinstance(item, _Write) for item in self._queue):
-            with self.raw.pipeline():
+        if self._has_writes():
+            with self._pipeline():
                 self._send_queue()
         elif self._must_send():
             self.command()
+
+    @contextlib.contextmanager
+    def _pipeline(self) -> Iterator[None]:
+        """Inside, statements are sent without waiting; at its end the server's answers to all are there."""
+        if self._ahead is None:
+            with self.raw.pipeline():
+                yield
+            return
+        yield
+        ahead, self._ahead = self._ahead, None
+        ahead.close()
+
+    def _send_ahead(self) -> None:
+        """Send what waits, of which the server is heard later."""
+        if self._ahead is None:
+            self._ahead = contextlib.ExitStack()
+            self._ahead.enter_context(self.raw.pipeline())
+        self._send_queue()
+        self.raw.pgconn.flush()
+
+    def _drop_ahead(self) -> None:
+        """End an open pipeline; what failed in it is undone next."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            with contextlib.suppress(psycopg.Error):
+                ahead.close()
 
     def _send_queue(self) -> None:
         queue, self._queue = self._queue, []
@@ -215,6 +263,10 @@ class WritingConnection(PostgresConnection):
         for item in queue:
             if isinstance(item, str):
                 self._writes.execute(item, prepare=False)
+            elif item.has_columns:
+                if item.text not in self._of_columns:
+                    self._of_columns[item.text] = self.raw.cursor()
+                self._of_columns[item.text].execute(item.text, item.rows[0])
             elif len(item.rows) == 1:
                 self._writes.execute(item.text, item.rows[0])
             else:
@@ -226,8 +278,5 @@ def _together(statement: Statement, rows: Sequence[Mapping[str, Any]]) -> _Write
     alteration = statement.alteration if len(rows) >= ALTERED_ROWS else None
     if alteration is None or len({row["row"] for row in rows}) < len(rows):
         return None
-    lists = {name: [row[name] for row in rows] for name in alteration.types}
-    for name, kind in alteration.types.items():
-        if kind == "float8":  # A list is of one type.
-            lists[name] = [None if value is None else float(value) for value in lists[name]]
-    return _Write(alteration.text, [lists])
+    columns = {name: column(kind, [row[name] for row in rows]) for name, kind in alteration.types.items()}
+    return _Write(alteration.text, [columns], has_columns=True)

@@ -73,19 +73,17 @@ class Batch:
     # --- looking up -------------------------------------------------------------------------------------------
     def load(self, payloads: Sequence[Payload]) -> None:
         """Read what is there of all that the payloads name."""
-        named: set[str] = set()
+        named = _trajectories(payloads)
         steps: set[str] = set()
         exchanges: set[str] = set()
         refused: list[Rejected] = []
         for payload in payloads:
             taken = payload
             if isinstance(payload, PreparedExchange):
-                named.add(payload.exchange.trajectory_id)
                 exchanges.add(payload.exchange.exchange_id)
                 taken = payload.steps
             for one in taken:  # type: ignore[union-attr]  # A sequence from here on.
                 if isinstance(one, Prepared):
-                    named.add(one.step.trajectory_id)
                     steps.add(one.step.step_id)
                 elif isinstance(one, Rejected):
                     refused.append(one)
@@ -102,6 +100,16 @@ class Batch:
                 )
         if exchanges:
             self._exchanges = append_rows.known_exchanges(self._txn, exchanges)
+
+    def go_on(self, before: Batch, payloads: Sequence[Payload]) -> None:
+        """In the place of `load`: `before` has looked up what these name; what it left unwritten goes with this one."""
+        self._known, self._exchanges = before._known, before._exchanges
+        self._deleted, self._deleted_of = before._deleted, before._deleted_of
+        if self._undisturbed:
+            self._tallies, self._changed = before._tallies, before._changed
+            self._events, self._event_pks = before._events, before._event_pks
+        else:
+            self._tallies = self._counting.load(self._txn, _trajectories(payloads), undisturbed=False)
 
     # --- planning ---------------------------------------------------------------------------------------------
     def add_exchange(self, prepared: PreparedExchange) -> ConflictError | None:
@@ -274,9 +282,11 @@ class Batch:
         return AppendResult(step_id, "rejected", reason=reason)
 
     # --- writing ----------------------------------------------------------------------------------------------
-    def write(self, *, whole: bool = False) -> Mark:
+    def write(self, *, whole: bool = False, goes_on: bool = False) -> Mark:
         """Write what was planned; returns the pool as it is before signals that came with it change what it counts.
-        `whole`: see ForestWriter.finish.
+
+        `whole`: see ForestWriter.finish. `goes_on`: another batch of the transaction follows; events and what
+        trajectories count are left to it, unless signals look at that before.
         """
         txn, forests = self._txn, self._forests
         self._number_events()
@@ -306,14 +316,11 @@ class Batch:
         append_rows.insert_steps(txn, self._steps)
         txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         set_marks(txn, self._new_marks)
-        events = zip(self._event_pks, self._events, strict=True)
-        told = [
-            (pk, kind, txn.now, trajectory, step, data, channel)
-            for pk, (kind, trajectory, step, data, channel) in events
-        ]
-        txn.many_in_order(append_rows.INSERT_EVENT, told)
         txn.many(append_rows.INSERT_DEAD, self._dead)
-        self._save_tallies()
+        if not goes_on or self._has_signals():
+            self._insert_events()
+            self._save_tallies()
+            self._events, self._event_pks, self._changed = [], [], {}
         self._count()
         mark = txn.mark()
         self._keep_rewards()
@@ -323,6 +330,17 @@ class Batch:
         settle_touched(txn, self._late, self._late_steps)
         self._apply_awaited()
         return mark
+
+    def _has_signals(self) -> bool:
+        return bool(self._rewards or self._superseded or self._late) or self._txn.counter(counters.AWAITED) > 0
+
+    def _insert_events(self) -> None:
+        now = self._txn.now
+        told = [
+            (pk, kind, now, trajectory, step, data, channel)
+            for pk, (kind, trajectory, step, data, channel) in zip(self._event_pks, self._events, strict=True)
+        ]
+        self._txn.many_in_order(append_rows.INSERT_EVENT, told)
 
     def _write_trajectories(self) -> None:
         self._implied.write(self._begun)
@@ -353,3 +371,14 @@ class Batch:
         }
         for name, number in counted.items():
             self._txn.count(name, number)
+
+
+def _trajectories(payloads: Sequence[Payload]) -> set[str]:
+    """Those that the payloads name."""
+    named: set[str] = set()
+    for payload in payloads:
+        if isinstance(payload, PreparedExchange):
+            named.add(payload.exchange.trajectory_id)
+            payload = payload.steps
+        named.update(one.step.trajectory_id for one in payload if isinstance(one, Prepared))
+    return named

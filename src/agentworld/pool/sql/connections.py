@@ -46,7 +46,12 @@ class Reader(Protocol):
 
 
 class Connection(Reader, Protocol):
-    """A connection that writes, inside a transaction that the WriteSession began."""
+    """A connection that writes, inside a transaction that the WriteSession began.
+
+    `works_ahead`: the engine works on what it was given while the caller goes on, so large operations give it parts.
+    """
+
+    works_ahead: bool
 
     def counters(self) -> Mapping[str, int] | None:
         """The counters as the transaction found them, where the engine has read them as it began; None where not."""

@@ -58,7 +58,7 @@ _PLAIN_UPDATE = re.compile(r'UPDATE (?P<table>"?\w+"?) SET (?P<sets>.+) WHERE (?
 ROWS_TOGETHER = 16
 _NARROW = 6  # parameters
 _PARAMETER = re.compile(r'%\((?P<name>\w+)\)s(::[A-Z]+( COLLATE "C")?)?')
-_COPY_TYPES: dict[type[TypeEngine[Any]], str] = {
+_COLUMN_TYPES: dict[type[TypeEngine[Any]], str] = {
     BigInteger: "int8",
     Float: "float8",
     Text: "text",
@@ -67,17 +67,16 @@ _COPY_TYPES: dict[type[TypeEngine[Any]], str] = {
 
 
 class Insertion(NamedTuple):
-    """How PostgreSQL's COPY does what a plain INSERT does: its command, and each column's type and parameter, in the
-    order of the statement's `names`.
+    """How PostgreSQL inserts many rows at once as a plain INSERT does one: each parameter, in the order of the
+    statement's `names`, is a column of a type.
     """
 
-    copy: str
+    text: str
     types: list[str]
-    parameters: list[str]
 
 
 class Alteration(NamedTuple):
-    """How PostgreSQL changes many rows at once as a plain UPDATE by `pk` changes one: each parameter is a list."""
+    """How PostgreSQL changes many rows at once as a plain UPDATE by `pk` changes one: each parameter is a column."""
 
     text: str
     types: dict[str, str]  # by parameter
@@ -154,7 +153,7 @@ class Statement:
 
     @functools.cached_property
     def insertion(self) -> Insertion | None:
-        """As COPY for PostgreSQL, where it inserts rows of parameters and nothing else."""
+        """As one statement for many rows on PostgreSQL, where it inserts rows of parameters and nothing else."""
         found = _PLAIN_INSERT.fullmatch(self.text("postgres"))
         if found is None:
             return None
@@ -166,8 +165,10 @@ class Statement:
             of_column[said["name"]] = column_name
         columns = metadata.tables[found["table"].strip('"')].c
         named = [of_column[name] for name in self.names]
-        types = [_COPY_TYPES[type(columns[name.strip('"')].type)] for name in named]
-        return Insertion(f"COPY {found['table']} ({', '.join(named)}) FROM STDIN (FORMAT BINARY)", types, self.names)
+        types = [_COLUMN_TYPES[type(columns[name.strip('"')].type)] for name in named]
+        lists = ", ".join(f"%s::{kind}[]" for kind in types)
+        text = f"INSERT INTO {found['table']} ({', '.join(named)}) SELECT * FROM unnest({lists})"
+        return Insertion(text, types)
 
     @functools.cached_property
     def alteration(self) -> Alteration | None:
@@ -183,7 +184,7 @@ class Statement:
         for place, said in enumerate(found["sets"].split(", ")):
             name, _, value = said.partition("=")
             of_row = _PARAMETER.fullmatch(value)
-            kind = _COPY_TYPES[type(columns[name.strip('"')].type)]
+            kind = _COLUMN_TYPES[type(columns[name.strip('"')].type)]
             if of_row is None or kind == "bytea" or of_row["name"] in types:
                 return None
             types[of_row["name"]] = kind

@@ -26,6 +26,7 @@ class SqliteConnection:
 
     engine: EngineName = "sqlite"
     era = 0  # What was shown is durable.
+    works_ahead = False
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
