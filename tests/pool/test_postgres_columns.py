@@ -1,11 +1,14 @@
 """Columns of many rows, as one statement on PostgreSQL takes them."""
 
 import math
+import time
 
 import psycopg
 import pytest
 
-from agentworld.pool.postgres import writing
+from agentworld.errors import PoolError
+from agentworld.pool import open_store
+from agentworld.pool.postgres import session, writing
 from agentworld.pool.postgres.columns import column, register
 
 COLUMNS = {
@@ -82,3 +85,46 @@ def test_a_fault_in_rows_that_were_sent_ahead_is_that_of_their_operation(postgre
         write(postgres_pool, lambda txn: [txn.many_in_order(EVENT, rows(400)), {}["nothing"]])
     write(postgres_pool, lambda txn: add(txn, "x-after"))
     assert mine(postgres_pool) == {"x": 1, "x-after": 1}
+
+
+def test_a_fault_in_rows_that_were_sent_ahead_is_not_that_of_what_is_nested_after_them(postgres_pool, monkeypatch):
+    monkeypatch.setattr(writing, "SENT_ROWS", 2)
+    from .test_postgres_engine import EVENT, add, mine, write
+
+    row = (100, "kind", 1.0, None, None, None, None)
+
+    def outer(txn):
+        txn.many_in_order(EVENT, [row, row])
+        txn.run(lambda inner: {}["nothing"])
+
+    def operation(txn):
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            txn.run(outer)
+        add(txn, "x")
+
+    write(postgres_pool, operation)
+    assert mine(postgres_pool) == {"x": 1}
+
+
+def test_the_server_ends_a_transaction_whose_process_stops_after_rows_were_sent_ahead(postgres, monkeypatch):
+    monkeypatch.setattr(writing, "SENT_ROWS", 2)
+    monkeypatch.setattr(session, "IDLE_SECONDS", 0.3)
+    from .test_postgres_engine import EVENT, add, mine, write
+
+    url = postgres.url()
+    pool = open_store(url)
+
+    def stops(txn):
+        txn.many_in_order(EVENT, [(pk, "kind", 1.0, None, None, None, None) for pk in range(100, 105)])
+        mine_there = txn.connection.raw.info.backend_pid
+        until = time.monotonic() + 30
+        with psycopg.connect(url, autocommit=True) as other:
+            while other.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", [mine_there]).fetchone():
+                assert time.monotonic() < until, "the server still waits"
+                time.sleep(0.05)
+
+    with pytest.raises(PoolError):
+        write(pool, stops)
+    write(pool, lambda txn: add(txn, "x-after"))
+    assert mine(pool) == {"x-after": 1}
+    pool.close()

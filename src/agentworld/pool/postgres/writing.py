@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import psycopg
+from psycopg import errors
 
 from agentworld.pool.exact_text import sought
 from agentworld.pool.postgres.columns import Column, column, register
@@ -54,7 +55,8 @@ class WritingConnection(PostgresConnection):
         self._trusts = False  # in what the operation writes
         self._is_unproven = False  # what waits is of an operation that has ended
         self._started: Mapping[str, int] | None = None
-        self._ahead: contextlib.ExitStack | None = None  # the pipeline of what was sent before it had to be
+        self._ahead: contextlib.ExitStack | None = None  # ends the pipeline of what was sent before it had to be
+        self._pipe: psycopg.Pipeline
 
     def begin(self, text: str) -> list[list[PostgresRow]]:
         """Begin a transaction; `text` also asks for what it needs, and ends with all counters.
@@ -172,7 +174,7 @@ class WritingConnection(PostgresConnection):
 
     def savepoint(self, name: str) -> None:
         """See Connection."""
-        if self._is_unproven:
+        if self._is_unproven or self._ahead is not None:
             self._flush()  # A fault in it must not look like one of the next operation.
         # Numbered, since one that waits to be released must not hide one of the same name.
         if self._ready:
@@ -240,15 +242,22 @@ class WritingConnection(PostgresConnection):
             return
         yield
         ahead, self._ahead = self._ahead, None
-        ahead.close()
+        try:
+            ahead.close()
+        except errors.InFailedSqlTransaction as error:
+            if isinstance(error.__context__, psycopg.Error):
+                raise error.__context__ from None  # What failed first; psycopg tells what was heard last.
+            raise
 
     def _send_ahead(self) -> None:
         """Send what waits, of which the server is heard later."""
         if self._ahead is None:
             self._ahead = contextlib.ExitStack()
-            self._ahead.enter_context(self.raw.pipeline())
+            self._pipe = self._ahead.enter_context(self.raw.pipeline())
         self._send_queue()
-        self.raw.pgconn.flush()
+        # Only after a sync does the server count how long it waits, so that it ends what a stopped process has begun.
+        self.raw.pgconn.pipeline_sync()
+        self._pipe.result_queue.append(None)
 
     def _drop_ahead(self) -> None:
         """End an open pipeline; what failed in it is undone next."""
