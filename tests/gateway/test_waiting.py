@@ -1,6 +1,8 @@
 """Limits of time that cost nothing where nothing is waited for."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -85,3 +87,32 @@ async def test_who_is_cancelled_cancels_the_work() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiter
     assert cut == ["ended"]
+
+
+async def test_what_was_cancelled_leaves_nothing_to_the_garbage_collector() -> None:
+    class Held:
+        pass
+
+    seen: list[weakref.ref[Held]] = []
+
+    async def endless() -> None:
+        held = Held()
+        seen.append(weakref.ref(held))
+        await asyncio.Event().wait()
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(within(60.0, endless()))
+        await asyncio.sleep(0)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            return
+
+    gc.disable()
+    try:
+        await cancelled()
+        await asyncio.sleep(0)
+        assert seen[0]() is None
+    finally:
+        gc.enable()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from agentworld.factory import open_pool
 from agentworld.ingest.examining import examine
+from agentworld.ingest.files import DiskEntry
 from agentworld.ingest.finding import entries
 from agentworld.ingest.growth import relation
 from agentworld.ingest.loader import import_paths
@@ -336,3 +337,15 @@ def test_what_an_earlier_version_imported_under_another_id_is_known_outgrown_or_
     standing = pool.list_trajectories().items[-1]
     assert pool.decisions(trajectory_id=old.new.trajectory_id)[0].verdict == "exclude"
     assert pool.decisions(trajectory_id=standing.trajectory_id) == []
+
+
+def test_what_a_file_grew_by_since_it_was_found_is_read_in_large_pieces(tmp_path):
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(b"a" * 10)
+    entry = DiskEntry(path)
+    with path.open("ab") as file:
+        file.write(b"b" * 100_000)
+    pieces = list(entry._stream())
+    assert b"".join(pieces) == b"a" * 10 + b"b" * 100_000
+    assert len(pieces) == 2
+    assert entry.position == 100_010

@@ -149,7 +149,8 @@ class Connection:
     def _leave_to_parent(self) -> None:
         """A fork took the sockets along: what is asked on one of them may be answered to the other process."""
         if self._process != os.getpid():
-            self._process, self._lock, self._open, self._local = os.getpid(), threading.Lock(), set(), threading.local()
+            self._lock, self._open, self._local = threading.Lock(), set(), threading.local()
+            self._process = os.getpid()  # Last: another thread must not find the lock, which may be held for ever.
 
     def _drop(self, connection: http.client.HTTPConnection) -> None:
         connection.close()

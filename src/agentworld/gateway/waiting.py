@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,12 +41,14 @@ class _Rest:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         work, waits_for = self._work, self._waits_for
-        while True:
-            try:
-                step = partial(work.send, (yield waits_for))
-            except BaseException as error:
-                step = partial(work.throw, error)
-            try:
-                waits_for = step()
-            except StopIteration as ended:
-                return ended.value
+        try:
+            while True:
+                # An error that were kept would know this frame, and it the error, for the garbage collector to find.
+                try:
+                    sent = yield waits_for
+                except BaseException as error:
+                    waits_for = work.throw(error)
+                else:
+                    waits_for = work.send(sent)
+        except StopIteration as ended:
+            return ended.value

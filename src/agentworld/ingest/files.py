@@ -194,8 +194,11 @@ class DiskEntry(StreamEntry):
         with open(self.path, "rb", buffering=0) as file:
             position = 0
             # Asked for more than there is, Python takes memory for all that was asked for.
-            while chunk := file.read(min(CHUNK, max(0, self.size - position) + 1)):
+            wanted = min(CHUNK, self.size + 1)
+            while chunk := file.read(wanted):
                 position += len(chunk)
+                # It may have grown since it was found.
+                wanted = CHUNK if position > self.size else min(CHUNK, self.size - position + 1)
                 self.position = max(self.position, position)
                 yield chunk
 

@@ -285,9 +285,7 @@ class ForestWriter:
                 tip.rows += old.rows[:shared]
                 tip.weight = old.weight  # The messages are the same objects, so this is too much at most.
         if trace.keys:
-            parent: Ref = None
-            if shared:
-                parent = tip.rows[shared - 1] if shared <= len(tip.rows) else tip.keys[shared - 1]
+            parent = _ref(tip, shared)
             begins = old is None and not self._message_tips.get(trajectory_id)
             self._new_nodes.add(parent, trace.keys, trace.bodies, shared, begins)
             if trace.parts:
@@ -302,7 +300,6 @@ class ForestWriter:
             self._message_tips.put(trajectory_id, tip)
         if len(tip.rows) < len(tip.keys):
             self._unresolved.append((tip, self._new_nodes))
-
         return _ref(tip, trace.prompt_length), _ref(tip, len(trace.messages))
 
     # --- writing ----------------------------------------------------------------------------------------------
