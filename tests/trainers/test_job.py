@@ -1,8 +1,11 @@
+import errno
+
 import pytest
 
 from agentworld.cli import invoke
 from agentworld.errors import ConfigError
 from agentworld.factory import open_pool
+from agentworld.trainers import sole
 from agentworld.trainers.checkpoint import latest_checkpoint, read_record
 from agentworld.trainers.job import open_trainer, read_job, run_job
 from agentworld.trainers.sole import sole_trainer
@@ -112,6 +115,15 @@ def test_what_is_wrong_with_a_job_is_one_line(job, capsys, change, says):
     assert len(lines) == 1
     assert says in lines[0]
     assert "no model" in says or lines[0].startswith(f"agentworld: {job}"), "which file"
+
+
+def test_where_the_file_system_has_no_locks_a_job_trains_nonetheless(tmp_path, monkeypatch):
+    def none(*asked):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(sole.fcntl, "flock", none)
+    with sole_trainer(tmp_path / "out"):
+        assert (tmp_path / "out").is_dir()
 
 
 def test_one_process_trains_into_a_folder(job, tmp_path, capsys):

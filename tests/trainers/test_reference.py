@@ -1,3 +1,4 @@
+import errno
 import resource
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError
 from agentworld.pool import open_store
 from agentworld.records import BatchSpec
+from agentworld.trainers import checkpoint as checkpoint_module
 from agentworld.trainers.checkpoint import latest_checkpoint, read_record
 from agentworld.trainers.reference import Trainer
 from agentworld.trainers.settings import TrainSettings
@@ -200,6 +202,22 @@ def test_settings_that_make_no_sense_are_refused(field):
     with pytest.raises(ConfigError) as error:
         TrainSettings(**field)
     assert error.value.path == next(iter(field))
+
+
+def test_a_checkpoint_whose_folder_cannot_be_synced_does_not_stay(tmp_path, monkeypatch):
+    trainer = Trainer(tiny_model(), GRPO, tmp_path)
+    trainer.save()
+    sync = checkpoint_module._sync
+
+    def failing(path):
+        if path == tmp_path:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(path)
+
+    monkeypatch.setattr(checkpoint_module, "_sync", failing)
+    with pytest.raises(AgentWorldError, match="checkpoint-000002 could not be written: Input/output error"):
+        trainer.save()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000001"]
 
 
 def test_a_disk_that_takes_no_checkpoint_is_said_and_the_batch_comes_again(pool, tmp_path):

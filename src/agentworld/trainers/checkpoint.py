@@ -65,7 +65,8 @@ def save_checkpoint(
     except Exception as error:
         if not _of_the_disk(error):
             raise
-        shutil.rmtree(partial, ignore_errors=True)
+        for left in (partial, final):
+            shutil.rmtree(left, ignore_errors=True)
         raise AgentWorldError(
             f"{final} could not be written: {_cause(error)}; {_free(folder)} are free there",
             hint="Make room, and run the same again: it goes on after the newest checkpoint",

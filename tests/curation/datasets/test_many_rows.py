@@ -1,9 +1,12 @@
 """Versions of many rows: what is held in memory of each, and searches that take too long for a moment."""
 
+import os
 import random
 import re
+import resource
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -151,3 +154,23 @@ def test_a_temporary_folder_without_room_is_named(memory, monkeypatch, tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with pytest.raises(PoolFullError, match=r"gone.*TMPDIR"):
         create_dataset(memory, "d")
+
+
+def test_the_folder_of_tables_that_have_no_room_is_named():
+    files = Path("/proc/self/fd")
+    if not files.exists():
+        pytest.skip("needs the list of open files")
+    rows = [(bytes(1 << 20),)] * 24  # More than the cache holds.
+    with Scratch() as scratch:
+        scratch.make("rows (one BLOB)")
+        scratch.many("INSERT INTO rows VALUES (?)", rows)
+        open_files = [os.readlink(each) for each in files.iterdir() if each.is_symlink() and os.path.lexists(each)]
+        [folder] = {os.path.dirname(each) for each in open_files if "etilqs_" in each}
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        try:
+            with pytest.raises(PoolFullError) as seen:
+                scratch.many("INSERT INTO rows VALUES (?)", rows)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"nothing can be kept for a while in {folder}:" in seen.value.message

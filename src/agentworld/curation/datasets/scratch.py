@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -27,7 +28,7 @@ class Scratch:
     """Tables in a file that is nobody else's, and that is gone with the process however that ends."""
 
     def __init__(self) -> None:
-        with _told():
+        with _told(_of_tables):
             self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
                 self._database.execute(f"PRAGMA {pragma}").close()
@@ -40,18 +41,18 @@ class Scratch:
 
     def all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows that a statement gives."""
-        with _told():
+        with _told(_of_tables):
             return self._database.execute(statement, values).fetchall()
 
     def one(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first value of the first row that it gives, or None."""
-        with _told():
+        with _told(_of_tables):
             found = self._database.execute(statement, values).fetchone()
         return None if found is None else found[0]
 
     def many(self, statement: str, values: Iterable[Sequence[Any]]) -> int:
         """Do it with each of the values; how many rows that changed."""
-        with _told():
+        with _told(_of_tables):
             return self._database.executemany(statement, values).rowcount
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class Signatures:
     """Signatures of texts by place, in the order in which they came."""
 
     def __init__(self) -> None:
-        with _told():
+        with _told(tempfile.gettempdir):
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # Closed by close().
         self._held: list[bytes] = []
         self._written = 0
@@ -106,7 +107,7 @@ class Signatures:
     def _write(self) -> None:
         if not self._held:
             return
-        with _told():
+        with _told(tempfile.gettempdir):
             self._file.seek(self._written * _BYTES)
             left = memoryview(b"".join(self._held))
             while left:
@@ -115,18 +116,24 @@ class Signatures:
         self._held = []
 
     def _read(self, begin: int, count: int) -> Signature:
-        with _told():
+        with _told(tempfile.gettempdir):
             self._file.seek(begin * _BYTES)
             return np.frombuffer(self._file.read(count * _BYTES), np.uint16).reshape(count, PERMUTATIONS)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """An error that names the place where there is no room."""
+def _told(folder: Callable[[], str]) -> Iterator[None]:
+    """An error that names the folder where there is no room."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         raise PoolFullError(
-            f"nothing can be kept for a while in {tempfile.gettempdir()}: {error}",
+            f"nothing can be kept for a while in {folder()}: {error}",
             hint="Set TMPDIR to a folder with room: 500 bytes for each trajectory",
         ) from error
+
+
+def _of_tables() -> str:
+    """The folder where SQLite has files without a name, which is not always Python's."""
+    asked = (os.environ.get("SQLITE_TMPDIR"), os.environ.get("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp")
+    return next((each for each in asked if each and os.path.isdir(each) and os.access(each, os.W_OK | os.X_OK)), ".")
