@@ -22,7 +22,7 @@ def sole_trainer(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         held = (folder / _LOCK).open("wb")
     except OSError as error:
-        raise ConfigError(f"nothing can be written into {folder}: {error.strerror}", path="out") from None
+        raise ConfigError(f"{folder} cannot be made, or nothing written there: {error.strerror}", path="out") from None
     with held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
