@@ -7,7 +7,7 @@ import pytest
 from experiments.__main__ import PAGE, main
 from experiments.cells import CELLS, Plan, chosen, plan_for
 from experiments.page import pages, write_page
-from experiments.reading import findings
+from experiments.reading import by_plan, findings
 from experiments.results import FOLDER, Evaluation, Result, read_results, result_path, write_result
 
 from agentworld.errors import AgentWorldError
@@ -33,6 +33,18 @@ def result(cell: str, seed: int, after: str, before: str = "0011001100", tasks: 
 def test_the_page_is_what_the_results_make() -> None:
     made = pages(FOLDER, PAGE)
     assert {path.name: path.read_text() for path in made} == {path.name: text for path, text in made.items()}
+
+
+def test_the_readme_says_what_the_results_say() -> None:
+    own = {finding.cell.name: finding for finding in by_plan(read_results(FOLDER))[0]}
+    base, retokenised = own["base"], own["retokenised"]
+    readme = " ".join((PAGE.parents[1] / "README.md").read_text().split())
+    assert f"{base.results[0].plan.iterations} batches of GRPO took a model of a million parameters" in readme
+    assert (
+        f"from {base.before:.3f} to {base.after:.3f} of {base.tasks} held-out tasks, over {len(base.seeds)} seeds"
+        in readme
+    )
+    assert f"it fell to {retokenised.after:.3f}." in readme
 
 
 def test_results_are_in_it(tmp_path: Path) -> None:
