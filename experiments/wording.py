@@ -55,19 +55,19 @@ READING = (
 HOW = (
     "The model is `pocket`. It begins as the imitation of a scripted expert that went through the gateway and is right "
     "every time; but on 40% of the tasks the expert answers at once instead of working with the tool, which a small "
-    "model cannot do. All cells and seeds of a task set begin with the same weights, which is checked. A run samples {groups} tasks x "
-    "{rollouts} rollouts through gateway and engine, token-in, leases them from the pool, trains on them with "
-    "`agentworld.trainers`, publishes the new weights to the engine, and again, batch by batch. Engine, gateway, "
-    "agents and trainer are processes on loopback. Before and after, the agent does the same {tasks} held-out tasks "
-    "once each at temperature 0.",
+    "model cannot do. All cells and seeds of a task set begin with the same weights, which is checked. A run samples "
+    "{groups} tasks x {rollouts} rollouts through gateway and engine, token-in, leases them from the pool, trains on "
+    "them with `agentworld.trainers`, publishes the new weights to the engine, and again, batch by batch. Engine, "
+    "gateway, agents and trainer are processes on loopback. Before and after, the agent does the same {tasks} held-out "
+    "tasks once each at temperature 0.",
     "Intervals are paired by task, over seeds and tasks as two crossed samples: with the mean squares A of S seeds, B "
     "of n tasks and E of the rest, the variance of the mean is (A + B - E) / (S n) (two-way random model, Searle, "
     "Casella and McCulloch 1992, chapter 4), and the interval is mean ± t times its root, with Satterthwaite's degrees "
     "of freedom (doi:10.2307/3002019). With one seed it is the t interval over tasks, which says nothing of other "
     "seeds. `experiments/statistics.py` has the details.",
     "Learning rate and batch size were chosen among three settings by what the base with seed 0 came to on these "
-    "held-out tasks, in runs of 8 batches, which flatters the base a little. As all runs of one number of batches begin "
-    "with the same weights, no interval says anything of other starts, and these differ when they are made again: four "
+    "held-out tasks, in runs of 8 batches, which flatters the base a little. As all runs of one number of batches "
+    "begin with the same weights, no interval says anything of other starts, and these differ when they are made again: four "
     "starts of `sums` passed 0.535, 0.595, 0.735 and 0.795 of the held-out tasks; the first is that of the runs of 32 "
     "batches, the second that of 8. There are many intervals here: of twenty whose true value is 0, one is expected to "
     "leave it out.",
