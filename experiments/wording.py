@@ -67,10 +67,10 @@ HOW = (
     "seeds. `experiments/statistics.py` has the details.",
     "Learning rate and batch size were chosen among three settings by what the base with seed 0 came to on these "
     "held-out tasks, in runs of 8 batches, which flatters the base a little. As all runs of one number of batches "
-    "begin with the same weights, no interval says anything of other starts, and these differ when they are made again: four "
-    "starts of `sums` passed 0.535, 0.595, 0.735 and 0.795 of the held-out tasks; the first is that of the runs of 32 "
-    "batches, the second that of 8. There are many intervals here: of twenty whose true value is 0, one is expected to "
-    "leave it out.",
+    "begin with the same weights, no interval says anything of other starts, and these differ when they are made "
+    "again: four starts of `sums` passed 0.535, 0.595, 0.735 and 0.795 of the held-out tasks; the first is that of the "
+    "runs of 32 batches, the second that of 8. There are many intervals here: of twenty whose true value is 0, one is "
+    "expected to leave it out.",
     "    python -m experiments list\n"
     "    python -m experiments run [CELL or AXIS ...] --minutes {minutes:g}\n"
     "    python -m experiments page\n"
