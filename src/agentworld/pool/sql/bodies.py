@@ -20,10 +20,9 @@ from agentworld.errors import PoolError
 T = TypeVar("T")
 
 PLAIN, STARTS, CONTINUES = 0, 1, 2
-# A window of 64 KiB and small tables: about 400 KB of state for each open conversation. Tables of twice the size make
-# bodies less than a hundredth shorter, and leave less of the processor's cache to everything else.
+# A window of 64 KiB and small tables: about 530 KB of state for each open conversation.
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
-    3, window_log=16, hash_log=14, chain_log=14, write_content_size=False, write_checksum=False
+    3, window_log=16, hash_log=15, chain_log=15, write_content_size=False, write_checksum=False
 )
 _OPEN_FRAMES = 128
 _RESTORE = "Restore it from a backup; `agentworld pool check` names all that is wrong"
