@@ -20,8 +20,6 @@ from .fleet import fleet
 from .harness import Harness, running, until
 
 HELLO = [{"role": "user", "content": "hi"}]
-
-
 EVENTS = "agentworld_engine_events_total"
 
 
