@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from agentworld.pool import open_store
+from agentworld.records import Policy
 from agentworld.trainers.checkpoint import latest_checkpoint, read_record
 from agentworld.trainers.metrics import read_lines
 from tests.faults.test_kill import port_is_free
@@ -58,6 +59,7 @@ timeout = 60
 groups = 3
 rollouts = 2
 order = "freshest"
+max_staleness = 2
 lease_seconds = 30
 [settings]
 method = "grpo"
@@ -102,6 +104,9 @@ class TrainingCrew:
         self._address = address
 
     def __enter__(self):
+        pool = open_store(self.pool_url)  # The run speaks from the beginning, so that staleness counts from there.
+        pool.set_policy(Policy("pocket", run="faults"))
+        pool.close()
         for role in ROLES:
             # At the first start each waits for whom it calls.
             self._working[role] = self._start(role)
