@@ -1,5 +1,6 @@
 """Versions of many rows: what is held in memory of each, and searches that take too long for a moment."""
 
+import gc
 import os
 import random
 import re
@@ -90,6 +91,7 @@ def frozen(at):
 
 
 def peak(work, count):
+    gc.collect()
     tracemalloc.start()
     try:
         work(count)
@@ -103,7 +105,9 @@ def peak(work, count):
 )
 def test_memory_holds_little_of_each_row(work, most):
     work(100)  # What is made once.
-    assert peak(work, MANY) - peak(work, FEW) < most * (MANY - FEW)
+    # Threads that other tests left may allocate for a moment; what is held of each row would be there every time.
+    grown = (peak(work, MANY) - peak(work, FEW) for _ in range(3))
+    assert any(more < most * (MANY - FEW) for more in grown)
 
 
 class Slow:
