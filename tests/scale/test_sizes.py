@@ -28,7 +28,7 @@ def test_ratios_are_within_what_is_required(bench, section):
             break
     for figure in best:
         required = "" if figure.required is None else f", required {figure.required:g}"
-        print(f"{bench.engine}: {figure.name}: {figure.pool:.3g} {figure.unit}{required}")
+        print(f"{bench.engine}: {figure.name}: {figure.value:.3g} {figure.unit}{required}")
     assert ratios(best)
     assert [figure for figure in ratios(best) if not figure.met] == []
 
@@ -38,4 +38,4 @@ def ratios(figures):
 
 
 def better(one, other):
-    return (max if one.better == "more" else min)(one, other, key=lambda figure: figure.pool)
+    return (max if one.better == "more" else min)(one, other, key=lambda figure: figure.value)
