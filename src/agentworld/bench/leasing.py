@@ -114,10 +114,10 @@ def _rates(pool: Pool, url: str) -> list[Figure]:
 def _threads(pool: Pool, count: int, consumer: str) -> float:
     """Leases a second of `count` threads that share a consumer's name."""
     pool.lease(_RATE, consumer)  # Brings the backlog up to date.
-    done = [0] * count
+    rates = [0.0] * count
 
     def work(number: int, until: float) -> None:
-        done[number] = _lease_until(pool, consumer, until)
+        rates[number] = _lease_until(pool, consumer, until)
 
     until = time.monotonic() + _SECONDS
     workers = [threading.Thread(target=work, args=(number, until)) for number in range(count)]
@@ -125,18 +125,20 @@ def _threads(pool: Pool, count: int, consumer: str) -> float:
         worker.start()
     for worker in workers:
         worker.join()
-    return sum(done) / _SECONDS
+    return sum(rates)
 
 
-def _lease_until(pool: Pool, consumer: str, until: float) -> int:
-    done = 0
+def _lease_until(pool: Pool, consumer: str, until: float) -> float:
+    """Leases a second, by the time in which there was something to lease: a small pool runs empty before `until`."""
+    done, began = 0, time.monotonic()
+    ended = began
     while time.monotonic() < until:
         batch = pool.lease(_RATE, consumer)
         if batch is None:
             break
         pool.ack(batch.batch_id, batch.epoch)
-        done += 1
-    return done
+        done, ended = done + 1, time.monotonic()
+    return done / (ended - began) if done else 0.0
 
 
 def _processes(url: str, count: int) -> tuple[float, float]:
@@ -152,7 +154,7 @@ def _processes(url: str, count: int) -> tuple[float, float]:
     for worker in workers:
         worker.join()
     return (
-        sum(value for kind, value in found if kind == "leases") / _SECONDS,
+        sum(value for kind, value in found if kind == "leases"),
         max(value for kind, value in found if kind == "write"),
     )
 
