@@ -70,9 +70,9 @@ HOW = (
     "begin with the same weights, no interval says anything of other starts, and these differ when they are made "
     "again: four starts of `sums` passed 0.535, 0.595, 0.735 and 0.795 of the held-out tasks; the first is that of the "
     "runs of 32 batches, the second that of 8. How much is gained hangs on the start: six runs of 32 batches from "
-    "0.735, three each of `dr-grpo` and `rloo`, gained 0.030 to 0.105, 0.059 in the mean, where these cells gain 0.27 to "
-    "0.29 here. They were done again from 0.535, where the base had its runs and there is more room, and are not in the "
-    "tables. There are many intervals here: of twenty whose true value is 0, one is "
+    "0.735, three each of `dr-grpo` and `rloo`, gained 0.030 to 0.105, 0.059 in the mean, where these cells gain "
+    "0.27 to 0.29 here. They were done again from 0.535, where the base had its runs and there is more room, and are "
+    "not in the tables. There are many intervals here: of twenty whose true value is 0, one is "
     "expected to leave it out.",
     "    python -m experiments list\n"
     "    python -m experiments run [CELL or AXIS ...] --minutes {minutes:g}\n"
