@@ -7,9 +7,10 @@ import psycopg
 import pytest
 
 from agentworld.errors import PoolError
-from agentworld.pool import open_store
+from agentworld.pool import open_store, schema
 from agentworld.pool.postgres import session, writing
-from agentworld.pool.postgres.columns import column, register
+from agentworld.pool.postgres.columns import column, is_alike, one_for_all, register
+from agentworld.pool.sql import append_rows
 
 COLUMNS = {
     "int8": [[1, 2, -(2**63), 2**63 - 1], [None, 7, None, 0], [None] * 3, [5] * 3, [1]],
@@ -35,20 +36,70 @@ def test_a_column_arrives_as_it_is(connection, kind, values):
         assert signs[0] == signs[1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong", "error"),
-    [
-        ("int8", 1.5, TypeError),
-        ("int8", "1", TypeError),
-        ("int8", 2**63, OverflowError),
-        ("float8", "1", TypeError),
-        ("text", "\ud800", UnicodeEncodeError),
-    ],
-)
+WRONG = [
+    ("int8", 1.5, TypeError),
+    ("int8", "1", TypeError),
+    ("int8", 2**63, OverflowError),
+    ("float8", "1", TypeError),
+    ("text", "\ud800", UnicodeEncodeError),
+]
+
+
+@pytest.mark.parametrize(("kind", "wrong", "error"), WRONG)
 @pytest.mark.parametrize("beside", [[], [None]])
 def test_what_a_column_cannot_hold_is_refused(kind, wrong, error, beside):
     with pytest.raises(error):
         column(kind, [wrong, *beside])
+
+
+@pytest.mark.parametrize(("kind", "values"), [(kind, values) for kind in COLUMNS for values in COLUMNS[kind]])
+def test_a_value_of_all_rows_arrives_as_it_is(connection, kind, values):
+    for value in values:
+        [[found]] = connection.execute(f"SELECT %s::{kind}", [one_for_all(kind, value)]).fetchall()
+        assert (found, str(found)) == (value, str(found) if value is None else str(type(found)(value)))
+
+
+@pytest.mark.parametrize(("kind", "wrong", "error"), WRONG)
+def test_nor_can_a_value_of_all_rows(kind, wrong, error):
+    with pytest.raises(error):
+        one_for_all(kind, wrong)
+
+
+def test_values_that_are_equal_and_not_the_same_are_not_alike():
+    assert is_alike("float8", [1.5, 1.5])
+    assert is_alike("text", [None, None])
+    assert is_alike("int8", [0, 0])
+    assert not is_alike("float8", [0.0, -0.0])
+    assert not is_alike("float8", [math.nan, 1.0, math.nan])
+    assert not is_alike("int8", [1, None, 1])
+
+
+def test_columns_of_one_value_are_stored_as_any_other(postgres_pool, monkeypatch):
+    monkeypatch.setattr(writing, "SENT_ROWS", 2)
+    monkeypatch.setattr(writing, "MOST_ALIKE", 3)
+    from .test_postgres_engine import EVENTS, write
+
+    event = append_rows._insert(schema.events)
+    values = {"kind": "ab", "at": (1.5, -0.0), "trajectory_id": ("é", None), "step_id": (None, ""), "data": "xy"}
+    rows = []
+    for number in range(64):  # Any columns alike, in turn: more texts than there may be.
+        for last in (0, 1):
+            row = [values[name][last * (number >> at & 1)] for at, name in enumerate(values)]
+            rows.append((100 + 2 * number + last, *row, "channel"))
+    for begin in range(0, len(rows), 2):
+        write(postgres_pool, lambda txn, begin=begin: txn.many_in_order(event, rows[begin : begin + 2]))
+    assert len(event.insertion.known) == 3 + 1  # and the one for any rows
+    with postgres_pool._database.reading() as reader:
+        found = [tuple(row[name] for name in event.names) for row in reader.execute(EVENTS)]
+    assert [(*row, math.copysign(1, row[2])) for row in found] == [(*row, math.copysign(1, row[2])) for row in rows]
+
+
+def test_rows_that_are_all_the_same_are_as_many_as_they_are(postgres_pool, monkeypatch):
+    monkeypatch.setattr(writing, "SENT_ROWS", 2)
+    from .test_postgres_engine import EVENT, write
+
+    with pytest.raises(PoolError, match="duplicate key"):
+        write(postgres_pool, lambda txn: txn.many_in_order(EVENT, [(100, "k", 1.0, None, None, None, None)] * 2))
 
 
 def test_rows_that_are_too_many_for_one_statement_go_in_several(postgres_pool, monkeypatch):

@@ -130,7 +130,7 @@ def test_many_other_statements_run_in_order(postgres_pool):
 
 
 def test_insertions_of_parameters_alone_take_columns():
-    assert EVENT.insertion.text.startswith("INSERT INTO events (pk, kind, at,")
+    assert EVENT.insertion.text(0).startswith("INSERT INTO events (pk, kind, at,")
     assert EVENT.insertion.types == ["int8", "text", "float8", "text", "text", "text", "text"]
     constant = sql(insert(_c).values(name=parameter("name"), value=1))
     assert [statement.insertion for statement in (constant, SET, MINE)] == [None] * 3

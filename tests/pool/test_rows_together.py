@@ -57,7 +57,7 @@ def test_rows_of_steps_come_in_an_order_of_their_own(engine):
     if engine == "postgres":
         insertion = append_rows.INSERT_STEP.insertion
         assert len(insertion.types) == len(names)
-        assert insertion.text.startswith(f"INSERT INTO steps ({', '.join(names)}) SELECT * FROM unnest(")
+        assert insertion.text(0).startswith(f"INSERT INTO steps ({', '.join(names)}) SELECT unnest(")
     else:
         text = append_rows.INSERT_STEP.positional[0]
         columns, values = (part.split(")")[0].split(", ") for part in text.split("(")[1:])

@@ -14,12 +14,13 @@ from psycopg.adapt import Dumper
 
 _HEADER = struct.Struct(">5i")  # dimensions, whether any is null, type, how many, number of the first
 _size = struct.Struct(">i").pack
+_SIZE = 4  # bytes of it
 _NULL = _size(-1)
 _NUMBERS = np.dtype([("size", ">i4"), ("bits", ">u8")])
 
 
 class Column:
-    """One column of several rows. `data`: as the server reads it."""
+    """One column of several rows, or the value that all of them have. `data`: as the server reads it."""
 
     __slots__ = ("data",)
 
@@ -43,8 +44,25 @@ class _Bytea(Column):
     __slots__ = ()
 
 
+class _OneInt8(Column):
+    __slots__ = ()
+
+
+class _OneFloat8(Column):
+    __slots__ = ()
+
+
+class _OneText(Column):
+    __slots__ = ()
+
+
+class _OneBytea(Column):
+    __slots__ = ()
+
+
 class _Kind(NamedTuple):
     of: type[Column]
+    one: type[Column]
     element: int  # the server's number of the type
     whole: int  # and of its arrays
     encode: Callable[[Sequence[Any]], bytes]
@@ -52,15 +70,32 @@ class _Kind(NamedTuple):
 
 def column(kind: str, values: Sequence[Any]) -> Column:
     """The values, at least one, of a column of the type `kind`: int8, float8, text or bytea."""
-    of, element, _, encode = _KINDS[kind]
+    of, _, element, _, encode = _KINDS[kind]
     return of(_HEADER.pack(1, int(None in values), element, len(values), 1) + encode(values))
+
+
+def one_for_all(kind: str, value: Any) -> Column | None:
+    """The value of a column of which all rows have the same."""
+    if value is None:
+        return None
+    found = _KINDS[kind]
+    return found.one(found.encode((value,))[_SIZE:])
+
+
+def is_alike(kind: str, values: Sequence[Any]) -> bool:
+    """Whether `one_for_all` of the first can stand for all of them."""
+    first = values[0]
+    if values[-1] != first or values.count(first) != len(values):
+        return False
+    return kind != "float8" or first != 0  # Zeros of either sign are equal, and not the same.
 
 
 def register(connection: psycopg.Connection[Any]) -> None:
     """Let statements of the connection take columns as parameters."""
     for kind in _KINDS.values():
-        of_kind = {"oid": kind.whole, "format": pq.Format.BINARY, "dump": lambda _, column: column.data}
-        connection.adapters.register_dumper(kind.of, type("ColumnDumper", (Dumper,), of_kind))
+        for of, oid in ((kind.of, kind.whole), (kind.one, kind.element)):
+            of_kind = {"oid": oid, "format": pq.Format.BINARY, "dump": lambda _, column: column.data}
+            connection.adapters.register_dumper(of, type("ColumnDumper", (Dumper,), of_kind))
 
 
 def _whole(values: Sequence[int | None]) -> bytes:
@@ -85,9 +120,6 @@ def _numbers(code: str, values: Sequence[Any]) -> bytes:
 
 
 def _texts(values: Sequence[str | None]) -> bytes:
-    first = values[0]
-    if values.count(first) == len(values):  # As in most columns of steps.
-        return _bytes([None if first is None else first.encode()]) * len(values)
     return _bytes([None if value is None else value.encode() for value in values])
 
 
@@ -99,8 +131,8 @@ def _bytes(values: Sequence[bytes | None]) -> bytes:
 
 
 _KINDS = {
-    "int8": _Kind(_Int8, 20, 1016, _whole),
-    "float8": _Kind(_Float8, 701, 1022, _floats),
-    "text": _Kind(_Text, 25, 1009, _texts),
-    "bytea": _Kind(_Bytea, 17, 1001, _bytes),
+    "int8": _Kind(_Int8, _OneInt8, 20, 1016, _whole),
+    "float8": _Kind(_Float8, _OneFloat8, 701, 1022, _floats),
+    "text": _Kind(_Text, _OneText, 25, 1009, _texts),
+    "bytea": _Kind(_Bytea, _OneBytea, 17, 1001, _bytes),
 }

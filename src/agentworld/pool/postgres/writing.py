@@ -17,7 +17,7 @@ import psycopg
 from psycopg import errors
 
 from agentworld.pool.exact_text import sought
-from agentworld.pool.postgres.columns import Column, column, register
+from agentworld.pool.postgres.columns import Column, column, is_alike, one_for_all, register
 from agentworld.pool.postgres.connection import PostgresConnection, PostgresRow, RawConnection
 from agentworld.pool.sql.connections import Row
 from agentworld.pool.sql.statements import Insertion, Statement
@@ -25,6 +25,7 @@ from agentworld.pool.sql.statements import Insertion, Statement
 ALTERED_ROWS = 8  # rows of one plain update from which on one statement for all of them is faster
 INSERTED_ROWS = 2  # the same of a plain insertion
 SENT_ROWS = 64  # rows of one insertion which go to the server at once, so that it works while we do
+MOST_ALIKE = 8  # texts of one insertion, each with other columns of which all rows have the same value
 MOST_ROWS, MOST_BYTES = 4096, 16 * 1024 * 1024  # of one statement
 _NOTHING: Mapping[str, Any] = {}
 
@@ -35,7 +36,7 @@ class FlushFailedError(Exception):
 
 class _Write(NamedTuple):
     text: str
-    rows: Sequence[Mapping[str, Any] | Sequence[Column]]
+    rows: Sequence[Mapping[str, Any] | Sequence[Column | None]]
     has_columns: bool = False  # instead of values, in its one row
 
 
@@ -127,13 +128,17 @@ class WritingConnection(PostgresConnection):
     def _insert(self, insertion: Insertion, columns: Sequence[Sequence[Any]]) -> None:
         """Insert the rows of these columns, parents first, in as many statements as their bytes need."""
         count = len(columns[0])
-        made = [column(kind, values) for kind, values in zip(insertion.types, columns, strict=True)]
-        if count > 1 and (count > MOST_ROWS or sum(len(one.data) for one in made) > MOST_BYTES):
+        alike = _alike(insertion, columns) if count >= SENT_ROWS else 0
+        made = [
+            one_for_all(kind, values[0]) if alike >> place & 1 else column(kind, values)
+            for place, (kind, values) in enumerate(zip(insertion.types, columns, strict=True))
+        ]
+        if count > 1 and (count > MOST_ROWS or sum(len(one.data) for one in made if one is not None) > MOST_BYTES):
             half = count // 2
             self._insert(insertion, [values[:half] for values in columns])
             self._insert(insertion, [values[half:] for values in columns])
             return
-        self._queue.append(_Write(insertion.text, [made], has_columns=True))
+        self._queue.append(_Write(insertion.text(alike), [made], has_columns=True))
         if count >= SENT_ROWS:
             self._send_ahead()
 
@@ -280,6 +285,18 @@ class WritingConnection(PostgresConnection):
                 self._writes.execute(item.text, item.rows[0])
             else:
                 self._writes.executemany(item.text, item.rows)
+
+
+def _alike(insertion: Insertion, columns: Sequence[Sequence[Any]]) -> int:
+    """The bits of columns of which all rows have the same value, as far as a text of the insertion says so: each is
+    planned by the server anew, so there are few.
+    """
+    found = sum(1 << place for place, kind in enumerate(insertion.types) if is_alike(kind, columns[place]))
+    if found in insertion.known:
+        return found
+    if len(insertion.known) < MOST_ALIKE and found != (1 << len(columns)) - 1:  # A list says how many rows there are.
+        return found
+    return max((known for known in insertion.known if not known & ~found), key=int.bit_count, default=0)
 
 
 def _together(statement: Statement, rows: Sequence[Mapping[str, Any]]) -> _Write | None:

@@ -13,7 +13,7 @@ from agentworld.pool.sql.tally import Tallies
 from agentworld.pool.sql.transaction import Mark, Transaction
 from agentworld.pool.sql.whole_batch import WholeBatch
 
-PART = 128  # records after which an engine that works ahead gets what is planned
+PART = 64  # records after which an engine that works ahead gets what is planned
 
 
 class Appender:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -66,13 +66,31 @@ _COLUMN_TYPES: dict[type[TypeEngine[Any]], str] = {
 }
 
 
-class Insertion(NamedTuple):
+class Insertion:
     """How PostgreSQL inserts many rows at once as a plain INSERT does one: each parameter, in the order of the
     statement's `names`, is a column of a type.
     """
 
-    text: str
-    types: list[str]
+    def __init__(self, table: str, columns: Sequence[str], types: list[str]) -> None:
+        self.types = types
+        self._begin = f"INSERT INTO {table} ({', '.join(columns)}) SELECT "
+        self._texts: dict[int, str] = {}
+
+    def text(self, alike: int) -> str:
+        """The statement where the columns of these bits, not of all columns, are one value that all rows have."""
+        known = self._texts.get(alike)
+        if known is None:
+            # Lists beside one another, not a table of them, of which the server would keep each column apart first.
+            values = [
+                f"%s::{kind}" if alike >> at & 1 else f"unnest(%s::{kind}[])" for at, kind in enumerate(self.types)
+            ]
+            known = self._texts[alike] = self._begin + ", ".join(values)
+        return known
+
+    @property
+    def known(self) -> Collection[int]:
+        """The bits for which `text` was asked."""
+        return self._texts
 
 
 class Alteration(NamedTuple):
@@ -166,9 +184,7 @@ class Statement:
         columns = metadata.tables[found["table"].strip('"')].c
         named = [of_column[name] for name in self.names]
         types = [_COLUMN_TYPES[type(columns[name.strip('"')].type)] for name in named]
-        lists = ", ".join(f"%s::{kind}[]" for kind in types)
-        text = f"INSERT INTO {found['table']} ({', '.join(named)}) SELECT * FROM unnest({lists})"
-        return Insertion(text, types)
+        return Insertion(found["table"], named, types)
 
     @functools.cached_property
     def alteration(self) -> Alteration | None:
@@ -189,10 +205,10 @@ class Statement:
                 return None
             types[of_row["name"]] = kind
             sets.append(f"{name}=said.c{place}")
-        lists = ", ".join(f"%({name})s::{kind}[]" for name, kind in types.items())
+        lists = ", ".join(f"unnest(%({name})s::{kind}[])" for name, kind in types.items())
         names = ", ".join(["key", *(f"c{place}" for place in range(len(sets)))])
-        table = found["table"]
-        text = f"UPDATE {table} SET {', '.join(sets)} FROM unnest({lists}) AS said({names}) WHERE {table}.pk = said.key"
+        table, said = found["table"], f"(SELECT {lists}) AS said({names})"
+        text = f"UPDATE {table} SET {', '.join(sets)} FROM {said} WHERE {table}.pk = said.key"
         return Alteration(text, types)
 
     def _compile(self, engine: EngineName) -> str:
