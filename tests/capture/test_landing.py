@@ -6,6 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from agentworld.capture import landing
 from agentworld.capture.landing import Landings
 
 
@@ -22,8 +23,8 @@ async def test_outcomes_that_come_together_wake_the_loop_once(monkeypatch):
     thread.join()  # The loop stands still meanwhile, so that all come together.
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert done[0] == 0
-    assert isinstance(done[1], asyncio.CancelledError)
-    assert done[2:4] == [2, 3]
+    assert done[1:4] == [1, 2, 3]
+    assert waiting[1].cancelling() == 0  # It was told to end while what it had begun went on, and learns of that.
     assert isinstance(done[4], ValueError)
     assert len(woken) == 1
 
@@ -51,7 +52,17 @@ async def test_what_is_done_already_is_there_at_once():
         await Landings().of(future)
 
 
-def test_an_outcome_after_the_loops_end_harms_nobody():
+async def test_who_is_cancelled_waits_for_what_was_begun_but_not_for_ever(monkeypatch):
+    monkeypatch.setattr(landing, "PATIENCE", 0.01)
+    waiting = asyncio.create_task(Landings().of(Future()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert waiting.cancelled()
+
+
+def test_an_outcome_after_the_loops_end_harms_nobody(monkeypatch):
+    monkeypatch.setattr(landing, "PATIENCE", 0.01)
     landings, future = Landings(), Future()
 
     async def leave():

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 import pytest
 import structlog
 
-from agentworld.gateway import answer, metrics
+from agentworld.capture import landing
+from agentworld.gateway import metrics
 from agentworld.pool.memory import MemoryPool
 from agentworld.pool.protocol import AppendResult
 from agentworld.records import Exchange
@@ -62,7 +63,7 @@ async def test_a_commit_that_has_begun_is_awaited(stream: bool) -> None:
 
 
 async def test_a_reply_whose_commit_does_not_end_is_said_to_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "COMMIT_SECONDS", 0.05)
+    monkeypatch.setattr(landing, "PATIENCE", 0.05)
     lost = metrics.CAPTURE_FAILURES.labels("shutting_down")
     before = lost._value.get()
     pool = Held()

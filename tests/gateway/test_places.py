@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from agentworld.config import ModelSettings
 from agentworld.errors import EngineUnreachableError
 from agentworld.gateway.queueing import Place, QueueFullError, Slots
-from agentworld.gateway.upstreams import Upstreams
+from agentworld.gateway.upstreams import Turn, Upstreams
 from agentworld.testing import ScriptedReply, ScriptedRequest
 
 from .clocks import HeldClock
@@ -130,20 +131,23 @@ async def test_one_call_tries_an_engine_after_its_rest_also_where_it_has_to_queu
     )
     upstreams = Upstreams(settings, 10.0, clock)
     home, other = upstreams.ranked("t")
-    async with upstreams.one("t") as before:
-        assert before.upstream is home
-        home.health.fail(EngineUnreachableError("gone"))
-        clock.advance(1.0)
-        trying = upstreams.one("t")
-        trial = asyncio.create_task(trying.__aenter__())
-        await settle()
-        assert not trial.done()
-        async with upstreams.one("t") as second:
-            assert second.upstream is other
+    before, trying, second = (Turn(upstreams, "t", lambda: math.inf) for _ in range(3))
+    await before.begin()
+    assert before.upstream is home
+    home.health.fail(EngineUnreachableError("gone"))
+    clock.advance(1.0)
+    trial = asyncio.create_task(trying.begin())
+    await settle()
+    assert not trial.done()
+    await second.begin()
+    assert second.upstream is other
+    await second.leave(None)
+    await before.leave(None)
     # The call from before the failure says nothing of the trial, which goes on.
-    assert (await trial).upstream is home
+    await trial
+    assert trying.upstream is home
     home.health.fail(EngineUnreachableError("gone"))
     assert not home.health.usable
-    await trying.__aexit__(None, None, None)
+    await trying.leave(None)
     assert home.health.sound
     await upstreams.close()

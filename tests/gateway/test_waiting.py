@@ -8,6 +8,7 @@ import pytest
 
 from agentworld.gateway import waiting
 from agentworld.gateway.waiting import OverTimeError, within
+from agentworld.timing_wheel import TimingWheel
 
 
 async def test_what_waits_for_nothing_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,10 +18,10 @@ async def test_what_waits_for_nothing_sets_no_timer(monkeypatch: pytest.MonkeyPa
     async def faulty() -> None:
         raise TimeoutError("its own")
 
-    monkeypatch.setattr(waiting.asyncio, "timeout", None)
-    assert await within(1.0, ready()) == "there"
+    monkeypatch.setattr(waiting, "Limit", None)
+    assert await within(TimingWheel(), 1.0, ready()) == "there"
     with pytest.raises(TimeoutError, match="its own"):
-        await within(1.0, faulty())
+        await within(TimingWheel(), 1.0, faulty())
 
 
 async def test_what_waits_goes_on_where_it_was() -> None:
@@ -39,9 +40,9 @@ async def test_what_waits_goes_on_where_it_was() -> None:
 
     failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.001, failing.set_exception, ValueError("no"))
-    assert await within(60.0, work()) == "done"
+    assert await within(TimingWheel(), 60.0, work()) == "done"
     assert seen == [0, 1, 2, "slept", "no"]
-    assert await within(None, asyncio.sleep(0, "without a limit")) == "without a limit"
+    assert await within(TimingWheel(), None, asyncio.sleep(0, "without a limit")) == "without a limit"
 
 
 async def test_what_takes_too_long_is_cut_off() -> None:
@@ -55,7 +56,7 @@ async def test_what_takes_too_long_is_cut_off() -> None:
             raise
 
     with pytest.raises(OverTimeError):
-        await within(0.001, endless())
+        await within(TimingWheel(), 0.001, endless())
     assert cut == ["cancelled"]
     task = asyncio.current_task()
     assert task is not None
@@ -68,7 +69,7 @@ async def test_a_time_out_of_the_work_itself_is_not_the_limits() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError) as raised:
-        await within(60.0, work())
+        await within(TimingWheel(), 60.0, work())
     assert not isinstance(raised.value, OverTimeError)
 
 
@@ -81,7 +82,7 @@ async def test_who_is_cancelled_cancels_the_work() -> None:
         finally:
             cut.append("ended")
 
-    waiter = asyncio.create_task(within(60.0, endless()))
+    waiter = asyncio.create_task(within(TimingWheel(), 60.0, endless()))
     await asyncio.sleep(0)
     waiter.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -101,7 +102,7 @@ async def test_what_was_cancelled_leaves_nothing_to_the_garbage_collector() -> N
         await asyncio.Event().wait()
 
     async def cancelled() -> None:
-        task = asyncio.create_task(within(60.0, endless()))
+        task = asyncio.create_task(within(TimingWheel(), 60.0, endless()))
         await asyncio.sleep(0)
         task.cancel()
         try:

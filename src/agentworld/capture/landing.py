@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+PATIENCE = 4.0
+"""Seconds; a worker that ends has a little more."""
 
 
 class Landings:
@@ -22,13 +24,27 @@ class Landings:
         self._woken = False
 
     async def of(self, future: Future[T]) -> T:
-        """What the future gives, or raises. Who stops to wait cancels nothing."""
+        """What the future gives, or raises. Whoever is cancelled while it waits has not stopped what was begun, so it
+        learns of it, and goes on, where that comes within `PATIENCE`.
+        """
         if future.done():
             return future.result()
+        try:
+            return await self._wait(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            waiting = self._wait(future)
+            await asyncio.wait({waiting}, timeout=PATIENCE)
+            if not waiting.done() or task is None:
+                raise
+            task.uncancel()
+            return waiting.result()
+
+    def _wait(self, future: Future[T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(partial(self._land, loop, waiting))
-        return await waiting
+        return waiting
 
     def _land(self, loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[Any], future: Future[Any]) -> None:
         self._landed.append((waiting, future))

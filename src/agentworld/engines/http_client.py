@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentworld.engines.broken import BrokenError, ConnectError
 from agentworld.engines.headers import check_header
+from agentworld.timing_wheel import Alarm, TimingWheel
 
 MAX_HEAD_BYTES = 256 * 1024
 HELD_BYTES = 1024 * 1024
@@ -80,7 +81,7 @@ class Link(asyncio.Protocol):
         self._held = 0
         self._reading = True
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm: Alarm | None = None
         self._head: tuple[int, dict[str, str]] | None = None
         self.pieces: deque[bytes] = deque()
         self.ended = True
@@ -152,9 +153,9 @@ class Link(asyncio.Protocol):
 
     def limit(self, seconds: float) -> None:
         """The call ends with a TimeoutError where it is not over within `seconds` from now."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_out)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._client.wheel.after(seconds, self._time_out)
 
     def take(self) -> bytes:
         """All of the body that is there."""
@@ -168,9 +169,9 @@ class Link(asyncio.Protocol):
 
     def release(self, *, whole: bool) -> None:
         """The call is over."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if whole and self._reusable and self.open:
             self._client.keep(self)
         else:
@@ -327,6 +328,7 @@ class HttpClient:
         self._prefix = parts.path.rstrip("/")
         self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
+        self.wheel = TimingWheel()
         self._idle: list[Link] = []
         self._links: set[Link] = set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
@@ -21,7 +21,7 @@ from agentworld.gateway.admit import Admitted
 from agentworld.gateway.context import drop_limit
 from agentworld.gateway.first_token import begins_early, begun_within
 from agentworld.gateway.http import ClientGoneError, Http
-from agentworld.gateway.large import apart
+from agentworld.gateway.large import INLINE_BYTES, apart
 from agentworld.gateway.outbox import Outbox
 from agentworld.gateway.resubmit import Resubmission, can_go_on
 from agentworld.gateway.retries import Retries
@@ -32,8 +32,6 @@ log = structlog.get_logger("agentworld.gateway")
 Take = Callable[[Delta], Awaitable[None]]
 PING_SECONDS = 15.0
 """After so long without a word to the client, a keep-alive is sent."""
-COMMIT_SECONDS = 4.0
-"""So long a call that is broken off waits for a commit that has begun; a worker that ends has a little more."""
 
 
 class Answer:
@@ -66,34 +64,36 @@ class Answer:
         self._stored = False
         self._sent_at = time.monotonic()
         self._watch = http.watch
-        self._outbox = Outbox(http, self._reader_left)
-        self._working: asyncio.Task[None] | None = None
-        self._stalled = False
+        self._outbox = Outbox(http, self._reader_left) if self._call.request.stream else None
+        self._task: asyncio.Task[Any] | None = None
+        self._left = self._stalled = False
 
     async def send(self) -> None:
         """Answer, or raise the error to answer with where nothing has been sent yet. Failures are on record."""
-        work = self._stream() if self._call.request.stream else self._plain()
         announcing = asyncio.create_task(self._announce()) if self._call.anonymous is not None else None
         try:
-            await self._unless_gone(work)
+            await self._unless_gone()
             metrics.ADDED.observe(self._watch.added)
         except ClientGoneError as error:
             await self._abort_on_record(error)
             raise
         except asyncio.CancelledError:
+            if self._committing and not self._stored:
+                _say_lost("reply", self._call.trajectory_id)
             await self._abort_on_record(ClientGoneError("the server is shutting down"))
             raise
         except Exception as error:
             if not self._stored:
                 await self._record_failure(error)
             self._flight.leave()
-            if not isinstance(error, AgentWorldError) or not self._outbox.begun:
+            outbox, writer = self._outbox, self._writer
+            if not isinstance(error, AgentWorldError) or outbox is None or not outbox.begun:
                 raise
-            writer = self._writer
-            await self._outbox.end(writer.fail(error) if writer is not None else self._dialect.error_event(error))
+            await outbox.end(writer.fail(error) if writer is not None else self._dialect.error_event(error))
         finally:
             self._flight.leave()
-            await self._outbox.close()
+            if self._outbox is not None:
+                await self._outbox.close()
             if announcing is not None:
                 announcing.cancel()
 
@@ -103,57 +103,38 @@ class Answer:
         except AgentWorldError as error:
             log.warning("call_not_announced", trajectory=self._call.trajectory_id, code=error.code)
 
-    async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work; where the client leaves first, cancel it, which also ends the engine's work."""
-        working = self._working = asyncio.create_task(work)
-        gone = asyncio.create_task(self._http.gone())
+    async def _unless_gone(self) -> None:
+        """Do the work; where the client leaves first, break it off, which also ends the engine's work."""
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        leaving = self._http.leaving(self._client_left)
         try:
-            await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                if not self._committing:
-                    working.cancel()
-                await asyncio.wait({working})
-            if working.cancelled():
-                how = (
-                    "took nothing of its reply any more"
-                    if self._stalled
-                    else "closed the connection before it had its reply"
-                )
-                raise ClientGoneError(f"the client {how}")
-            working.result()
+            await (self._stream() if self._outbox is not None else self._plain())
         except asyncio.CancelledError:
-            if not self._committing:
+            if not self._left or task.cancelling() > 1:
                 raise
-            await self._see_through(working)
+            how = (
+                "took nothing of its reply any more"
+                if self._stalled
+                else "closed the connection before it had its reply"
+            )
+            raise ClientGoneError(f"the client {how}") from None
         finally:
-            gone.cancel()
-            if not working.done() and not self._committing:
-                working.cancel()
-                await asyncio.wait({working})
+            leaving.stop()
+            self._task = None
+            if self._left:
+                task.uncancel()
+
+    def _client_left(self) -> None:
+        """Break off the work, once, unless its reply is on its way into the pool."""
+        if self._task is not None and not self._committing and not self._left:
+            self._left = True
+            self._task.cancel()
 
     def _reader_left(self) -> None:
         """The client takes nothing of its reply any more, as if it had closed the connection."""
         self._stalled = True
-        if self._working is not None and not self._committing:
-            self._working.cancel()
-
-    async def _see_through(self, working: asyncio.Task[None]) -> None:
-        """The call was broken off while its reply is on its way into the pool: it ends well where that comes to its end
-        soon, and is said to be lost where not. CancelledError then.
-        """
-        try:
-            await asyncio.wait({working}, timeout=COMMIT_SECONDS)
-        finally:
-            if not working.done():
-                if not self._stored:
-                    _say_lost("reply", self._call.trajectory_id)
-                working.cancel()
-        if not working.done():
-            raise asyncio.CancelledError
-        working.result()
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
+        self._client_left()
 
     async def _abort_on_record(self, error: ClientGoneError) -> None:
         recording = asyncio.create_task(self._record_abort(error))
@@ -175,13 +156,14 @@ class Answer:
             try:
                 async with self._attempts.next() as upstream:
                     self._call.policy = await self._flight.enter(self._call.model, pause_wait, self._attempts.place)
-                    async with self._attempts.bounded(), await self._asked(upstream.engine) as deltas:
-                        async for delta in self._read(deltas):
-                            self._watch.work()
-                            if delta.finish_reason == "abort" and not self._shown:
-                                raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
-                            await take(delta)
-                            self._watch.wait()
+                    with self._attempts.bounded():
+                        async with await self._asked(upstream.engine) as deltas:
+                            async for delta in self._read(deltas):
+                                self._watch.work()
+                                if delta.finish_reason == "abort" and not self._shown:
+                                    raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
+                                await take(delta)
+                                self._watch.wait()
                     self._watch.work()
                     self._choices = self._collector.choices(self._call.request.sampling.n)
                 break
@@ -208,7 +190,8 @@ class Answer:
         first = self._model.settings.first_token_seconds if begins_early(call, engine.capabilities) else None
         if call.prompt_ids is None:
             # Drivers write the whole conversation as their engine wants it.
-            ask = await apart(call.size, engine.chat if is_chat else engine.complete, call.request)
+            make = engine.chat if is_chat else engine.complete
+            ask = make(call.request) if call.size <= INLINE_BYTES else await apart(call.size, make, call.request)
             return begun_within(first, ask)
         if is_chat and token_in is not None and can_go_on(call):
             going_on = Resubmission(call, self._attempts.aborts_left, token_in.tokenizer, first)
@@ -277,24 +260,26 @@ class Answer:
         """Say something to the client, at its own pace: the engine waits only for one that is far behind, and its time
         does not run then.
         """
+        outbox = self._outbox
+        assert outbox is not None
         self._sent_at = time.monotonic()
         if last:
             self._watch.wait()
-            await self._outbox.end(data)
+            await outbox.end(data)
             return
-        if self._outbox.full:
+        if outbox.full:
             self._watch.wait()
             async with self._attempts.unclocked():
-                await self._outbox.room()
+                await outbox.room()
             self._watch.work()
-        self._outbox.put(data)
+        outbox.put(data)
 
     async def _ping(self) -> None:
         """Keep a silent stream open."""
         while True:
             wait = self._sent_at + PING_SECONDS - time.monotonic()
             await asyncio.sleep(max(wait, 0.001))
-            if not self._outbox.empty:
+            if self._outbox is not None and not self._outbox.empty:
                 self._sent_at = time.monotonic()  # Its reader has more to read than it does.
             elif time.monotonic() - self._sent_at >= PING_SECONDS:
                 await self._send(self._dialect.ping)

@@ -46,6 +46,7 @@ from agentworld.gateway.running import RunningCalls
 from agentworld.gateway.state import SharedState
 from agentworld.gateway.stored import StoredResponses
 from agentworld.pool.protocol import Pool
+from agentworld.timing_wheel import TimingWheel
 
 log = structlog.get_logger("agentworld.gateway")
 _lines = logging.getLogger("agentworld.gateway")
@@ -88,6 +89,7 @@ class Gateway:
         """What further runs beside the server, by name, and says of itself in /readyz; called in a thread."""
         self._engine_metrics = metrics.EngineMetrics()
         self._calls: dict[asyncio.Task[Any], Http] = {}
+        self._wheel = TimingWheel()
         self.in_flight = 0
         self.ending = False
         """From the signal that ends the server on."""
@@ -97,7 +99,7 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._http(Http(scope, receive, send, self.settings.write_timeout))
+            await self._http(Http(scope, receive, send, self.settings.write_timeout, self._wheel))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

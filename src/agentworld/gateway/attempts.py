@@ -7,10 +7,9 @@ where it was busy, away, or broke off.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +18,7 @@ from agentworld.errors import AgentWorldError, EngineError, EngineUnreachableErr
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.queueing import Place
 from agentworld.gateway.upstreams import OutOfTimeError, Turn, Upstream, Upstreams
+from agentworld.timing_wheel import Limit, TimingWheel
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 """Seconds before the same engines are asked again; doubled each time."""
@@ -41,7 +41,7 @@ class Attempts:
         self._deadline: float | None = None
         self._tried: list[Upstream] = []
         self._rounds = 0
-        self._limit: asyncio.Timeout | None = None
+        self._limit: Limit | None = None
         self._aborts = self._resubmitted = 0
         self._turn: Turn | None = None
         self._latest: Upstream | None = None
@@ -88,7 +88,7 @@ class Attempts:
         self._aborts += 1
         self._resubmitted += resubmitting
         if self.engine is not None:
-            self.engine.figures.resubmitted += 1
+            self.engine.counts.resubmitted += 1
         if wait >= self.left:
             raise EngineTimeoutError("the time for this call ended while the weights of its engine changed")
         await self._clock.sleep(wait)
@@ -105,8 +105,8 @@ class Attempts:
             turn.end(error)
             self._left_behind.append(engine)
             if self._upstreams.others(self._left_behind):
-                engine.figures.failovers += 1
-                engine.figures.resubmitted += 1
+                engine.counts.failovers += 1
+                engine.counts.resubmitted += 1
                 self._aborts += 1
                 self._resubmitted += 1
                 await turn.move(self._left_behind)
@@ -119,7 +119,7 @@ class Attempts:
 
     def next(self) -> AbstractAsyncContextManager[Upstream]:
         """The engine of the next try; an error in the context is that of the try."""
-        return _Try(self, self._upstreams.one(self._trajectory_id, self._tried, self._patience))
+        return _Try(self, Turn(self._upstreams, self._trajectory_id, self._patience), self._tried)
 
     def begin(self, turn: Turn) -> None:
         """The next try begins at this turn's engine."""
@@ -138,15 +138,15 @@ class Attempts:
         """How long the call may queue: the time before its first dispatch has a limit of its own."""
         return math.inf if self._deadline is None else self.left
 
-    def bounded(self) -> AbstractAsyncContextManager[None]:
+    def bounded(self) -> AbstractContextManager[Limit]:
         """A try at an engine, which may take what is left of the call's time. EngineTimeoutError where it takes longer:
         OutOfTimeError where earlier tries had taken some of it.
         """
         if self._deadline is None:
             self._deadline = self._clock.now() + self._seconds
-        return _Bounded(self, self.left)
+        return _Bounded(self, self._upstreams.wheel, self.left)
 
-    def clocked(self, limit: asyncio.Timeout | None) -> None:
+    def clocked(self, limit: Limit | None) -> None:
         """The limit of time that is in force, None for none."""
         self._limit = limit
 
@@ -163,18 +163,15 @@ class Attempts:
     async def unclocked(self) -> AsyncIterator[None]:
         """Wait for something else than the engine: the time for this call does not run meanwhile."""
         limit, since = self._limit, self._clock.now()
-        if limit is None or self._deadline is None or limit.expired():
+        if limit is None or self._deadline is None or limit.expired:
             yield
             return
-        when, loop = limit.when(), asyncio.get_running_loop()
-        begun = loop.time()
-        limit.reschedule(None)
+        limit.pause()
         try:
             yield
         finally:
             self._deadline += self._clock.now() - since
-            if when is not None:
-                limit.reschedule(when + loop.time() - begun)
+            limit.resume()
 
     async def again(self, error: AgentWorldError) -> bool:
         """Whether to try again after this error of the latest try; waits where that is wise."""
@@ -192,7 +189,7 @@ class Attempts:
         if engine not in self._tried:
             self._tried.append(engine)
         if self._upstreams.others(self._tried):
-            engine.figures.failovers += 1
+            engine.counts.failovers += 1
         elif isinstance(error, _PASSING):
             wait = min(FIRST_WAIT * 2**self._rounds, LONGEST_WAIT)
             if wait >= self.left:
@@ -206,14 +203,16 @@ class Attempts:
 
 
 class _Try(AbstractAsyncContextManager[Upstream]):
-    """One try of a call, at an engine where it has a place."""
+    """One try of a call, at an engine where it has a place. `without`: see `Turn.begin`."""
 
-    def __init__(self, attempts: Attempts, one: AbstractAsyncContextManager[Turn]) -> None:
+    def __init__(self, attempts: Attempts, turn: Turn, without: Collection[Upstream]) -> None:
         self._attempts = attempts
-        self._one = one
+        self._turn = turn
+        self._without = without
 
     async def __aenter__(self) -> Upstream:
-        turn = await self._one.__aenter__()
+        turn = self._turn
+        await turn.begin(self._without)
         self._attempts.begin(turn)
         return turn.upstream
 
@@ -221,28 +220,30 @@ class _Try(AbstractAsyncContextManager[Upstream]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._attempts.end()
-        await self._one.__aexit__(kind, error, trace)
+        await self._turn.leave(error)
 
 
-class _Bounded(AbstractAsyncContextManager[None]):
+class _Bounded(Limit):
     """A try with a limit of time."""
 
-    def __init__(self, attempts: Attempts, seconds: float) -> None:
+    __slots__ = ("_attempts", "_granted")
+
+    def __init__(self, attempts: Attempts, wheel: TimingWheel, seconds: float) -> None:
+        super().__init__(wheel, seconds)
         self._attempts = attempts
-        self._seconds = seconds
-        self._limit = asyncio.timeout(seconds)
+        self._granted = seconds
 
-    async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
-        self._attempts.clocked(self._limit)
+    def __enter__(self) -> Limit:
+        self._attempts.clocked(self)
+        return super().__enter__()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._attempts.clocked(None)
         try:
-            await self._limit.__aexit__(kind, error, trace)
-            if isinstance(error, TimeoutError) and self._limit.expired():
-                raise error
+            super().__exit__(kind, error, trace)
         except TimeoutError:
-            raise self._attempts.overdue(self._seconds) from None
+            raise self._attempts.overdue(self._granted) from None
+        if self.expired and isinstance(error, TimeoutError):
+            raise self._attempts.overdue(self._granted) from None

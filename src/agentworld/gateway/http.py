@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -10,8 +9,10 @@ import msgspec
 
 from agentworld.errors import AgentWorldError, InvalidRequestError, RequestTimeoutError, TooLargeError
 from agentworld.gateway.access import grant_of, presented_key
+from agentworld.gateway.leaving import Leaving
 from agentworld.gateway.metrics import Stopwatch
 from agentworld.gateway.waiting import OverTimeError, within
+from agentworld.timing_wheel import TimingWheel
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -51,10 +52,17 @@ def _takes_nothing(seconds: float) -> ClientGoneError:
 
 class Http:
     """The request and the way to answer it. `headers`: added to whatever is answered. `write_timeout`: seconds in which
-    the client has to take what is sent, piece by piece; else it counts as gone.
+    the client has to take what is sent, piece by piece; else it counts as gone. `wheel`: for limits of time.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, write_timeout: float = WRITE_SECONDS) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        write_timeout: float = WRITE_SECONDS,
+        wheel: TimingWheel | None = None,
+    ) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope.get("query_string") or b""
@@ -70,6 +78,7 @@ class Http:
         self._receive = receive
         self._send = send
         self.write_timeout = write_timeout
+        self._wheel = wheel or TimingWheel()
         self._stalled = False
         self.started = False
         self.watch = Stopwatch()
@@ -94,7 +103,7 @@ class Http:
         """
         self.watch.wait()
         try:
-            return await within(seconds, self._whole_body(limit))
+            return await within(self._wheel, seconds, self._whole_body(limit))
         except OverTimeError:
             self.add_header("connection", "close")
             raise too_slow(seconds or 0.0) from None
@@ -102,8 +111,9 @@ class Http:
             self.watch.work()
 
     async def _whole_body(self, limit: int) -> bytes:
-        declared = self.header("content-length")
-        if declared is not None and declared.isdecimal() and int(declared) > limit:
+        said = self._by_name.get(b"content-length", b"")
+        declared = int(said) if said.isdigit() and len(said) < 20 else None
+        if declared is not None and declared > limit:
             raise self._too_large(limit)
         chunks: list[bytes] = []
         size = 0
@@ -116,19 +126,16 @@ class Http:
             if size > limit:
                 raise self._too_large(limit)
             chunks.append(chunk)
-            if not message.get("more_body"):
-                return b"".join(chunks)
+            # Its end needs no waiting for where it is known: the server takes no more than was declared.
+            if size == declared or not message.get("more_body"):
+                return chunk if size == len(chunk) else b"".join(chunks)
 
     def _too_large(self, limit: int) -> TooLargeError:
         return TooLargeError(f"the body is over the limit of {limit} bytes", hint="Raise max_body_bytes, or send less")
 
-    async def gone(self) -> None:
-        """Return when the client has left; sends to it would succeed in silence."""
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                return
-            await asyncio.sleep(0)
+    def leaving(self, left: Callable[[], None]) -> Leaving:
+        """Calls `left` when the client has left; sends to it would succeed in silence."""
+        return Leaving(self._wheel, self._receive, left)
 
     async def reply(self, status: int, body: Any, content_type: bytes = b"application/json") -> None:
         """Answer with a whole body; anything but bytes is sent as JSON."""
@@ -161,7 +168,7 @@ class Http:
         if self._stalled:
             raise _takes_nothing(self.write_timeout)
         try:
-            await within(self.write_timeout, self._sent(messages))
+            await within(self._wheel, self.write_timeout, self._sent(messages))
         except OverTimeError:
             self._stalled = True
             raise _takes_nothing(self.write_timeout) from None

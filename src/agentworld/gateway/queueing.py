@@ -63,14 +63,20 @@ class Slots:
             return 1
         return min(max(math.ceil(self._mean * (len(self._waiting) + 1) / self._limit), 1), LONGEST_RETRY_AFTER)
 
+    def acquire_now(self) -> float | None:
+        """Take a place where one is free, and return the time at which it was had."""
+        if not self.free:
+            return None
+        self.in_use += 1
+        return self._clock.now()
+
     async def acquire(self, longest: float = math.inf, *, again: bool = False) -> float:
         """Take a place, and return the time at which it was had; QueueFullError where none can be had. `longest`:
         seconds that the call has left. `again`: it had a place before, so that the queue is never too full for it, and
         it waits as long as it has time.
         """
-        if self.free:
-            self.in_use += 1
-            return self._clock.now()
+        if (since := self.acquire_now()) is not None:
+            return since
         if self.full and not again:
             raise QueueFullError(f"{len(self._waiting)} calls wait for this engine already", self.retry_after)
         wait = longest if again and longest < math.inf else min(self._wait, longest)
@@ -114,6 +120,13 @@ class Place:
         self._left = left
         self._since: float | None = None
         self._had = had
+
+    def take_now(self) -> bool:
+        """Have a place, where one is free or the call has it; whether it has one."""
+        if self._since is None:
+            self._since = self._slots.acquire_now()
+            self._had = self._had or self._since is not None
+        return self._since is not None
 
     async def take(self) -> None:
         """Have a place; nothing where the call has it. QueueFullError as `Slots.acquire`."""

@@ -37,11 +37,15 @@ class SharedState:
 
     async def read(self, max_age: float = CACHE_SECONDS) -> GatewayState:
         """The state; one read serves all who wait for it."""
-        if self._state is not None and time.monotonic() - self._read_at < max_age:
-            return self._state
+        if (known := self.fresh(max_age)) is not None:
+            return known
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._reading)
+
+    def fresh(self, max_age: float = CACHE_SECONDS) -> GatewayState | None:
+        """The state, where it is known and not older."""
+        return self._state if self._state is not None and time.monotonic() - self._read_at < max_age else None
 
     async def _read(self) -> GatewayState:
         try:
@@ -73,14 +77,17 @@ class SharedState:
 
     async def admit(self, wait: float | None = None) -> GatewayState:
         """The state once calls are taken; PausedError where the pause outlasts the wait, `pause_wait` by default."""
-        state = await self.read()
+        state = self.fresh() or await self.read()
+        if not state.paused:
+            return state
         deadline = self._clock.now() + (self._pause_wait if wait is None else wait)
-        while state.paused:
+        while True:
             if self._clock.now() >= deadline:
                 raise PausedError("the gateway is paused and takes no new calls", hint="Try again in a few seconds")
             await self._clock.sleep(POLL_SECONDS)
             state = await self.read(0.0)
-        return state
+            if not state.paused:
+                return state
 
     def count(self) -> bool:
         """Count one more call in flight, unless a pause is known by now: a look at it may come from another thread."""
@@ -121,9 +128,9 @@ class Flight:
         that none comes.
         """
         while True:
-            if place is not None:
+            if place is not None and not place.take_now():
                 await place.take()  # Before the policy is read, as it may have to queue.
-            state = await self._state.read()
+            state = self._state.fresh() or await self._state.read()
             if not state.paused and (self._counted or self._state.count()):
                 self._counted = True
                 return self._state.policy(state, model)

@@ -10,10 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import math
 from collections.abc import Callable, Collection
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -25,6 +22,7 @@ from agentworld.errors import AgentWorldError, ConfigError, EngineError, Invalid
 from agentworld.gateway.clock import Clock
 from agentworld.gateway.health import Health
 from agentworld.gateway.queueing import Place, QueueFullError, Slots
+from agentworld.timing_wheel import TimingWheel
 
 log = structlog.get_logger("agentworld.gateway")
 
@@ -64,7 +62,7 @@ class Upstream:
         self.address = engine.settings.upstream
         self.health = Health(clock)
         self.slots = Slots(limit, settings.queue, settings.queue_seconds, clock)
-        self._figures = EngineFigures(model=settings.name, engine=self.address)
+        self.counts = EngineFigures(model=settings.name, engine=self.address)
         self.vocabulary: str | None = None
         """The digest of the tokenizer from which its prompts are rendered, where they are rendered here."""
         self.looked = False
@@ -76,7 +74,7 @@ class Upstream:
     @property
     def figures(self) -> EngineFigures:
         """The counters, with what holds now."""
-        figures = self._figures
+        figures = self.counts
         figures.in_flight, figures.waiting = self.slots.in_use, self.slots.waiting
         figures.healthy = self.health.sound
         return figures
@@ -154,23 +152,24 @@ class Turn:
         self._trying = False
 
     async def begin(self, without: Collection[Upstream] = (), *, again: bool = False) -> None:
-        """Go to an engine and have a place there. `again`: the call had one before; else see `Upstreams.one`."""
-        ranked = self._upstreams.ranked(self._trajectory_id, without) or self._upstreams.ranked(self._trajectory_id)
-        # The first is the warm one; another is better than none.
-        self.upstream = next((each for each in ranked if not each.slots.full), ranked[0])
-        if (refusal := self.upstream.refusal()) is not None:
+        """Go to an engine and have a place there. `without`: tried already, taken again only where there is no other;
+        `again`: the call had a place before. QueueFullError where it cannot wait either, or waited too long.
+        """
+        upstream = self.upstream = self._upstreams.best(self._trajectory_id, without)
+        if upstream.misfit is not None and (refusal := upstream.refusal()) is not None:
             raise refusal
         # Claimed before the call queues, so that no second one tries an engine that is not known to be well.
         self.again()
-        self.place = Place(self.upstream.slots, self._left, had=again)
-        try:
-            await self.place.take()
-        except BaseException as error:
-            self.end(error)
-            raise
-        figures = self.upstream.figures
-        figures.calls += 1
-        figures.retries += bool(without)
+        self.place = Place(upstream.slots, self._left, had=again)
+        if not self.place.take_now():
+            try:
+                await self.place.take()
+            except BaseException as error:
+                self.end(error)
+                raise
+        counts = upstream.counts
+        counts.calls += 1
+        counts.retries += bool(without)
 
     def again(self) -> None:
         """Try the engine, be it anew after a try that ended."""
@@ -182,7 +181,7 @@ class Turn:
         if not self._trying:
             return
         self._trying = False
-        figures, health = self.upstream.figures, self.upstream.health
+        figures, health = self.upstream.counts, self.upstream.health
         trial, self._trial = self._trial, None
         if error is None:
             health.succeed()
@@ -200,6 +199,17 @@ class Turn:
             health.fail(error, trial)
         else:
             health.end(trial)
+
+    async def leave(self, error: BaseException | None) -> None:
+        """The call has no more to do with its engine, as the try ended, well or with this error; raises what its caller
+        is told in the place of one that says that the request is wrong.
+        """
+        try:
+            self.end(error)
+            if isinstance(error, InvalidRequestError):
+                raise await self._upstreams.blamed(error, self.upstream) from None
+        finally:
+            self.place.give_back()
 
     async def move(self, without: Collection[Upstream]) -> None:
         """Go on at another engine than these; the try at the present one has ended."""
@@ -222,6 +232,7 @@ class Upstreams:
                 hint=f"Set it to {workers} or more, or use fewer workers",
             )
         share = None if limit is None else limit // workers
+        self.wheel = TimingWheel()
         self.all = [
             Upstream(
                 settings,
@@ -248,17 +259,14 @@ class Upstreams:
         """Whether an engine beside these is well."""
         return any(each.usable for each in self.all if each not in without)
 
-    def one(
-        self,
-        trajectory_id: str,
-        without: Collection[Upstream] = (),
-        left: Callable[[], float] = lambda: math.inf,
-    ) -> AbstractAsyncContextManager[Turn]:
-        """An engine with a place for this call, until the context is left; an error in the context is that of the
-        engine which the call is at then. `without`: tried already, taken again only where there is no other; `left`:
-        seconds that the call has. QueueFullError where the call cannot wait either, or waited too long.
+    def best(self, trajectory_id: str, without: Collection[Upstream] = ()) -> Upstream:
+        """The engine that a call goes to: the warm one, or one that has a place. Those `without`: only where there is
+        no other.
         """
-        return _Taken(self, Turn(self, trajectory_id, left), without)
+        if len(self.all) == 1:
+            return self.all[0]
+        ranked = self.ranked(trajectory_id, without) or self.ranked(trajectory_id)
+        return next((each for each in ranked if not each.slots.full), ranked[0])
 
     async def blamed(self, error: InvalidRequestError, upstream: Upstream) -> AgentWorldError:
         """The error, or what is wrong with the engine that refused a call before anybody had looked at it."""
@@ -281,30 +289,6 @@ class Upstreams:
         """Let go of all connections."""
         for each in self.all:
             await each.engine.close()
-
-
-class _Taken(AbstractAsyncContextManager[Turn]):
-    """A turn while it lasts; see `Upstreams.one`."""
-
-    def __init__(self, upstreams: Upstreams, turn: Turn, without: Collection[Upstream]) -> None:
-        self._upstreams = upstreams
-        self._turn = turn
-        self._without = without
-
-    async def __aenter__(self) -> Turn:
-        await self._turn.begin(self._without)
-        return self._turn
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        turn = self._turn
-        try:
-            turn.end(error)
-            if isinstance(error, InvalidRequestError):
-                raise await self._upstreams.blamed(error, turn.upstream) from None
-        finally:
-            turn.place.give_back()
 
 
 def _weight(trajectory_id: str, address: str) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
+
+from agentworld.timing_wheel import Limit, TimingWheel
 
 T = TypeVar("T")
 
@@ -13,23 +14,29 @@ class OverTimeError(TimeoutError):
     """What was waited for took longer than it may."""
 
 
-async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns; OverTimeError where it takes longer than `seconds`. The timer is set once it has to wait:
-    most such work never does, and a timer takes longer than it.
+async def within(wheel: TimingWheel, seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns; OverTimeError where it takes longer than `seconds`. The time is taken once it has to wait:
+    most such work never does.
     """
     try:
         waits_for = work.send(None)
     except StopIteration as ended:
         found: T = ended.value
         return found
+    if seconds is None:
+        return await _rest(work, waits_for)
     try:
-        async with asyncio.timeout(seconds) as limit:
-            rest: T = await _Rest(work, waits_for)
-            return rest
+        with Limit(wheel, seconds) as limit:
+            return await _rest(work, waits_for)
     except TimeoutError:
-        if limit.expired():
+        if limit.expired:
             raise OverTimeError from None
         raise
+
+
+async def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> T:
+    rest: T = await _Rest(work, waits_for)
+    return rest
 
 
 class _Rest:
