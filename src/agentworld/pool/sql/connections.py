@@ -97,6 +97,10 @@ class WriteSession(abc.ABC):
         that of them no more than one is ever before a writer that is not.
         """
 
+    def counted(self, changes: Mapping[str, int]) -> None:
+        """What the transaction adds to the counters, which it has written; told before the commit."""
+        return
+
     @abc.abstractmethod
     def commit(self, notify: bool = False) -> None:
         """Make what was written durable; `notify`: it holds events, which whoever listens wants to hear of."""

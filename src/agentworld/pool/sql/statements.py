@@ -129,6 +129,11 @@ class Statement:
         return {**held, **parameters} if held else parameters
 
     @functools.cached_property
+    def on_sqlite(self) -> tuple[str, Mapping[str, Any]]:
+        """Its text for SQLite and the values that it holds itself."""
+        return self.text("sqlite"), self._held.get("sqlite", {})
+
+    @functools.cached_property
     def names(self) -> list[str]:
         """Its parameters in the order of `many_in_order`: the one that was asked for, or in which they stand in it.
         Each stands there once in a plain INSERT.

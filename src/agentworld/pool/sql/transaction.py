@@ -87,6 +87,12 @@ class Transaction:
         """Add to a counter."""
         self._counts[name] = self._counts.get(name, 0) + change
 
+    def count_all(self, changes: Mapping[str, int]) -> None:
+        """Add to several counters."""
+        counts = self._counts
+        for name, change in changes.items():
+            counts[name] = counts.get(name, 0) + change
+
     def counter(self, name: str) -> int:
         """The counter's value as this transaction leaves it."""
         before = self._before if self._before is not None else self._read_counters()
@@ -143,14 +149,15 @@ class Transaction:
             raise
         return result
 
-    def write_counters(self) -> None:
-        """Add what was counted; the last statement before the commit."""
+    def write_counters(self) -> Mapping[str, int]:
+        """Add what was counted; the last statement before the commit. Returns by how much each counter changes."""
         if self._trace.writes:
             self.next_pk(_TRANSACTIONS)
             self._trace.number = self.counter(_NUMBER)
         changes = {name: change for name, change in self._counts.items() if change}
         if changes:
             self.connection.execute(_ADD, {"changes": msgspec.json.encode(changes).decode()})
+        return changes
 
     def undo_all(self) -> None:
         """Run what `on_rollback` was given: everything is rolled back."""

@@ -145,7 +145,7 @@ class Writer:
                 transaction = Transaction(connection, self._clock())
                 try:
                     done = self._transact(transaction, waiting)
-                    transaction.write_counters()
+                    self._session.counted(transaction.write_counters())
                     self._session.commit(transaction.has_events())
                     has_events = transaction.has_events()
                 except BaseException:

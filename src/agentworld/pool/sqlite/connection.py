@@ -15,6 +15,7 @@ from agentworld.pool.sql.statements import ROWS_TOGETHER, EngineName, Statement
 
 _STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
 _NOTHING: Mapping[str, Any] = {}
+_COUNTERS = "SELECT name, value FROM counters"
 # For every None and every bytes the driver asks what it should be adapted to, and looks long before it finds nothing.
 # Told that both are what they are, it binds them in half the time: a twentieth of what a step costs.
 sqlite3.register_adapter(type(None), cast("Callable[[None], None]", {}.get))
@@ -30,6 +31,8 @@ class SqliteConnection:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
+        self._version: int | None = None  # of what others have written, as the connection saw it last
+        self._counters: dict[str, int] | None = None  # as the latest transaction left them
         self._changes = 0  # that the connection had made when its transaction began
         self._at_start: list[bool] = []  # of each open savepoint, whether nothing was changed before it
 
@@ -37,12 +40,16 @@ class SqliteConnection:
         """Begin a transaction that writes."""
         self._at_start.clear()
         self._begin()
+        version = self.raw.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self._version, self._counters = version, None
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
-        text = statement.text("sqlite")
-        parameters = statement.bound("sqlite", parameters if statement.only_writes else sought(parameters))
-        return self.raw.execute(text, parameters).fetchall()
+        text, held = statement.on_sqlite
+        if parameters and not statement.only_writes:
+            parameters = sought(parameters)
+        return self.raw.execute(text, {**held, **parameters} if held else parameters).fetchall()
 
     def foresee(self, asked: Sequence[Asked]) -> None:
         """See Reader."""
@@ -50,8 +57,22 @@ class SqliteConnection:
     def trust(self) -> None:
         """See Connection."""
 
-    def counters(self) -> None:
+    def counters(self) -> Mapping[str, int]:
         """See Connection."""
+        if self._counters is None:
+            self._counters = dict(self.raw.execute(_COUNTERS).fetchall())
+        return self._counters
+
+    def counted(self, changes: Mapping[str, int]) -> None:
+        """What the transaction, which is committed, has added to the counters."""
+        counters = self._counters
+        if counters is not None:
+            for name, change in changes.items():
+                counters[name] = counters.get(name, 0) + change
+
+    def forget(self) -> None:
+        """Read the counters again, as a transaction has failed."""
+        self._counters = None
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""

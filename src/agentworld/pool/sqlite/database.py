@@ -48,6 +48,8 @@ class SqliteDatabase(Database):
         self.url = f"sqlite:///{path.absolute()}"
         self.path = path.resolve()
         self.log_path = self.path.with_name(self.path.name + "-wal")
+        self.log_text = str(self.log_path)
+        self._text = str(self.path)
         self.lock = FileLock(self.path.with_name(self.path.name + ".lock"), lock_seconds)
         self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
@@ -55,8 +57,9 @@ class SqliteDatabase(Database):
         try:
             with self.lock, translated(self.path):
                 self._prepare()
-                self._file: _Identity = _identify(self.path)
+                self._file: _Identity = _identify(self._text)
                 self._log: _Identity = None  # Not known before watch_log.
+            self.lock.look = self.check_in_place
         except BaseException:
             self.lock.close()
             raise
@@ -87,20 +90,35 @@ class SqliteDatabase(Database):
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         """The file lock, for writing to the file that is at the path; PoolError where that is not the opened one."""
-        self.check_in_place()  # Before the lock too, which would make its file anew in a folder that was cleared.
-        with self.lock:
-            self.check_in_place()
+        self.enter()
+        try:
             yield
+        finally:
+            self.leave()
+
+    def enter(self) -> None:
+        """As `exclusive` begins."""
+        self.lock.acquire()  # It looks too, before it would make its file anew in a folder that was cleared.
+        try:
+            self.check_in_place()
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def leave(self) -> None:
+        """As `exclusive` ends."""
+        self.lock.release()
 
     def check_in_place(self) -> None:
         """PoolError where the path does not lead to the file that was opened."""
-        with translated(self.path):
-            moved = [self.path] if _identify(self.path) != self._file else []
-            if self._log is not None and _identify(self.log_path) != self._log:
-                moved.append(self.log_path)
-        if moved:
+        try:
+            is_there = _identify(self._text) == self._file
+            has_log = self._log is None or _identify(self.log_text) == self._log
+        except OSError as error:
+            raise as_pool_error(error, self.path) from error
+        if not (is_there and has_log):
             raise PoolError(
-                f"the pool file {moved[0]} was removed or replaced while it was open",
+                f"the pool file {self.log_path if is_there else self.path} was removed or replaced while it was open",
                 hint="Put it back, or restart the server to go on with what is there now",
             )
 
@@ -108,7 +126,7 @@ class SqliteDatabase(Database):
         """From now on the log is looked for too: while `connection` is open, SQLite keeps the one that is there now."""
         with translated(self.path):
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # Opens the log.
-            self._log = _identify(self.log_path)
+            self._log = _identify(self.log_text)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -219,7 +237,7 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> str | None:
     return str(row[0]) if row else None
 
 
-def _identify(path: Path) -> _Identity:
+def _identify(path: str) -> _Identity:
     """Which file is at the path."""
     try:
         there = os.stat(path)

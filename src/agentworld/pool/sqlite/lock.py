@@ -12,6 +12,7 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -24,26 +25,44 @@ class FileLock:
     """An exclusive lock on PATH, one holder among all processes and threads with their own FileLock.
 
     Used by one thread at a time. PoolError where it is not free within `seconds`. A lock file that was removed or
-    replaced is opened anew, so that processes that start later meet the same lock.
+    replaced is opened anew, so that processes that start later meet the same lock. `look` is called before the lock is
+    waited for and before its file is made anew; what it raises ends the attempt.
     """
 
     def __init__(self, path: Path, seconds: float = LOCK_SECONDS) -> None:
         self.path = path
+        self.look: Callable[[], None] = _nothing
+        self._text = str(path)
         self._seconds = seconds
         self._waiting: _Waiting | None = None
         self._descriptor = self._open()
 
     def __enter__(self) -> FileLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Have the lock."""
         deadline = time.monotonic() + self._seconds
         while True:
             self._acquire(deadline)
             if self._is_in_place():
-                return self
+                return
             # Whoever comes now opens another file, so what is held here keeps nobody out.
-            lost, self._descriptor = self._descriptor, self._open()
+            try:
+                self.look()
+                fresh = self._open()
+            except BaseException:
+                self.release()
+                raise
+            lost, self._descriptor = self._descriptor, fresh
             os.close(lost)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def release(self) -> None:
+        """Let go of the lock."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -60,16 +79,19 @@ class FileLock:
             os.close(self._descriptor)
 
     def _acquire(self, deadline: float) -> None:
-        if self._waiting is not None and not self._is_in_place():
-            fresh = self._open()
-            self._waiting.abandon()
-            self._waiting, self._descriptor = None, fresh
+        if self._waiting is not None:
+            self.look()
+            if not self._is_in_place():
+                fresh = self._open()
+                self._waiting.abandon()
+                self._waiting, self._descriptor = None, fresh
         if self._waiting is None or not self._waiting.want_again():
             self._waiting = None
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
+                self.look()
                 self._waiting = _Waiting(self._descriptor)
         if not self._waiting.get(deadline - time.monotonic()):
             raise PoolError(
@@ -89,11 +111,15 @@ class FileLock:
 
     def _is_in_place(self) -> bool:
         try:
-            there = os.stat(self.path)
+            there = os.stat(self._text)
         except FileNotFoundError:
             return False
         own = os.fstat(self._descriptor)
         return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _nothing() -> None:
+    return
 
 
 class _Waiting:

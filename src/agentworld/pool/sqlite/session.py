@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from agentworld.errors import PoolError
@@ -32,6 +33,7 @@ class SqliteWriteSession(WriteSession):
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
         self._dirty_since: float | None = None
+        self._changes: Mapping[str, int] = {}  # of counters, by the transaction that is open
         self._raw = database.connect()
         self._connection = SqliteConnection(self._raw)
         try:
@@ -41,25 +43,43 @@ class SqliteWriteSession(WriteSession):
             database.lock.close()
             raise
 
-    @contextlib.contextmanager
-    def transaction(self, *, patient: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, patient: bool = False) -> _Open:
         """See WriteSession."""
+        return _Open(self)
+
+    def begin(self) -> SqliteConnection:
+        """Take the lock and begin a transaction, which `commit` or `end` ends."""
         begin = time.monotonic()
-        with self._database.exclusive():
-            self.waited = time.monotonic() - begin
+        self._database.enter()
+        self.waited = time.monotonic() - begin
+        try:
             self._connection.begin()
-            try:
-                yield self._connection
-            except BaseException:
-                if self._raw.in_transaction:
-                    self._raw.execute("ROLLBACK")
-                raise
-        if self._dirty_since is None:
-            self._dirty_since = time.monotonic()
+        except BaseException:
+            self.end(failed=True)
+            raise
+        return self._connection
+
+    def counted(self, changes: Mapping[str, int]) -> None:
+        """See WriteSession."""
+        self._changes = changes
 
     def commit(self, notify: bool = False) -> None:
         """See WriteSession."""
         self._raw.execute("COMMIT")
+        self._connection.counted(self._changes)
+
+    def end(self, failed: bool) -> None:
+        """Let go of the lock, once what has `failed` is rolled back."""
+        self._changes = {}
+        try:
+            if failed:
+                self._connection.forget()
+                if self._raw.in_transaction:
+                    self._raw.execute("ROLLBACK")
+        finally:
+            self._database.leave()
+        if not failed and self._dirty_since is None:
+            self._dirty_since = time.monotonic()
 
     def idle_seconds(self) -> float | None:
         """See WriteSession."""
@@ -99,6 +119,21 @@ class SqliteWriteSession(WriteSession):
 
     def _log_bytes(self) -> int:
         try:
-            return self._database.log_path.stat().st_size
+            return os.stat(self._database.log_text).st_size
         except FileNotFoundError:
             return 0
+
+
+class _Open:
+    """A transaction that is open inside."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: SqliteWriteSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> Connection:
+        return self._session.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._session.end(failed=kind is not None)
