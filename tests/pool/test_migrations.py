@@ -58,10 +58,18 @@ def test_migrations_and_a_fresh_schema_are_the_same(tmp_path):
 
 
 def described_on_postgres(url, name):
-    """Tables with their columns, keys, constraints and indexes, by their names too, which later migrations use."""
+    """Tables with their columns, keys, constraints, indexes and options, by their names too, which later migrations
+    use.
+    """
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
     try:
         found = inspect(engine)
+        with psycopg.connect(url) as connection:
+            options = dict(
+                connection.execute(
+                    "SELECT relname, reloptions FROM pg_class WHERE relnamespace = %s::regnamespace", [name]
+                ).fetchall()
+            )
         return {
             table: (
                 [(c["name"], c["type"].compile(engine.dialect), c["nullable"], c["default"]) for c in columns],
@@ -72,6 +80,7 @@ def described_on_postgres(url, name):
                     for each in found.get_foreign_keys(table, name)
                 ),
                 sorted((each["name"], each["column_names"], each["unique"]) for each in found.get_indexes(table, name)),
+                options[table],
             )
             for (_, table), columns in found.get_multi_columns(schema=name).items()
             if table != "alembic_version"

@@ -118,6 +118,16 @@ def test_records_read_back_as_before(read):
     assert differences(before["stats"], pool.stats()).keys() <= {"last_event"}
 
 
+def test_dataset_versions_are_there(read):
+    pool, before = read
+    frozen = [one.data["version"] for one in pool.events() if one.kind == "dataset.frozen"]
+    assert [one.version for one in pool.list_datasets().items] == frozen
+    steps = {one["step_id"]: one["trajectory_id"] for one in before["steps"]}
+    for version in frozen:
+        for row in pool.dataset_rows(version):
+            assert {steps[one.step_id] for one in row.steps} == {row.trajectory_id}
+
+
 def test_leases_go_on(old):
     pool, before = old
     batch_id, epoch, acked = before["acked"]
@@ -151,10 +161,11 @@ def test_events_are_told_by_channel_and_trajectory(read):
     pool = read[0]
     whose = {one.trajectory_id: one.channel for one in pool.list_trajectories(limit=1000).items}
     whose |= {one.group_id: one.channel for one in pool.list_groups(limit=1000).items}
+    whose |= {one.version: one.selection.channel for one in pool.list_datasets().items}
     events = pool.events()
 
     def about(event):
-        return whose.get(event.trajectory_id or event.data.get("group_id"))
+        return whose.get(event.trajectory_id or event.data.get("group_id") or event.data.get("version"))
 
     assert {about(event) for event in events} > {None}
     for channel in {*whose.values()}:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -24,11 +26,14 @@ metadata = MetaData()
 BLOCK_BITS = 11  # Pages find times by blocks of so many bits of the primary key, 2,048 rows.
 
 
-def growing(name: str, *columns: Column[object] | UniqueConstraint | Index) -> Table:
-    """A table whose numbers are never used twice, so that cursors and sequences stay valid after deletions."""
-    return Table(
-        name, metadata, Column("pk", Whole, primary_key=True, autoincrement=False), *columns, sqlite_autoincrement=True
-    )
+def growing(name: str, *columns: Column[object] | UniqueConstraint | Index, full: int | None = None) -> Table:
+    """A table whose numbers are never used twice, so that cursors and sequences stay valid after deletions.
+
+    `full`: percent of a page that PostgreSQL fills with new rows; the rest is for what they change to.
+    """
+    key = Column("pk", Whole, primary_key=True, autoincrement=False)
+    options: dict[str, Any] = {} if full is None else {"postgresql_with": {"fillfactor": full}}
+    return Table(name, metadata, key, *columns, sqlite_autoincrement=True, **options)
 
 
 def where_there(name: str, column: str) -> Index:

@@ -56,6 +56,9 @@ trajectories = growing(
     Index("trajectories_by_user", "user_id", "pk"),
     Index("trajectories_by_priority", "priority"),
     Index("trajectories_by_ready_seq", "ready_seq"),
+    # Every step changes its trajectory's row. Where the page has room, PostgreSQL leaves the entries of the ten indexes
+    # as they are.
+    full=50,
 )
 
 # Nodes of the forests are found by their parent, then their digest: what is new has a parent that is nearly new, so the
