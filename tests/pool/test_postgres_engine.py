@@ -344,10 +344,12 @@ def test_what_came_while_a_writer_waited_for_the_lock_goes_along(postgres_url):
         waits = compiled(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
         while not txn.execute(waits)[0][0]:
             pass
+        txn.execute(compiled(text("SELECT pg_sleep(0.05)")))
         return [first, *(waiter.submit_steps([step("t", step_id=f"s{number}")]) for number in range(1, 5))]
 
     futures = write(holder, meanwhile)
     assert [future.result(100)[0].outcome for future in futures] == ["stored"] * 5
+    assert waiter._writer._session.waited > 0.05
     # One transaction has one time.
     assert len({event.at for event in holder.events() if event.kind == "step.appended"}) == 1
     holder.close()

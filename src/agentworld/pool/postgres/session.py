@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,12 @@ class PostgresWriteSession(WriteSession):
             + f"{database.search_path}; {database.flushing.begin}"
         )
         locked = (
-            # Taken in the order of asking; the time is that after the wait.
+            # Taken in the order of asking; the time is that after the wait, which the server measures: here it would
+            # count how long other threads let this one wait for the answer.
             f"; SELECT pg_advisory_xact_lock({database.key}), "
-            f"CAST(extract(epoch FROM clock_timestamp()) AS FLOAT), {database.flushing.era}"
+            "CAST(extract(epoch FROM clock_timestamp()) AS FLOAT), "
+            "CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) AS FLOAT), "
+            f"{database.flushing.era}"
             "; SELECT name, value FROM counters"
         )
         self._begin = begin + locked
@@ -125,10 +127,8 @@ class PostgresWriteSession(WriteSession):
                 self._connection = WritingConnection(self._database.connect(RECONNECT_SECONDS).raw)
             connection = self._connection
             try:
-                asked = time.monotonic()
-                (_, server_time, era), *_ = connection.begin(begin)[-2]
+                (_, server_time, self.waited, era), *_ = connection.begin(begin)[-2]
                 connection.era = self._database.flushing.number(era)
-                self.waited = time.monotonic() - asked
                 self._database.clock.observe(server_time)
                 return connection
             except psycopg.Error as error:
