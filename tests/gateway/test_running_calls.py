@@ -64,8 +64,11 @@ async def test_what_takes_long_is_marked_again() -> None:
     pool = MemoryPool()
     here, there = RunningCalls(pool, 0.04), RunningCalls(pool, 0.04)
     going_on = asyncio.create_task(here.run())
-    with here.call("t1"):
+
+    async def call() -> None:
         await until(lambda: there.known("t1"))
+
+    await here.during("t1", time.time(), call())
     assert not here._running
     await until(lambda: not there.known("t1"))
     going_on.cancel()
@@ -76,6 +79,10 @@ async def test_where_nothing_is_closed_ever_nothing_is_marked() -> None:
     pool = MemoryPool()
     calls = RunningCalls(pool, 0.0)
     await calls.run()
-    with calls.call("t1"):
-        await calls.announce("t1", 0.0)
+
+    async def call() -> None:
+        assert list(calls._running) == ["t1"]
         assert pool._state.marks == {}
+
+    await calls.during("t1", 0.0, call())
+    assert not calls._running

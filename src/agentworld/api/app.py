@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Coroutine, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -68,6 +68,7 @@ from agentworld.errors import (
 )
 from agentworld.gateway.access import GRANT, Access, check_scopes
 from agentworld.gateway.http import broken_off, too_slow
+from agentworld.gateway.metrics import TALLIES
 from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.routes import METHODS, find_route
 from agentworld.ingest.spans.recent import Recent
@@ -183,15 +184,15 @@ class Server:
         if self._gateway is not None:
             self._gateway.end(grace)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        """One connection. No coroutine of its own, as each is gone through whenever what it waits for has come."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
-            return
-        if scope["type"] == "http":
-            is_llm = _is_llm(scope["path"])
-            serve = self._llm if is_llm or self._is_probe(scope) else self._api
-            await counted("llm" if serve == self._llm else "control", serve, scope, receive, send)
+            return self._live(receive, send)
+        if scope["type"] != "http":
+            return _nothing()
+        if _is_llm(scope["path"]) or self._is_probe(scope):
+            return counted("llm", self._llm, scope, receive, send)
+        return counted("control", self._api, scope, receive, send)
 
     def _is_probe(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -280,7 +281,12 @@ class Server:
         await receive()
         for lifespan in reversed(started):
             await lifespan.shutdown()
+        TALLIES.flush()  # What an ended worker counted stays.
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _nothing() -> None:
+    """What is neither a request nor the server's life is not served."""
 
 
 def _is_llm(path: str) -> bool:

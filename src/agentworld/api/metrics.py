@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from agentworld.api.access import reach
 from agentworld.api.lifespan import ASGI, Receive, Scope, Send
-from agentworld.gateway.metrics import IN_FLIGHT, REGISTRY, REQUESTS, SECONDS
+from agentworld.gateway.metrics import IN_FLIGHT, REGISTRY, REQUESTS, SECONDS, TALLIES
 from agentworld.gateway.routes import route_name
 from agentworld.pool.protocol import Pool, PoolStats
 from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
@@ -41,24 +41,24 @@ async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send:
     begun = time.perf_counter()
     status = 0
 
-    async def watch(message: Any) -> None:
+    def watch(message: Any) -> Awaitable[None]:
         nonlocal status
         if message["type"] == "http.response.start":
             status = message["status"]
-        await send(message)
+        return send(message)
 
     in_flight = _in_flight(surface)
-    in_flight.inc()
+    TALLIES.count(in_flight, 1)
     try:
         await app(scope, receive, watch)
     finally:
-        in_flight.dec()
+        TALLIES.count(in_flight, -1)
         # Methods and paths are a client's to choose; the labels must not be.
         method = scope["method"] if scope["method"] in METHODS else "other"
         path = scope["path"]
         route = path if path in PROBES else route_name(path) if surface == "llm" else scope.get("path_template")
-        _requests(surface, route or "other", method, str(status)).inc()
-        _seconds(surface).observe(time.perf_counter() - begun)
+        TALLIES.count(_requests(surface, route or "other", method, str(status)))
+        TALLIES.observe(_seconds(surface), time.perf_counter() - begun)
 
 
 def forget_dead(folder: str) -> None:
@@ -155,6 +155,7 @@ def metrics(state: State) -> Response[bytes]:
         pool.register(state.rewards)
     requests = REGISTRY
     if folder := os.environ.get(SHARED_FOLDER):
+        TALLIES.flush()
         forget_dead(folder)
         requests = CollectorRegistry()
         requests.register(_Workers(folder))

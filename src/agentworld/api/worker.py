@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
+from typing import Any
 
 import msgspec
 import structlog
@@ -88,11 +90,13 @@ class Worker:
         self._pool = pool
         self._grace = grace
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """One connection."""
         if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
+        return self._live(scope, receive, send)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         # asyncio's own default is a few threads for each core, but these mostly wait for commits, which they share.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="pool"))
         spare_the_loop()

@@ -73,7 +73,7 @@ class Answer:
         announcing = asyncio.create_task(self._announce()) if self._call.anonymous is not None else None
         try:
             await self._unless_gone()
-            metrics.ADDED.observe(self._watch.added)
+            metrics.TALLIES.observe(metrics.ADDED, self._watch.added)
         except ClientGoneError as error:
             await self._abort_on_record(error)
             raise

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -94,12 +94,11 @@ class Gateway:
         self.ending = False
         """From the signal that ends the server on."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """Serve one ASGI connection."""
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        elif scope["type"] == "http":
-            await self._http(Http(scope, receive, send, self.settings.write_timeout, self._wheel))
+        if scope["type"] == "http":
+            return self._http(Http(scope, receive, send, self.settings.write_timeout, self._wheel))
+        return self._lifespan(receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -216,19 +215,7 @@ class Gateway:
                 http.add_header("connection", "close")
                 raise _ending()
             else:
-                await self._tracked(http, route)
-
-    async def _tracked(self, http: Http, route: Route) -> None:
-        """A call that the end of the server waits for."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._calls[task] = http
-        if route.trajectory is not None:
-            structlog.contextvars.bind_contextvars(trajectory=route.trajectory)
-        try:
-            await self._call(http, route)
-        finally:
-            del self._calls[task]
+                await self._call(http, route)
 
     async def _body(self, http: Http) -> bytes:
         return await http.body(self.settings.max_body_bytes, self.settings.body_timeout)
@@ -248,27 +235,36 @@ class Gateway:
         await http.reply(200, {"object": "response.input_tokens", "input_tokens": count})
 
     async def _call(self, http: Http, route: Route) -> None:
-        dialect = BY_ROUTE[route.name]
-        asked = Asked(route=route, dialect=dialect.name)
+        """A call, which the end of the server waits for."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls[task] = http
+        if route.trajectory is not None:
+            structlog.contextvars.bind_contextvars(trajectory=route.trajectory)
         try:
-            admitted = await self._admit(http, dialect, asked)
-        except Exception as error:
-            await self.refusals.record(http, asked, error)
-            raise
-        structlog.contextvars.bind_contextvars(
-            trajectory=admitted.call.trajectory_id, exchange=admitted.call.exchange_id
-        )
-        http.add_header("x-agentworld-trajectory", admitted.call.trajectory_id)
+            dialect = BY_ROUTE[route.name]
+            asked = Asked(route=route, dialect=dialect.name)
+            try:
+                admitted = await self._admit(http, dialect, asked)
+            except Exception as error:
+                await self.refusals.record(http, asked, error)
+                raise
+            await self._answer(http, dialect, admitted)
+        finally:
+            del self._calls[task]
+
+    def _answer(self, http: Http, dialect: Dialect, admitted: Admitted) -> Coroutine[Any, Any, None]:
+        call = admitted.call
+        structlog.contextvars.bind_contextvars(trajectory=call.trajectory_id, exchange=call.exchange_id)
+        http.add_header("x-agentworld-trajectory", call.trajectory_id)
         http.facts = {
-            "trajectory": admitted.call.trajectory_id,
-            "model": admitted.call.model,
-            "tokens": admitted.call.source,
-            "stream": admitted.call.request.stream,
+            "trajectory": call.trajectory_id,
+            "model": call.model,
+            "tokens": call.source,
+            "stream": call.request.stream,
         }
-        trajectory_id = admitted.call.trajectory_id
-        with self.running_calls.call(trajectory_id):
-            await self.running_calls.announce(trajectory_id, admitted.session.last_at)
-            await Answer(admitted, dialect, self.recorder, self.retries, self.state, http).send()
+        answer = Answer(admitted, dialect, self.recorder, self.retries, self.state, http)
+        return self.running_calls.during(call.trajectory_id, admitted.session.last_at, answer.send())
 
     async def _admit(self, http: Http, dialect: Dialect, asked: Asked) -> Admitted:
         """Read the call and place it. `asked`: filled in on the way."""
@@ -285,7 +281,7 @@ class Gateway:
         else:
             request = with_raw(await apart(len(body), dialect.parse, decoded), decoded, http)
         await check_group(self.pool, http.grant, identity.group_id)
-        if identity.trajectory_id is not None:
+        if identity.trajectory_id != route.trajectory:
             structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
         return await self.admission.admit(request, identity, body, size)
 

@@ -12,10 +12,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentworld.capture.call import Call
 from agentworld.forest import common_prefix, token_array
+from agentworld.gateway.tallies import Tallies
 from agentworld.gateway.upstreams import EngineFigures
 from agentworld.records import Step, Usage
 
 REGISTRY = CollectorRegistry()
+TALLIES = Tallies(REGISTRY)
 REQUESTS = Counter(
     "agentworld_requests", "Requests by surface (llm, control), route, method and status; 0: left without a reply",
     ["surface", "route", "method", "status"], registry=REGISTRY,
@@ -106,8 +108,8 @@ def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:
             CONTINUED.labels(call.model, "true" if _extends(call, step) else "false").inc()
     if usage is not None:
         prompt, sampled = usage.prompt_tokens, usage.completion_tokens
-    _tokens(call.model, "prompt").inc(prompt)
-    _tokens(call.model, "sampled").inc(sampled)
+    TALLIES.count(_tokens(call.model, "prompt"), prompt)
+    TALLIES.count(_tokens(call.model, "sampled"), sampled)
 
 
 def _extends(call: Call, step: Step) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -35,23 +35,19 @@ class RunningCalls:
         self._now = now
         self._running: Counter[str] = Counter()
 
-    @contextmanager
-    def call(self, trajectory_id: str) -> Iterator[None]:
-        """A call of this trajectory runs."""
-        self._running[trajectory_id] += 1
+    async def during(self, trajectory_id: str, last_at: float, call: Coroutine[Any, Any, None]) -> None:
+        """Do the work of a call of this trajectory. `last_at`: when the one before it was, seconds since the epoch."""
+        running = self._running
+        running[trajectory_id] += 1
         try:
-            yield
+            if self._idle > 0 and last_at < self._now() - self._idle / 2:
+                await self._mark(trajectory_id)
+            await call
         finally:
-            self._running[trajectory_id] -= 1
-            if not self._running[trajectory_id]:
-                del self._running[trajectory_id]
-
-    async def announce(self, trajectory_id: str, last_at: float) -> None:
-        """Tell others of a call that begins, where they could take its trajectory for idle. `last_at`: when the one
-        before it was, seconds since the epoch.
-        """
-        if self._idle > 0 and last_at < self._now() - self._idle / 2:
-            await self._mark(trajectory_id)
+            call.close()  # It has not begun where the mark was broken off.
+            running[trajectory_id] -= 1
+            if not running[trajectory_id]:
+                del running[trajectory_id]
 
     def known(self, trajectory_id: str) -> bool:
         """Whether a call of the trajectory runs, here or elsewhere. Call in a thread."""
