@@ -73,4 +73,7 @@ def sampled_tokens(step: Step) -> int:
     ids: Sequence[int] | None = step.response_ids
     if ids is None:
         return 0
-    return len(ids) if step.response_mask is None else int(np.count_nonzero(np.asarray(step.response_mask) > 0))
+    mask: Any = step.response_mask
+    if isinstance(mask, list):
+        return len(mask) - mask.count(0)  # A mask holds 0 and 1 alone.
+    return len(ids) if mask is None else int(np.count_nonzero(np.asarray(mask) > 0))

@@ -16,6 +16,8 @@ from agentworld.records import Step
 
 _ARRAYS = ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
 _FLOAT32 = np.dtype("<f4")
+_FLOAT64 = np.dtype("f8")
+_SMALL = 1e38  # a little less than float32 can hold
 _NOT_NUMBERS = "response_logprobs must hold numbers and null only"
 
 
@@ -36,7 +38,9 @@ def restore_arrays(
         elif response is not None:
             step.response_mask = [1] * len(response)
     if "logprobs" in include and logprobs is not None:
-        step.response_logprobs = [None if value != value else value for value in logprobs.tolist()]
+        values: list[float | None] = logprobs.tolist()
+        # Most have a number for each token.
+        step.response_logprobs = values if _are_finite(logprobs) else [None if x != x else x for x in values]
 
 
 def with_lists(step: Step) -> Step:
@@ -81,6 +85,8 @@ def logprobs_taken(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -
         if isinstance(logprobs, np.ndarray) and logprobs.dtype.kind != "O":
             if logprobs.dtype == _FLOAT32 and logprobs.ndim == 1 and _are_finite(logprobs):
                 return logprobs
+            if logprobs.dtype == _FLOAT64 and logprobs.ndim == 1 and _are_small(logprobs):
+                return logprobs.astype(_FLOAT32)
             numbers = logprobs.dtype.kind in "fiu"
         else:
             # numpy would read texts as numbers, and true as 1.
@@ -100,6 +106,14 @@ def logprobs_taken(logprobs: Sequence[float | None] | npt.NDArray[Any] | None) -
 
 def _are_finite(numbers: npt.NDArray[np.float32]) -> bool:
     return b"\0" not in np.isfinite(numbers).tobytes()  # Twice as fast as `all` for so few.
+
+
+def _are_small(numbers: npt.NDArray[np.float64]) -> bool:
+    """Whether float32 can hold all of them; not whether it cannot, as of none at all and of those at its edge."""
+    if not numbers.size:
+        return False
+    lowest, highest = numbers.item(numbers.argmin()), numbers.item(numbers.argmax())
+    return -_SMALL < lowest <= highest < _SMALL  # Where one is no number, that one is both.
 
 
 def _is_number_or_null(kind: type) -> bool:

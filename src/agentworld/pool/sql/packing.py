@@ -77,6 +77,28 @@ def unpack_ids(data: bytes, count: int) -> TokenArray:
     return wide.reshape(-1).view("<u4")
 
 
+def unpack_id_lists(packed: Sequence[bytes], counts: Sequence[int]) -> list[list[int]]:
+    """As `unpack_ids` of each with its count, as lists; those of one width together."""
+    of_width: dict[int, list[int]] = {2: [], 3: [], 4: []}
+    found: list[list[int]] = [[] for _ in counts]
+    for place, count in enumerate(counts):
+        size = len(packed[place])
+        width = size // count if count > 0 else 0
+        if width in of_width and size == width * count:
+            of_width[width].append(place)
+        else:
+            found[place] = unpack_ids(packed[place], count).tolist()
+    for places in of_width.values():
+        ids = unpack_ids(
+            b"".join([packed[place] for place in places]), sum([counts[place] for place in places])
+        ).tolist()
+        at = 0
+        for place in places:
+            found[place] = ids[at : at + counts[place]]
+            at += counts[place]
+    return found
+
+
 def pack_mask(mask: npt.NDArray[np.uint8] | None) -> bytes | None:
     """The count as 4 bytes, then a bit each."""
     return None if mask is None else len(mask).to_bytes(4, "little") + np.packbits(mask).tobytes()
@@ -151,3 +173,60 @@ def unpack_logprobs(data: bytes | None) -> npt.NDArray[np.float32] | None:
     parts[:, :3] = np.frombuffer(data, dtype=np.uint8, count=3 * count).reshape(count, 3)
     parts[:, 3] = table[nibbles[:count]]
     return parts.reshape(-1).view("<f4")
+
+
+def unpack_logprob_lists(packed: Sequence[bytes | None]) -> list[list[float | None] | None]:
+    """As `unpack_logprobs` of each, as lists with None for NaN; all of them together."""
+    found: list[list[float | None] | None] = [None] * len(packed)
+    raws: list[bytes] = []
+    places: list[int] = []
+    folded = [place for place, data in enumerate(packed) if data is not None and len(data) % 4]
+    unfolded = dict(zip(folded, _unfolded([packed[place] or b"" for place in folded]), strict=True))
+    for place, data in enumerate(packed):
+        if data is not None:
+            places.append(place)
+            raws.append(unfolded.get(place, data))
+    numbers = np.frombuffer(b"".join(raws), dtype="<f4")
+    has_gaps = bool(np.isnan(numbers).any())
+    values = numbers.tolist()
+    at = 0
+    for place, raw in zip(places, raws, strict=True):
+        own: list[float | None] = values[at : at + len(raw) // 4]
+        found[place] = [None if number != number else number for number in own] if has_gaps else own
+        at += len(raw) // 4
+    return found
+
+
+def _unfolded(folded: Sequence[bytes]) -> list[bytes]:
+    """Little-endian float32 of each that `pack_logprobs` did not leave raw."""
+    if not folded:
+        return []
+    counts = [int.from_bytes(data[-4:], "little") for data in folded]
+    halves = [(count + 1) // 2 for count in counts]
+    sizes = [data[-5] for data in folded]
+    are_whole = True
+    low, pairs, tables = [], [], []
+    for data, count, half, size in zip(folded, counts, halves, sizes, strict=True):
+        low += [data[: 3 * count], bytes(3 * (count % 2))]  # Of a number more where they are odd, as there are nibbles.
+        pairs.append(data[3 * count : 3 * count + half])
+        tables.append(data[3 * count + half : 3 * count + half + size])
+        are_whole &= 3 * count + half + size + 5 <= len(data)
+    if are_whole:
+        joined = np.frombuffer(b"".join(pairs), dtype=np.uint8)
+        nibbles = np.empty(2 * len(joined), dtype=np.intp)
+        nibbles[0::2] = joined >> 4
+        nibbles[1::2] = joined & 15
+        size_of, begin_of = (np.repeat(each, [2 * half for half in halves]) for each in (sizes, _begins(sizes)))
+    if not are_whole or np.any(nibbles >= size_of):
+        # One of them is damaged, and is to say so.
+        return [unpack_logprobs(data).tobytes() for data in folded]  # type: ignore[union-attr]  # None is of None alone.
+    parts = np.empty((len(nibbles), 4), dtype=np.uint8)
+    parts[:, :3] = np.frombuffer(b"".join(low), dtype=np.uint8).reshape(-1, 3)
+    parts[:, 3] = np.frombuffer(b"".join(tables), dtype=np.uint8)[nibbles + begin_of]
+    whole = parts.tobytes()
+    return [whole[8 * begin : 8 * begin + 4 * count] for begin, count in zip(_begins(halves), counts, strict=True)]
+
+
+def _begins(lengths: Sequence[int]) -> list[int]:
+    """Where each of the pieces begins, one behind the other."""
+    return [0, *itertools.accumulate(lengths)][:-1]

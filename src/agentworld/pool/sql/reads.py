@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
-import numpy as np
 from sqlalchemy import select
 
-from agentworld.errors import PoolError, QueryError
-from agentworld.forest import BLOCK_SIZE, TokenArray
+from agentworld.errors import QueryError
 from agentworld.pool import schema
 from agentworld.pool.exact_text import read_json
 from agentworld.pool.intake import check_include
 from agentworld.pool.sql.bodies import Body, read_paths, unpack_alone
 from agentworld.pool.sql.connections import Reader, Row, SearchTimeoutError
+from agentworld.pool.sql.id_lists import Blocks, divided, sequences
 from agentworld.pool.sql.lookups import among_integers, among_rows
-from agentworld.pool.sql.packing import unpack_ids, unpack_logprobs, unpack_mask
+from agentworld.pool.sql.packing import unpack_id_lists, unpack_logprob_lists, unpack_mask
 from agentworld.pool.sql.rows import (
     PROMPT_IDS,
     PROMPT_MESSAGES,
     RESPONSE_IDS,
+    StepRow,
     select_steps,
     step_from,
 )
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
-from agentworld.pool.step_arrays import restore_arrays
 from agentworld.records import Message, Step, Tool
 
 SCAN_ROWS = 100_000  # rows that one page with `where` looks at
@@ -73,75 +72,54 @@ STEP = sql(select_steps().where(schema.steps.c.step_id == parameter("id")))
 def read_steps(connection: Reader, rows: Sequence[Row], include: Sequence[str]) -> list[Step]:
     """The rows of select_steps as records, with what `include` asks for; shared content is read once."""
     check_include(include)
-    found = [step_from(row) for row in rows]
-    blocks = _ends(rows, "block") if "tokens" in include else []
-    nodes = _ends(rows, "prompt_node", "reply_node") if "messages" in include else []
-    tools = _ends(rows, "tools") if "messages" in include else []
+    told = [StepRow._make(row) for row in cast("Sequence[Iterable[Any]]", rows)]
+    found = [step_from(row) for row in told]
+    with_tokens, with_messages, with_logprobs = (name in include for name in ("tokens", "messages", "logprobs"))
+    blocks = list({row.block for row in told if row.block is not None}) if with_tokens else []
+    nodes, tools = _message_ends(told) if with_messages else ([], [])
     pieces = ((BLOCKS, blocks), (_NODES, nodes), (_TOOLS, tools))
     connection.foresee([(statement, {"ends": json_list(ends[:_CHUNK])}) for statement, ends in pieces if ends])
-    sequences = _paths(connection, BLOCKS, blocks, "ids")
-    for step, row in zip(found, rows, strict=True):
-        logprobs = unpack_logprobs(row["logprobs"]) if "logprobs" in include else None
-        prompt = response = mask = None
-        if "tokens" in include:
-            prompt, response = _split(row, _ids(row, sequences[row["block"]]))
-            mask = unpack_mask(row["mask"])
-        restore_arrays(step, prompt, response, mask, logprobs, include)
-    if "messages" in include:
-        _add_messages(connection, found, rows, nodes, tools)
+    if with_tokens:
+        _add_ids(found, told, sequences(_read_blocks(connection, blocks), blocks))
+    if with_logprobs:
+        for step, logprobs in zip(found, unpack_logprob_lists([row.logprobs for row in told]), strict=True):
+            step.response_logprobs = logprobs
+    if with_messages:
+        _add_messages(connection, found, told, nodes, tools)
     return found
 
 
-def _ends(rows: Sequence[Row], *columns: str) -> list[int]:
-    return list({row[name] for row in rows for name in columns if row[name] is not None})
+def _message_ends(rows: Sequence[StepRow]) -> tuple[list[int], list[int]]:
+    """The nodes that conversations end at, and the tool sets."""
+    nodes = {row.prompt_node for row in rows}.union(row.reply_node for row in rows)
+    tools = {row.tools for row in rows}
+    return [node for node in nodes if node is not None], [tool for tool in tools if tool is not None]
 
 
-def _paths(
-    connection: Reader, statement: Statement, wanted: Sequence[int], column: str
-) -> dict[int | None, list[bytes]]:
-    """For each end, the column's values from the root down to it."""
-    rows: dict[int, tuple[int | None, bytes]] = {}
-    for begin in range(0, len(wanted), _CHUNK):
-        parameters = {"ends": json_list(wanted[begin : begin + _CHUNK])}
-        for row in connection.execute(statement, parameters):
-            rows[row["pk"]] = (row["parent"], row[column])
-    paths: dict[int | None, list[bytes]] = {None: []}
-    for end in wanted:
-        path = []
-        at: int | None = end
-        while at is not None:
-            if at not in rows:
-                raise PoolError(
-                    f"the pool is damaged: row {at}, which others build on, is missing",
-                    hint="Restore it from a backup; `agentworld pool check` names all that is wrong",
-                )
-            at, value = rows[at]
-            path.append(value)
-        path.reverse()
-        paths[end] = path
-    return paths
+def _read_blocks(connection: Reader, ends: Sequence[int]) -> Blocks:
+    """Every block on the paths to the ends."""
+    blocks: dict[int, tuple[int | None, bytes]] = {}
+    for begin in range(0, len(ends), _CHUNK):
+        parameters = {"ends": json_list(ends[begin : begin + _CHUNK])}
+        for pk, parent, ids in cast("list[tuple[int, int | None, bytes]]", connection.execute(BLOCKS, parameters)):
+            blocks[pk] = (parent, ids)
+    return blocks
 
 
-def _ids(row: Row, blocks: list[bytes]) -> TokenArray | None:
-    if not row["present"] & (PROMPT_IDS | RESPONSE_IDS):
-        return None
-    if len({len(block) for block in blocks}) == 1:  # Nearly always; one conversion instead of one a block.
-        parts = [unpack_ids(b"".join(blocks), BLOCK_SIZE * len(blocks))]
-    else:
-        parts = [unpack_ids(block, BLOCK_SIZE) for block in blocks]
-    parts.append(unpack_ids(row["tail"], row["id_count"] - BLOCK_SIZE * len(blocks)))
-    return np.concatenate(parts)
-
-
-def _split(row: Row, ids: TokenArray | None) -> tuple[TokenArray | None, TokenArray | None]:
-    if ids is None:
-        return None, None
-    present = row["present"]
-    if not present & PROMPT_IDS:
-        return None, ids
-    if not present & RESPONSE_IDS:
-        return ids, None
-    return ids[: row["prompt_length"]], ids[row["prompt_length"] :]
+def _add_ids(found: Sequence[Step], rows: Sequence[StepRow], whole: Mapping[int | None, list[int]]) -> None:
+    """Put ids and masks on the steps; a mask that is absent is all ones."""
+    tails = unpack_id_lists([row.tail or b"" for row in rows], [row.id_count - len(whole[row.block]) for row in rows])
+    for step, row, tail in zip(found, rows, tails, strict=True):
+        has_prompt, has_response = row.present & PROMPT_IDS, row.present & RESPONSE_IDS
+        if has_prompt or has_response:
+            begins = row.prompt_length if has_response and has_prompt else 0 if has_response else row.id_count
+            prompt, response = divided(whole[row.block], tail, begins)
+            step.prompt_ids = prompt if has_prompt else None
+            step.response_ids = response if has_response else None
+        if row.mask is not None:
+            step.response_mask = unpack_mask(row.mask).tolist()  # type: ignore[union-attr]  # None is of None alone.
+        elif step.response_ids is not None:
+            step.response_mask = [1] * len(step.response_ids)
 
 
 def read_nodes(connection: Reader, ends: Sequence[int]) -> dict[int, Body]:
@@ -155,13 +133,13 @@ def read_nodes(connection: Reader, ends: Sequence[int]) -> dict[int, Body]:
 
 
 def _add_messages(
-    connection: Reader, found: Sequence[Step], rows: Sequence[Row], ends: list[int], tool_sets: list[int]
+    connection: Reader, found: Sequence[Step], rows: Sequence[StepRow], ends: list[int], tool_sets: list[int]
 ) -> None:
     tools: dict[int, bytes] = {}
     for begin in range(0, len(tool_sets), _CHUNK):
         parameters = {"ends": json_list(tool_sets[begin : begin + _CHUNK])}
-        for row in connection.execute(_TOOLS, parameters):
-            tools[row["pk"]] = unpack_alone(row["coding"], row["body"])
+        for kept in connection.execute(_TOOLS, parameters):
+            tools[kept["pk"]] = unpack_alone(kept["coding"], kept["body"])
     read: dict[bytes, Message] = {}
 
     def message(body: bytes) -> Message:
@@ -171,10 +149,10 @@ def _add_messages(
 
     paths = read_paths(ends, read_nodes(connection, ends), message)
     for step, row in zip(found, rows, strict=True):
-        if row["present"] & PROMPT_MESSAGES:
-            end = row["prompt_node"]
+        if row.present & PROMPT_MESSAGES:
+            end = row.prompt_node
             step.prompt_messages = [] if end is None else list(paths[end])
-        if row["reply_node"] is not None:
-            step.response_message = paths[row["reply_node"]][-1]
-        if row["tools"] is not None:
-            step.tools = read_json(tools[row["tools"]], list[Tool])
+        if row.reply_node is not None:
+            step.response_message = paths[row.reply_node][-1]
+        if row.tools is not None:
+            step.tools = read_json(tools[row.tools], list[Tool])

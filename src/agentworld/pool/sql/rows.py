@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, and_, case, select
@@ -33,6 +33,60 @@ _TRAJECTORY_OF_STEP = [
 ]
 
 
+class StepRow(NamedTuple):
+    """A row of select_steps, in the order of its columns: among so many, the engines find one by its name slowly."""
+
+    pk: int
+    trajectory: int
+    step_id: str
+    trajectory_id: str
+    exchange_id: str | None
+    choice_index: int
+    group_id: str | None
+    channel: str
+    step_index: int | None
+    parent_step_id: str | None
+    supersedes: str | None
+    fork_reason: Any
+    agent: str | None
+    model: str | None
+    requested_model: str | None
+    policy_model: str | None
+    policy_run: str
+    policy_version: int
+    dialect: str | None
+    token_source: Any
+    vocabulary: str | None
+    logprob_space: Any
+    prompt_length: int
+    response_length: int
+    present: int
+    block: int | None
+    tail: bytes
+    id_count: int
+    mask: bytes | None
+    logprobs: bytes | None
+    tools: int | None
+    prompt_node: int | None
+    reply_node: int | None
+    call: str | None
+    sampling_of_trajectory: str
+    finish_reason: str | None
+    rewards: str | None
+    reward: float | None
+    labels: str | None
+    annotations: str | None
+    readiness: Any
+    excluded_reason: str | None
+    late: int
+    is_last: int | None
+    created_at: float
+    latency_ms: float | None
+    metadata: str | None
+    content: bytes
+    sampled: int
+
+
 class Call(msgspec.Struct, omit_defaults=True):
     """What a step says of its call beside its columns and the bits of `present`."""
 
@@ -41,9 +95,14 @@ class Call(msgspec.Struct, omit_defaults=True):
     version_spans: tuple[VersionSpan, ...] = ()
 
 
+_NO_CALL = Call()
+
+
 def select_steps() -> Select[Any]:
-    """Every column that a Step is read from."""
-    return select(*steps.c, *_TRAJECTORY_OF_STEP).join_from(
+    """Every column that a Step is read from: those of StepRow."""
+    columns: dict[str, ColumnElement[Any]] = {column.name: column for column in steps.c}
+    columns |= {column.name: column for column in _TRAJECTORY_OF_STEP}
+    return select(*(columns[name] for name in StepRow._fields)).join_from(
         steps, trajectories, steps.c.trajectory == trajectories.c.pk
     )
 
@@ -127,48 +186,48 @@ def creation_columns(record: Any) -> dict[str, Any]:
     return values
 
 
-def step_from(row: Row) -> Step:
+def step_from(row: StepRow) -> Step:
     """A row of select_steps as a record without ids, messages and log-probabilities."""
-    call = read_json(row["call"], Call) if row["call"] is not None else Call()
+    call = _NO_CALL if row.call is None else read_json(row.call, Call)
     sampling, usage = call.sampling, call.usage
-    if row["present"] & USAGE_IS_LENGTHS:
-        usage = Usage(row["prompt_length"], row["response_length"])
-    if row["present"] & SAMPLING_OF_TRAJECTORY:
-        sampling = read_json(row["sampling_of_trajectory"], Sampling)
+    if row.present & USAGE_IS_LENGTHS:
+        usage = Usage(row.prompt_length, row.response_length)
+    if row.present & SAMPLING_OF_TRAJECTORY:
+        sampling = read_json(row.sampling_of_trajectory, Sampling)
     return Step(
-        step_id=row["step_id"],
-        trajectory_id=row["trajectory_id"],
-        exchange_id=row["exchange_id"],
-        choice_index=row["choice_index"],
-        group_id=row["group_id"],
-        channel=row["channel"],
-        step_index=row["step_index"],
-        parent_step_id=row["parent_step_id"],
-        supersedes=row["supersedes"],
-        fork_reason=row["fork_reason"],
-        agent=row["agent"],
-        model=row["model"],
-        requested_model=row["requested_model"],
-        policy=policy_from(row),
+        step_id=row.step_id,
+        trajectory_id=row.trajectory_id,
+        exchange_id=row.exchange_id,
+        choice_index=row.choice_index,
+        group_id=row.group_id,
+        channel=row.channel,
+        step_index=row.step_index,
+        parent_step_id=row.parent_step_id,
+        supersedes=row.supersedes,
+        fork_reason=row.fork_reason,
+        agent=row.agent,
+        model=row.model,
+        requested_model=row.requested_model,
+        policy=None if row.policy_model is None else Policy(row.policy_model, row.policy_run, row.policy_version),
         version_spans=call.version_spans,
-        dialect=row["dialect"],
-        token_source=row["token_source"],
-        vocabulary=row["vocabulary"],
-        logprob_space=row["logprob_space"],
-        prompt_length=row["prompt_length"],
-        response_length=row["response_length"],
+        dialect=row.dialect,
+        token_source=row.token_source,
+        vocabulary=row.vocabulary,
+        logprob_space=row.logprob_space,
+        prompt_length=row.prompt_length,
+        response_length=row.response_length,
         sampling=sampling,
-        finish_reason=row["finish_reason"],
+        finish_reason=row.finish_reason,
         usage=usage,
-        rewards=from_json(row["rewards"], {}),
-        reward=row["reward"],
-        labels=from_json(row["labels"], {}),
-        annotations=from_json(row["annotations"], []),
-        readiness=row["readiness"],
-        excluded_reason=row["excluded_reason"],
-        late=bool(row["late"]),
-        is_last=bool(row["is_last"]),
-        created_at=row["created_at"],
-        latency_ms=row["latency_ms"],
-        metadata=from_json(row["metadata"], {}),
+        rewards=from_json(row.rewards, {}),
+        reward=row.reward,
+        labels=from_json(row.labels, {}),
+        annotations=from_json(row.annotations, []),
+        readiness=row.readiness,
+        excluded_reason=row.excluded_reason,
+        late=bool(row.late),
+        is_last=bool(row.is_last),
+        created_at=row.created_at,
+        latency_ms=row.latency_ms,
+        metadata=from_json(row.metadata, {}),
     )
