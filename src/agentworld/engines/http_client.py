@@ -17,6 +17,7 @@ from agentworld.engines.headers import check_header
 from agentworld.timing_wheel import Alarm, TimingWheel
 
 MAX_HEAD_BYTES = 256 * 1024
+_MOST_HEADS = 64  # beginnings of requests that are kept
 HELD_BYTES = 1024 * 1024
 """So much of a reply is held for a reader that is slow; then the other side has to wait."""
 
@@ -126,30 +127,24 @@ class Link(asyncio.Protocol):
         """
         if self._transport is None:
             raise BrokenError("the other side closed it", begun=False)
-        self._in_head, self.ended, self._head, self._buffer, self._heard = True, False, None, b"", False
+        self._in_head, self.ended, self._buffer, self._heard = True, False, b"", False
         transport = self._transport
         self.limit(seconds)
         try:
             transport.write(request)
-            return await self._begun()
+            while (head := self._head) is None:
+                if self.fault is not None:
+                    raise self.fault
+                await self.wait()
+            return Answer(self, *head)
         except BaseException:
             self.release(whole=False)
             raise
 
-    async def _begun(self) -> Answer:
-        while (head := self._head) is None:
-            if self.fault is not None:
-                raise self.fault
-            await self.wait()
-        return Answer(self, *head)
-
-    async def wait(self) -> None:
-        """Return when something has come or happened."""
+    def wait(self) -> asyncio.Future[None]:
+        """Done when something has come or happened."""
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def limit(self, seconds: float) -> None:
         """The call ends with a TimeoutError where it is not over within `seconds` from now."""
@@ -173,6 +168,7 @@ class Link(asyncio.Protocol):
             self._alarm.cancel()
             self._alarm = None
         if whole and self._reusable and self.open:
+            self._head = None
             self._client.keep(self)
         else:
             self.ended = True
@@ -329,6 +325,7 @@ class HttpClient:
         self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
         self.wheel = TimingWheel()
+        self._heads: dict[tuple[object, ...], bytes] = {}
         self._idle: list[Link] = []
         self._links: set[Link] = set()
 
@@ -342,13 +339,12 @@ class HttpClient:
         `stale_seconds`: the other side had closed it and took nothing, which shows at once, unlike a crash. What was
         sent on a new connection may have been taken, and is never sent again.
         """
-        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"host: {self._authority}", "accept-encoding: identity"]
-        for name, value in headers.items():
-            check_header(name, value)
-            lines.append(f"{name}: {value}")
-        if body or method == "POST":
-            lines.append(f"content-length: {len(body)}")
-        data = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+        sized = bool(body) or method == "POST"
+        known = (sized, method, path, *headers.items())
+        head = self._heads.get(known)
+        if head is None:
+            head = self._heads[known] = self._head(method, path, headers, sized)
+        data = b"%b%d\r\n\r\n%b" % (head, len(body), body) if sized else head + b"\r\n"
         kept = self._kept()
         if kept is None:
             return await (await self._connect()).call(data, seconds)
@@ -359,6 +355,17 @@ class HttpClient:
             if error.begun or time.monotonic() - begun > stale_seconds:
                 raise
         return await (await self._connect()).call(data, seconds)
+
+    def _head(self, method: str, path: str, headers: Mapping[str, str], sized: bool) -> bytes:
+        """What each request like this one begins with, up to the length of its body where that is said."""
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"host: {self._authority}", "accept-encoding: identity"]
+        for name, value in headers.items():
+            check_header(name, value)
+            lines.append(f"{name}: {value}")
+        lines.append("content-length: " if sized else "")
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        return "\r\n".join(lines).encode("latin-1")
 
     def _kept(self) -> Link | None:
         """A connection that an earlier call left."""
