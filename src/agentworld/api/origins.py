@@ -9,6 +9,7 @@ it believes to call, which a page can only bend to a name of its own (DNS rebind
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
 
 from agentworld.api import otlp_replies
@@ -22,6 +23,7 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))
 _TYPELESS = READING | {"DELETE"}
 _OWN_SITE = frozenset(("same-origin", "none"))
 _LOOKED_AT = frozenset((b"host", b"origin", b"sec-fetch-site", b"content-type", b"content-encoding"))
+_MOST, _LONGEST = 256, 1024
 _Said = dict[bytes, list[str]]
 
 
@@ -31,11 +33,25 @@ class OriginGuard:
     def __init__(self, settings: ServeSettings) -> None:
         self._loopback = is_loopback(settings.host)
         own = urlsplit(settings.gateway_url).hostname if settings.gateway_url else None
+        self._passed: set[tuple[Any, ...]] = set()
+        """What was looked at of requests that may pass: most say the same."""
         self._own = {each.strip("[]").rstrip(".").lower() for each in (*settings.allowed_hosts, own or "") if each}
 
     def fault(self, scope: Scope) -> AgentWorldError | None:
         """What is wrong with the request's Host, Origin or type; None where it may pass."""
-        said = _said(scope)
+        seen = [(low, value) for name, value in scope.get("headers") or () if (low := name.lower()) in _LOOKED_AT]
+        request = (scope.get("method", "GET"), scope.get("path") == otlp_replies.PATH, *seen)
+        if request in self._passed:
+            return None
+        fault = self._fault(scope, seen)
+        if fault is None and sum([len(name) + len(value) for name, value in seen]) <= _LONGEST:
+            if len(self._passed) >= _MOST:
+                self._passed.clear()
+            self._passed.add(request)
+        return fault
+
+    def _fault(self, scope: Scope, seen: list[tuple[bytes, bytes]]) -> AgentWorldError | None:
+        said = _said(seen)
         # Servers below may add an empty one where a program sends none.
         hosts = [each for each in said.get(b"host", ()) if each]
         names = [host_name(each) for each in hosts]
@@ -103,10 +119,9 @@ def _type_fault(scope: Scope, said: _Said) -> MediaTypeError | None:
     )
 
 
-def _said(scope: Scope) -> _Said:
+def _said(seen: list[tuple[bytes, bytes]]) -> _Said:
     """The headers that the rule looks at, by name in lower case."""
     said: _Said = {}
-    for name, value in scope.get("headers") or ():
-        if (lower := name.lower()) in _LOOKED_AT:
-            said.setdefault(lower, []).append(value.decode("latin-1").strip())
+    for name, value in seen:
+        said.setdefault(name, []).append(value.decode("latin-1").strip())
     return said

@@ -68,7 +68,7 @@ def parse(body: dict[str, Any]) -> Request:
     check_count(given, MAX_MESSAGES, "messages")
     images = Images()
     messages = tuple(_message(item, f"messages[{position}]", images) for position, item in enumerate(given))
-    tools, choice = _tools(fields)
+    tools, choice = read_tools(fields)
     stream = fields.take("stream", bool) or False
     include_usage = read_stream_options(fields)
     logprobs = fields.take("logprobs", bool) or False
@@ -244,7 +244,7 @@ def read_stream_options(fields: Fields) -> bool:
     return include
 
 
-def _tools(fields: Fields) -> tuple[tuple[Tool, ...], Any]:
+def read_tools(fields: Fields) -> tuple[tuple[Tool, ...], Any]:
     """Tools and tool choice. An empty list is no tools, and is refused only where a call is demanded."""
     given = fields.take("tools", list) or []
     names = []

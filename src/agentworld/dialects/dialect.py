@@ -14,6 +14,7 @@ from agentworld.dialects import (
     completions_reply,
     messages,
     messages_reply,
+    quick_chat,
     responses,
     responses_reply,
 )
@@ -37,6 +38,8 @@ class Events(Protocol):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One API as pure functions.
 
+    `quick` reads usual bodies at once, without `raw`, and with those fields that say whose call it is; None for what
+    `parse` has to read.
     `events` takes the request, the reply's id, the model's name and the time of creation. `error_event` ends a stream
     that has begun. `ping` keeps a silent stream open. `reply_prefix` begins the ids of replies.
     """
@@ -44,6 +47,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     reply_prefix: str
     parse: Callable[[dict[str, Any]], Request]
+    quick: Callable[[bytes], tuple[Request, dict[str, Any]] | None] | None = None
     response_body: Callable[[Request, Reply], dict[str, Any]]
     events: Callable[[Request, str, str, int], Events]
     error_body: Callable[[AgentWorldError], dict[str, Any]]
@@ -55,6 +59,7 @@ CHAT = Dialect(
     name=chat.DIALECT,
     reply_prefix="chatcmpl-",
     parse=chat.parse,
+    quick=quick_chat.read,
     response_body=chat_reply.response_body,
     events=chat_reply.ChatStream,
     error_body=chat_reply.error_body,

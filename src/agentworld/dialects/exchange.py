@@ -9,6 +9,14 @@ import msgspec
 from agentworld.records import Message, Sampling, Tool, Usage, VersionSpan
 
 
+class KeptTools(tuple[Tool, ...]):
+    """Tools that call after call sends: the same record each time. `digest`: once it is known, so that it is worked out
+    once.
+    """
+
+    digest: bytes | None = None
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One call, free of the API that it came in by.
 

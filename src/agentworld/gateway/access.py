@@ -35,6 +35,7 @@ LOOKS = 4
 MAX_SECRET = 1024
 GRANT = "agentworld.grant"
 """Where a request's grant stands in its ASGI scope."""
+_OF_KEYS = frozenset((b"authorization", b"x-api-key"))
 _OWN_PREFIXES = (SECRET_PREFIX, PREFIX, PAGE_PREFIX)
 
 
@@ -102,6 +103,8 @@ def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str:
     bearer = plain = ""
     for name, value in headers:
         lower = name.lower()
+        if lower not in _OF_KEYS:
+            continue
         if lower == b"authorization" and value[:7].lower() == b"bearer " and not bearer:
             bearer = value[7:].decode("utf-8", "replace").strip()
         elif lower == b"x-api-key" and not plain:
@@ -137,6 +140,8 @@ class Access:
         """
         headers = list(headers)
         key = presented_key(headers)
+        if not self.required and not key.startswith(_OWN_PREFIXES):
+            return EVERYTHING
         if browser and self.required and not key and (signed_in := await self.sessions(headers)):
             return self._browser(signed_in)
         session = read_session_key(key)

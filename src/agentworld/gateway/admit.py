@@ -10,7 +10,8 @@ import msgspec
 from agentworld.capture.call import Call
 from agentworld.capture.media import shown_under, with_bytes
 from agentworld.capture.sessions import Session, Sessions, ids_key, message_keys
-from agentworld.dialects.exchange import Request
+from agentworld.dialects import chat
+from agentworld.dialects.exchange import KeptTools, Request
 from agentworld.dialects.media import media_of
 from agentworld.engines.base import engine_space, explicit
 from agentworld.errors import ConflictError, ForbiddenError, InvalidRequestError
@@ -18,7 +19,7 @@ from agentworld.forest import Match, match, tools_digest
 from agentworld.gateway import completion
 from agentworld.gateway.conversations import Conversations
 from agentworld.gateway.identity import Identity
-from agentworld.gateway.large import PER_MESSAGE, apart
+from agentworld.gateway.large import INLINE_BYTES, PER_MESSAGE, apart
 from agentworld.gateway.mixing import Draws, turn_of
 from agentworld.gateway.models import Models, ServedModel
 from agentworld.gateway.overrides import Overrides
@@ -27,7 +28,9 @@ from agentworld.gateway.rewritten_calls import knows_all, restored
 from agentworld.gateway.state import SharedState
 from agentworld.pool.bounds import check_name
 from agentworld.pool.protocol import Pool
-from agentworld.records import Message, TokenSource, digest, new_id
+from agentworld.records import Message, TokenSource, Tool, digest, new_id
+
+_NO_TOOLS = tools_digest(())
 
 
 class Admitted(NamedTuple):
@@ -71,20 +74,35 @@ class Admission:
         if isinstance(prompt, tuple):
             completion.check_length(prompt, model.settings)
         state = await self._state.admit()
-        body_digest = (await apart(len(body), digest, request.dialect.encode(), body)).hex()
-        session = await self._session(identity, request, body_digest)
+        dialect = request.dialect.encode()
+        body_digest = (
+            digest(dialect, body) if len(body) <= INLINE_BYTES else await apart(len(body), digest, dialect, body)
+        ).hex()
+        if identity.trajectory_id is not None:
+            session = await self._sessions.get(identity.trajectory_id)
+        else:
+            session = await self._anonymous(identity, request, body_digest)
+            self._retries.asked(identity.key, body_digest, session.trajectory_id)
         if isinstance(prompt, str):
             said = await completion.placed(prompt, session, self._sessions)
             request = msgspec.structs.replace(request, messages=said)
         size = max(size, PER_MESSAGE * len(request.messages))
-        sent, rewritten = await self._as_sampled(session, request, identity, size)
-        messages, known_keys = await apart(size, session.recall, sent)
-        request = msgspec.structs.replace(request, messages=tuple(messages))
+        messages: list[Message] | tuple[Message, ...] = request.messages
+        known_keys: list[bytes] = []
+        rewritten, at_once = 0, size <= INLINE_BYTES
+        if identity.rewrites_calls:
+            messages, rewritten = await self._as_sampled(session, messages, size)
+        if session.tips or not at_once:
+            messages, known_keys = session.recall(messages) if at_once else await apart(size, session.recall, messages)
+            request = msgspec.structs.replace(request, messages=tuple(messages))
         if isinstance(prompt, tuple):
             keys = [await apart(size, ids_key, prompt)]
+        elif at_once:
+            keys = message_keys(messages, known_keys)
         else:
             keys = await apart(size, message_keys, messages, known_keys)
-        _check_group(session, identity)
+        if identity.group_id is not None:
+            _check_group(session, identity)
         there = session.trajectory
         mix, drawn = self._models.mix(request.model), {}
         if mix is not None:
@@ -94,7 +112,12 @@ class Admission:
             model, drawn = self._models.by_name[draw.model], draw.facts(mix.name)
         own_channel = model.settings.channel if mix is None else None  # A mixed turn belongs to its trajectory.
         channel = own_channel or identity.channel or (there.channel if there else "train")
-        _check_channel(identity, model, channel, there.channel if there else channel)
+        if identity.only_channel is not None:
+            _check_channel(identity, model, channel, there.channel if there else channel)
+        engine = model.engine
+        if request.raw is None and request.dialect == chat.DIALECT and not engine.capabilities.pins:
+            # Read without it, as engines alone need it that get the caller's own body.
+            request = msgspec.structs.replace(request, raw=msgspec.json.decode(body))
         request = self._overrides.apply(request, channel)
         token_in, vocabulary, facts = model.token_in, model.vocabulary, drawn
         source: TokenSource = model.mode
@@ -104,7 +127,7 @@ class Admission:
             vocabulary = shown_under(vocabulary, shown)
             if token_in is not None:
                 # Only the engine turns images into what the model sees, so it renders what shows some.
-                token_in, source = None, "engine" if model.engine.capabilities.ids else "none"
+                token_in, source = None, "engine" if engine.capabilities.ids else "none"
                 facts = {**drawn, "prompt": "media"}
         if token_in is not None and request.sampling.tool_choice not in (None, "auto", "none"):
             # What is sampled under a demand is held to the engine's own grammar of calls, which only it can read back.
@@ -119,18 +142,21 @@ class Admission:
         tools = list(request.tools)
         if token_in is not None and request.sampling.tool_choice == "none":
             tools = []  # The renderer leaves tools out that may not be called, as the model then never sees them.
-        tools_key = tools_digest(tools)
+        tools_key = _tools_key(request.tools) if tools else _NO_TOOLS
         agent = identity.agent or (there.agent if there else None)
         if isinstance(prompt, tuple):
             known = await apart(size, completion.match_ids, list(session.tips), prompt)
         else:
-            known = await self._match(session, request, keys, tools_key, agent, size)
+            last = _last_reply(messages)
+            known = None
+            if last >= 0 or session.tips:
+                known = await self._match(session, messages, last, keys, tools_key, agent, size)
         call = Call(
             trajectory_id=session.trajectory_id,
             request=request,
             model=model.settings.name,
             policy=self._state.policy(state, model.settings.name),
-            sampling=explicit(request.sampling) if model.engine.capabilities.pins else request.sampling,
+            sampling=explicit(request.sampling) if engine.capabilities.pins else request.sampling,
             keys=keys,
             tools_key=tools_key,
             group_id=there.group_id if there is not None and there.group_id is not None else identity.group_id,
@@ -143,7 +169,7 @@ class Admission:
             source=source,
             demand_ids=model.settings.tokens in ("engine", "token-in"),
             vocabulary=vocabulary,
-            space=engine_space(model.engine, request.sampling),
+            space=engine_space(engine, request.sampling),
             metadata={**request.notes, **facts},
             body_digest=body_digest,
             size=size,
@@ -151,23 +177,17 @@ class Admission:
             anonymous=identity.key if identity.trajectory_id is None else None,
         )
         if prompt is not None:
-            await completion.prepare(call, model.engine, model.token_in)
+            await completion.prepare(call, engine, model.token_in)
         elif token_in is not None:
             await token_in.prepare(call, session)
-        _check_group(session, identity)  # Another call may have come in between.
+        if identity.group_id is not None:
+            _check_group(session, identity)  # Another call may have come in between.
         if identity.retry_count > 0:
             call.after_failure = session.take_failure(body_digest)
             if call.after_failure is None and await self._conversations.failed_elsewhere(session, body_digest):
                 call.after_failure = {}
         session.claimed_group = session.claimed_group or identity.group_id
         return Admitted(call, session, model, identity)
-
-    async def _session(self, identity: Identity, request: Request, body_digest: str) -> Session:
-        if identity.trajectory_id is not None:
-            return await self._sessions.get(identity.trajectory_id)
-        session = await self._anonymous(identity, request, body_digest)
-        self._retries.asked(identity.key, body_digest, session.trajectory_id)
-        return session
 
     async def _anonymous(self, identity: Identity, request: Request, body_digest: str) -> Session:
         """The session of a call that names no trajectory."""
@@ -182,29 +202,48 @@ class Admission:
             return session
         return self._sessions.fresh(new_id("trj"))
 
-    async def _as_sampled(
-        self, session: Session, request: Request, identity: Identity, size: int
-    ) -> tuple[Sequence[Message], int]:
-        """The request's messages, with our replies' calls as they were sampled where the client rewrites them."""
-        messages = request.messages
-        if not identity.rewrites_calls:
-            return messages, 0
+    async def _as_sampled(self, session: Session, messages: Sequence[Message], size: int) -> tuple[list[Message], int]:
+        """The messages of a client that rewrites calls, with our replies' calls as they were sampled."""
         if not await apart(size, knows_all, list(session.tips), messages):
             await self._sessions.refresh(session)
         return await apart(size, restored, list(session.tips), messages)
 
     async def _match(
-        self, session: Session, request: Request, keys: list[bytes], tools_key: bytes, agent: str | None, size: int
+        self,
+        session: Session,
+        messages: Sequence[Message],
+        last: int,
+        keys: list[bytes],
+        tools_key: bytes,
+        agent: str | None,
+        size: int,
     ) -> Match | None:
-        """The step that is continued. Another worker may have served it: a reply not known here is looked up."""
-        messages = request.messages
+        """The step that is continued. Another worker may have served it: a reply not known here is looked up. `last`:
+        the place of the last reply among the messages, -1 without one.
+        """
         found = await apart(size, match, list(session.tips), messages, keys, tools_key, agent)
-        replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
-        if replies and (found is None or replies[-1] >= found.depth):
+        if last >= 0 and (found is None or last >= found.depth):
             # What was lacking may also have come with another call's look meanwhile.
             await self._sessions.refresh(session)
             found = await apart(size, match, list(session.tips), messages, keys, tools_key, agent)
         return found
+
+
+def _last_reply(messages: Sequence[Message]) -> int:
+    """The place of the last message of the assistant, or -1."""
+    place = len(messages) - 1
+    while place >= 0 and messages[place].role != "assistant":
+        place -= 1
+    return place
+
+
+def _tools_key(tools: tuple[Tool, ...]) -> bytes:
+    """The digest of a request's tools."""
+    if not isinstance(tools, KeptTools):
+        return tools_digest(tools)
+    if tools.digest is None:
+        tools.digest = tools_digest(tools)
+    return tools.digest
 
 
 def _check_channel(identity: Identity, model: ServedModel, channel: str, trajectory: str) -> None:

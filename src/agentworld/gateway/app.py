@@ -34,7 +34,7 @@ from agentworld.gateway.heartbeat import Heartbeat
 from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import read_identity
 from agentworld.gateway.idle import IdleTrajectories
-from agentworld.gateway.large import apart
+from agentworld.gateway.large import INLINE_BYTES, apart
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import joined, load_past, size_of
@@ -270,17 +270,23 @@ class Gateway:
         """Read the call and place it. `asked`: filled in on the way."""
         route = asked.route
         body = asked.body = await self._body(http)
-        decoded = asked.decoded = await apart(len(body), decode_object, body)
-        identity = asked.identity = read_identity(http, route, decoded)
         size = len(body)
-        if dialect is RESPONSES:
-            past = await load_past(self.pool, await apart(len(body), responses.wanted, decoded), http.grant)
-            size += size_of(past)
-            request = await apart(size, responses.parse, decoded, past)
-            identity = asked.identity = await joined(self.pool, identity, decoded, past)
+        quick = dialect.quick(body) if dialect.quick is not None and size <= INLINE_BYTES else None
+        if quick is not None:
+            request, asked.decoded = quick
+            identity = asked.identity = read_identity(http, route, asked.decoded)
         else:
-            request = with_raw(await apart(len(body), dialect.parse, decoded), decoded, http)
-        await check_group(self.pool, http.grant, identity.group_id)
+            decoded = asked.decoded = await apart(size, decode_object, body)
+            identity = asked.identity = read_identity(http, route, decoded)
+            if dialect is RESPONSES:
+                past = await load_past(self.pool, await apart(size, responses.wanted, decoded), http.grant)
+                size += size_of(past)
+                request = await apart(size, responses.parse, decoded, past)
+                identity = asked.identity = await joined(self.pool, identity, decoded, past)
+            else:
+                request = with_raw(await apart(size, dialect.parse, decoded), decoded, http)
+        if identity.group_id is not None:
+            await check_group(self.pool, http.grant, identity.group_id)
         if identity.trajectory_id != route.trajectory:
             structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
         return await self.admission.admit(request, identity, body, size)

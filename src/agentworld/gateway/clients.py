@@ -22,6 +22,9 @@ from agentworld.gateway.http import Http
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,99}")
 _OLD_USER = re.compile(r"user_[A-Za-z0-9]+_account_[A-Za-z0-9-]*_session_(?P<session>[A-Za-z0-9-]{8,100})")
+_SAYING = frozenset((b"x-claude-code-session-id", b"x-claude-code-agent-id", b"x-codex-turn-metadata"))
+_SAYING |= {b"originator", b"thread-id", b"x-session-id"}
+"""Headers without one of which, and without metadata in the body, no client says anything of its session."""
 _MAX_JSON = 16_384
 _ROOT_AGENT = "/root"
 
@@ -37,8 +40,13 @@ class ClientSession(NamedTuple):
     rewrites_calls: bool = False
 
 
+_UNSAID = ClientSession()
+
+
 def read_client(http: Http, body: Mapping[str, Any]) -> ClientSession:
     """The session in headers and body."""
+    if body.get("metadata") is None and _SAYING.isdisjoint(http.by_name):
+        return _UNSAID
     for read in (_claude_code, _codex, _opencode):
         found = read(http, body)
         if found.trajectory_id is not None:

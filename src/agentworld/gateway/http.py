@@ -72,9 +72,9 @@ class Http:
         """For the log line: ids and names, never content."""
         self.grant = grant_of(scope)
         self._raw: list[tuple[bytes, bytes]] = list(scope.get("headers") or [])
-        self._by_name: dict[bytes, bytes] = {}
+        self.by_name: dict[bytes, bytes] = {}
         for name, value in self._raw:
-            self._by_name.setdefault(name.lower(), value)
+            self.by_name.setdefault(name.lower(), value)
         self._receive = receive
         self._send = send
         self.write_timeout = write_timeout
@@ -90,7 +90,7 @@ class Http:
 
     def header(self, name: str) -> str | None:
         """The first header of that name (lower case), or None; bytes that are no text become U+FFFD."""
-        value = self._by_name.get(name.encode())
+        value = self.by_name.get(name.encode())
         return None if value is None else value[:MAX_HEADER_LENGTH].decode("utf-8", "replace").strip()
 
     def add_header(self, name: str, value: str) -> None:
@@ -111,7 +111,7 @@ class Http:
             self.watch.work()
 
     async def _whole_body(self, limit: int) -> bytes:
-        said = self._by_name.get(b"content-length", b"")
+        said = self.by_name.get(b"content-length", b"")
         declared = int(said) if said.isdigit() and len(said) < 20 else None
         if declared is not None and declared > limit:
             raise self._too_large(limit)

@@ -24,6 +24,7 @@ METHODS = {
     "/v1/responses/{id}/input_items": ("GET",),
 }
 _RESPONSE = re.compile(r"/v1/responses/(?P<id>resp_[a-z0-9_]{1,100})(?P<rest>/input_items)?")
+_BEHIND_V1 = {name.removeprefix("/v1/"): name for name in METHODS if name.startswith("/v1/") and "{" not in name}
 LATER = {"/v1/embeddings": "embeddings"}
 
 
@@ -36,6 +37,9 @@ class Route(NamedTuple):
     item: str | None = None
 
 
+_BARE = {name: Route(name, None, None) for name in METHODS}
+
+
 class MethodError(AgentWorldError):
     """The path is known, the method is not for it."""
 
@@ -45,6 +49,13 @@ class MethodError(AgentWorldError):
 
 def find_route(method: str, path: str, *, any_method: bool = False) -> Route:
     """The route of a request; NotFoundError or MethodError otherwise, InvalidRequestError for an id that is none."""
+    usual = _usual(path)
+    if usual is not None and method in METHODS[usual.name]:
+        if usual.trajectory is not None:
+            check_id(usual.trajectory, "trajectory")
+        if usual.group is not None:
+            check_id(usual.group, "group")
+        return usual
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
     item = _RESPONSE.fullmatch(name)
@@ -75,11 +86,33 @@ def find_route(method: str, path: str, *, any_method: bool = False) -> Route:
 
 def route_name(path: str) -> str | None:
     """The route that a path means, without what it names; None where it is none."""
+    usual = _usual(path)
+    if usual is not None:
+        return usual.name
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
     if item := _RESPONSE.fullmatch(name):
         name = f"/v1/responses/{{id}}{item['rest'] or ''}"
     return name if name in METHODS else None
+
+
+def _usual(path: str) -> Route | None:
+    """The route of a path in its usual spelling, whatever its ids; None for others."""
+    before, _, behind = path.partition("/v1/")
+    name = _BEHIND_V1.get(behind)
+    if name is None:
+        return None
+    if not before:
+        return _BARE[name]
+    parts = before.split("/")
+    trajectory, group = parts[2] if len(parts) > 2 else "", None
+    if len(parts) == 5 and parts[3] == "g" and parts[4]:
+        group = parts[4]
+    elif len(parts) != 3:
+        return None
+    if parts[0] or parts[1] != "t" or not trajectory:
+        return None
+    return Route(name, trajectory, group)
 
 
 def _name(found: re.Match[str]) -> str:
