@@ -8,7 +8,7 @@ SOURCE = pathlib.Path(__file__).parent.parent / "src" / "agentworld"
 
 # Top to bottom. A module may import those in earlier lines, and itself.
 LAYERS = [
-    ["errors", "loopback"],
+    ["errors", "loopback", "timing_wheel"],
     ["config", "extensions"],
     ["records"],
     ["forest"],

@@ -9,7 +9,8 @@ import pytest
 from agentworld.engines.broken import BrokenError, ConnectError
 from agentworld.engines.connection import Connection
 from agentworld.engines.headers import HeaderError
-from agentworld.engines.http_client import HELD_BYTES, HttpClient
+from agentworld.engines.http_client import HttpClient
+from agentworld.engines.http_link import HELD_BYTES
 from agentworld.engines.openai_wire import NO_KEY, body_reader
 from agentworld.errors import ConfigError, InvalidRequestError
 

@@ -12,7 +12,8 @@ from agentworld.dialects.exchange import Delta
 from agentworld.engines.base import EngineBrokeError, EngineTimeoutError
 from agentworld.engines.broken import BrokenError, ConnectError
 from agentworld.engines.headers import HeaderError, check_header
-from agentworld.engines.http_client import Answer, HttpClient
+from agentworld.engines.http_client import HttpClient
+from agentworld.engines.http_link import Answer
 from agentworld.engines.openai_wire import decode, engine_error
 from agentworld.engines.redact import Redactor
 from agentworld.engines.sse import read_events
