@@ -57,9 +57,17 @@ def test_migrations_and_a_fresh_schema_are_the_same(tmp_path):
         assert migrated[table] == fresh[table], table
 
 
+GUARDED = ("message_nodes", "steps", "token_blocks", "tool_sets", "trajectories")
+TRIGGERS = """
+    SELECT c.relname, pg_get_triggerdef(t.oid), p.prosrc
+    FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+    WHERE c.relnamespace = %s::regnamespace AND NOT t.tgisinternal ORDER BY 1, 2
+"""
+
+
 def described_on_postgres(url, name):
-    """Tables with their columns, keys, constraints, indexes and options, by their names too, which later migrations
-    use.
+    """Tables with their columns, keys, constraints, indexes, options and triggers, by their names too, which later
+    migrations use.
     """
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
     try:
@@ -70,6 +78,9 @@ def described_on_postgres(url, name):
                     "SELECT relname, reloptions FROM pg_class WHERE relnamespace = %s::regnamespace", [name]
                 ).fetchall()
             )
+            triggers: dict[str, list[str]] = {}
+            for table, definition, body in connection.execute(TRIGGERS, [name]).fetchall():
+                triggers.setdefault(table, []).append(definition.replace(f"{name}.", "") + body)
         return {
             table: (
                 [(c["name"], c["type"].compile(engine.dialect), c["nullable"], c["default"]) for c in columns],
@@ -81,6 +92,7 @@ def described_on_postgres(url, name):
                 ),
                 sorted((each["name"], each["column_names"], each["unique"]) for each in found.get_indexes(table, name)),
                 options[table],
+                triggers.get(table, []),
             )
             for (_, table), columns in found.get_multi_columns(schema=name).items()
             if table != "alembic_version"
@@ -99,6 +111,7 @@ def test_on_postgresql_too(database):
     engine.dispose()
     migrated, fresh = described_on_postgres(database, "migrated"), described_on_postgres(database, "fresh")
     assert migrated.keys() == fresh.keys() == schema.metadata.tables.keys()
+    assert {table for table, parts in fresh.items() if parts[-1]} == set(GUARDED)
     for table in fresh:
         for part, (one, other) in enumerate(zip(migrated[table], fresh[table], strict=True)):
             assert one == other, (table, part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, Float, ForeignKey, Index, LargeBinary, Table
 
 from agentworld.pool.schema.base import Text, Whole, by_block, growing, metadata, where_there
+from agentworld.pool.schema.references import by_statement
 
 trajectories = growing(
     "trajectories",
@@ -179,3 +180,5 @@ exchanges = Table(
     Column("record", Text, nullable=False),  # the exchange without messages, tools, sampling and choices
     Index("exchanges_by_trajectory", "trajectory"),
 )
+
+by_statement(metadata, (token_blocks, message_nodes, steps))
