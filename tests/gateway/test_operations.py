@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 
 from agentworld.errors import PoolError, PoolFullError
 from agentworld.gateway import metrics
+from agentworld.gateway.log_context import add_call
 from agentworld.gateway.readiness import PoolProbe, Shared
 from agentworld.pool.memory import MemoryPool
 from agentworld.testing.scripted_engine import ScriptedReply, ScriptedRequest
@@ -179,7 +180,7 @@ async def test_every_line_about_a_call_names_its_trajectory() -> None:
             lines.append(dict(event))
             raise structlog.DropEvent
 
-        structlog.configure(processors=[structlog.contextvars.merge_contextvars, keep])
+        structlog.configure(processors=[add_call, keep])
         try:
             assert (await gateway.say("x", "/t/t1"))[0] == 503
             assert (await gateway.chat({"messages": "none"}, "/t/t2"))[0] == 400

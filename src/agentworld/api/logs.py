@@ -8,13 +8,15 @@ from typing import Literal
 
 import structlog
 
+from agentworld.gateway.log_context import add_call
+
 Level = Literal["debug", "info", "warning", "error"]
 
 
 def configure(level: Level, *, as_json: bool) -> None:
     """Send the logs of the server and of its libraries through structlog, from `level` on."""
     shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
+        add_call,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

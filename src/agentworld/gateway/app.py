@@ -35,6 +35,7 @@ from agentworld.gateway.http import ClientGoneError, Http, Receive, Scope, Send
 from agentworld.gateway.identity import read_identity
 from agentworld.gateway.idle import IdleTrajectories
 from agentworld.gateway.large import INLINE_BYTES, apart
+from agentworld.gateway.log_context import about
 from agentworld.gateway.models import Models
 from agentworld.gateway.overrides import Overrides
 from agentworld.gateway.past import joined, load_past, size_of
@@ -154,7 +155,7 @@ class Gateway:
 
     async def _http(self, http: Http) -> None:
         begun = time.monotonic()
-        structlog.contextvars.clear_contextvars()  # What lines of the connection's last request said of it.
+        about()  # A server may serve the requests of a connection one after the other in one context.
         self.in_flight += 1
         try:
             await self._route(http)
@@ -240,7 +241,7 @@ class Gateway:
         assert task is not None
         self._calls[task] = http
         if route.trajectory is not None:
-            structlog.contextvars.bind_contextvars(trajectory=route.trajectory)
+            about(trajectory=route.trajectory)
         try:
             dialect = BY_ROUTE[route.name]
             asked = Asked(route=route, dialect=dialect.name)
@@ -255,7 +256,7 @@ class Gateway:
 
     def _answer(self, http: Http, dialect: Dialect, admitted: Admitted) -> Coroutine[Any, Any, None]:
         call = admitted.call
-        structlog.contextvars.bind_contextvars(trajectory=call.trajectory_id, exchange=call.exchange_id)
+        about(trajectory=call.trajectory_id, exchange=call.exchange_id)
         http.add_header("x-agentworld-trajectory", call.trajectory_id)
         http.facts = {
             "trajectory": call.trajectory_id,
@@ -287,8 +288,8 @@ class Gateway:
                 request = with_raw(await apart(size, dialect.parse, decoded), decoded, http)
         if identity.group_id is not None:
             await check_group(self.pool, http.grant, identity.group_id)
-        if identity.trajectory_id != route.trajectory:
-            structlog.contextvars.bind_contextvars(trajectory=identity.trajectory_id)
+        if identity.trajectory_id is not None and route.trajectory is None:
+            about(trajectory=identity.trajectory_id)
         return await self.admission.admit(request, identity, body, size)
 
     async def _look(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:

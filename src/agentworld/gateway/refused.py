@@ -20,6 +20,7 @@ from agentworld.gateway import metrics
 from agentworld.gateway.http import Http
 from agentworld.gateway.identity import Identity, read_identity
 from agentworld.gateway.large import apart
+from agentworld.gateway.log_context import about
 from agentworld.gateway.routes import Route
 from agentworld.pool.bounds import check_name
 from agentworld.pool.protocol import Pool
@@ -59,7 +60,7 @@ class Refusals:
         known = error if isinstance(error, AgentWorldError) else AgentWorldError(f"internal: {type(error).__name__}")
         name = asked.identity.trajectory_id if asked.identity is not None else _named(http, asked)
         if name is not None:
-            structlog.contextvars.bind_contextvars(trajectory=name)
+            about(trajectory=name)
         log.warning("call_failed", code=known.code, status=known.status)
         if name is None or isinstance(known, ForbiddenError):
             return
