@@ -57,7 +57,8 @@ def by_statement(metadata: MetaData, tables: Sequence[Table]) -> None:
         for constraint in table.foreign_key_constraints:
             constraint.ddl_if(dialect="sqlite")
     for statement in trigger_statements(references):
-        event.listen(metadata, "after_create", DDL(statement.replace("%", "%%")).execute_if(dialect="postgresql"))
+        ddl = DDL(statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
+        event.listen(metadata, "after_create", ddl.execute_if(dialect="postgresql"))
 
 
 def trigger_statements(references: Iterable[Reference]) -> list[str]:
