@@ -32,7 +32,7 @@ from agentworld.pool.sql.signals import apply_awaited
 from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.step_digest import same_content
 from agentworld.pool.sql.supersede import Superseded, supersede
-from agentworld.pool.sql.tally import Tallies, Tally, new_tally
+from agentworld.pool.sql.tally import Tallies, Tally
 from agentworld.pool.sql.transaction import Mark, Transaction
 from agentworld.records import NewTrajectory, Reward
 
@@ -59,7 +59,7 @@ class Batch:
         self._events: list[tuple[str, str, str | None, str | None, str]] = []
         self._event_pks: list[int] = []  # of the first of them
         self._dead: list[dict[str, Any]] = []
-        self._new_exchanges: list[dict[str, Any]] = []
+        self._new_exchanges: list[tuple[Any, ...]] = []
         self._new_marks: list[dict[str, Any]] = []
         self._rewards: list[tuple[str, Reward]] = []  # on steps
         self._superseded: list[Superseded] = []
@@ -73,24 +73,29 @@ class Batch:
     # --- looking up -------------------------------------------------------------------------------------------
     def load(self, payloads: Sequence[Payload]) -> None:
         """Read what is there of all that the payloads name."""
-        named = _trajectories(payloads)
+        named: set[str] = set()
         steps: set[str] = set()
         exchanges: set[str] = set()
         refused: list[Rejected] = []
         for payload in payloads:
-            taken = payload
             if isinstance(payload, PreparedExchange):
                 exchanges.add(payload.exchange.exchange_id)
-                taken = payload.steps
-            for one in taken:  # type: ignore[union-attr]  # A sequence from here on.
+                named.add(payload.exchange.trajectory_id)
+                payload = payload.steps
+            for one in payload:
                 if isinstance(one, Prepared):
                     steps.add(one.step.step_id)
-                elif isinstance(one, Rejected):
+                    named.add(one.step.trajectory_id)
+                else:
                     refused.append(one)
         if named:
             self._tallies = self._counting.load(self._txn, named, self._undisturbed)
-        if steps:
+        if steps and exchanges:
+            self._known, self._exchanges = append_rows.known_calls(self._txn, steps, exchanges)
+        elif steps:
             self._known = append_rows.known_steps(self._txn, steps)
+        elif exchanges:
+            self._exchanges = append_rows.known_exchanges(self._txn, exchanges)
         if (steps or refused) and self._txn.counter(counters.TOMBSTONES) > 0:
             steps.update(rules.printable(one.step_id) for one in refused)
             self._deleted = append_rows.deleted_steps(self._txn, steps)
@@ -98,8 +103,6 @@ class Batch:
                 self._deleted_of = append_rows.deleted_trajectories(
                     self._txn, {rules.printable(one.trajectory_id) for one in refused}
                 )
-        if exchanges:
-            self._exchanges = append_rows.known_exchanges(self._txn, exchanges)
 
     def go_on(self, before: Batch, payloads: Sequence[Payload]) -> None:
         """In the place of `load`: `before` has looked up what these name; what it left unwritten goes with this one."""
@@ -128,19 +131,15 @@ class Batch:
         if made is not None and (misplaced := conflict_of(exchange, made.group_id, made.channel)) is not None:
             return misplaced
         tally = self._tally(exchange.trajectory_id, exchange.group_id, exchange.channel, exchange.agent)
-        kept = msgspec.structs.replace(prepared.kept, created_at=exchange.created_at or txn.now)
+        kept = prepared.kept
+        if not exchange.created_at:
+            kept = msgspec.structs.replace(kept, created_at=txn.now)
         self._exchanges[exchange.exchange_id] = prepared.content
+        record = stored_json(kept).decode()
         self._new_exchanges.append(
-            {
-                "pk": txn.next_pk("exchanges"),
-                "exchange_id": exchange.exchange_id,
-                "content": prepared.content,
-                "trajectory": tally.pk,
-                "status": prepared.status,
-                "record": stored_json(kept).decode(),
-            }
+            (txn.next_pk("exchanges"), exchange.exchange_id, prepared.content, tally.pk, prepared.status, record)
         )
-        if tally.status == "open":
+        if prepared.marks and tally.status == "open":
             self._new_marks += [
                 {"mark": mark, "trajectory_id": exchange.trajectory_id, "said": said, "at": txn.now}
                 for mark, said in prepared.marks
@@ -212,8 +211,9 @@ class Batch:
         self._sampled += prepared.sampled
         self._excluded += excluded is not None
         self._in_channel[channel] = self._in_channel.get(channel, 0) + 1
-        for name, value in prepared.rewards.items():
-            self._rewards.append((step_id, Reward(value=value, name=name, source="step")))
+        if prepared.rewards:
+            for name, value in prepared.rewards.items():
+                self._rewards.append((step_id, Reward(value=value, name=name, source="step")))
         if step.supersedes is not None:
             self._superseded.append(Superseded(step.supersedes, tally.pk, pk))
         outcome: Literal["late", "stored"] = "late" if late else "stored"
@@ -250,7 +250,7 @@ class Batch:
         if known is None:
             self._number_events()
             row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
-            known = self._tallies[trajectory_id] = self._begun[trajectory_id] = new_tally(row, channel, group_id)
+            known = self._tallies[trajectory_id] = self._begun[trajectory_id] = Tally(row, channel, group_id)
             self._event(trajectories.CREATED, trajectory_id, None, None, channel)
         return known
 
@@ -260,6 +260,8 @@ class Batch:
     def _number_events(self) -> None:
         """Those planned so far get their numbers, before what others write that comes after them."""
         count = len(self._events) - len(self._event_pks)
+        if not count:
+            return
         first = self._txn.next_pk("events", count)
         self._event_pks += range(first, first + count)
 
@@ -314,8 +316,9 @@ class Batch:
                         row[place] = rows[ref]
         txn.next_pk("steps", self._next_step - self._first_step)
         append_rows.insert_steps(txn, self._steps)
-        txn.many(append_rows.INSERT_EXCHANGE, self._new_exchanges)
-        set_marks(txn, self._new_marks)
+        txn.many_in_order(append_rows.INSERT_EXCHANGE, self._new_exchanges)
+        if self._new_marks:
+            set_marks(txn, self._new_marks)
         txn.many(append_rows.INSERT_DEAD, self._dead)
         if not goes_on or self._has_signals():
             self._insert_events()
@@ -327,7 +330,8 @@ class Batch:
         if self._superseded:
             supersede(txn, self._superseded)
         # What consumers ask of a trajectory may have changed: its numbers of steps and tokens, its oldest policy.
-        settle_touched(txn, self._late, self._late_steps)
+        if self._late:
+            settle_touched(txn, self._late, self._late_steps)
         self._apply_awaited()
         return mark
 
@@ -352,7 +356,8 @@ class Batch:
         self._counting.save(self._txn, self._changed.values())
 
     def _keep_rewards(self) -> None:
-        keep_rewards(self._txn, [("step", step_id, reward) for step_id, reward in self._rewards])
+        if self._rewards:
+            keep_rewards(self._txn, [("step", step_id, reward) for step_id, reward in self._rewards])
 
     def _apply_awaited(self) -> None:
         if self._steps and self._txn.counter(counters.AWAITED) > 0:
@@ -369,8 +374,7 @@ class Batch:
             counters.DEAD_LETTERS: len(self._dead),
             **{counters.CHANNEL_STEPS + name: number for name, number in self._in_channel.items()},
         }
-        for name, number in counted.items():
-            self._txn.count(name, number)
+        self._txn.count_all(counted)
 
 
 def _trajectories(payloads: Sequence[Payload]) -> set[str]:

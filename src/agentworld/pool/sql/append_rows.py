@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, literal, select, union_all
 
 from agentworld.errors import GoneError
 from agentworld.pool import rules, schema
@@ -30,6 +30,16 @@ from agentworld.pool.sql.transaction import Transaction
 _s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones
 _KNOWN_STEPS = sql(select(_s.c.step_id, _s.c.content, _s.c.step_index).where(among_texts(_s.c.step_id, "ids")))
 _KNOWN_EXCHANGES = sql(select(_x.c.exchange_id, _x.c.content).where(among_texts(_x.c.exchange_id, "ids")))
+_KNOWN = sql(
+    union_all(
+        select(literal(0).label("kind"), _s.c.step_id, _s.c.content, _s.c.step_index).where(
+            among_texts(_s.c.step_id, "steps")
+        ),
+        select(literal(1), _x.c.exchange_id, _x.c.content, literal(0)).where(
+            among_texts(_x.c.exchange_id, "exchanges")
+        ),
+    )
+)
 _DELETED = sql(
     select(_stones.c.target_id, _stones.c.reason).where(
         _stones.c.kind == parameter("kind"), among_texts(_stones.c.target_id, "ids")
@@ -37,8 +47,8 @@ _DELETED = sql(
 )
 
 
-def _insert(table: Any) -> Statement:
-    return sql(insert(table).values({column.name: parameter(column.name) for column in table.c}))
+def _insert(table: Any, order: Sequence[str] | None = None) -> Statement:
+    return sql(insert(table).values({column.name: parameter(column.name) for column in table.c}), order)
 
 
 # What fewer steps have stands later. A batch is inserted without the columns that none of its steps has, each of which
@@ -63,10 +73,19 @@ def _insert_steps(width: int) -> Statement:
 _NARROW, _WIDE = len(_OF_ALL), len(_OF_ALL) + len(_SPOKEN)
 _UNSPOKEN, _NOTHING_SELDOM = [None] * len(_SPOKEN), [None] * len(_SELDOM)
 _INSERT_NARROW, _INSERT_WIDE, INSERT_STEP = map(_insert_steps, (_NARROW, _WIDE, len(STEP_COLUMNS)))
-INSERT_EXCHANGE = _insert(_x)
+INSERT_EXCHANGE = _insert(_x, ("pk", "exchange_id", "content", "trajectory", "status", "record"))
 INSERT_EVENT = _insert(schema.events)
 INSERT_DEAD = _insert(schema.dead_letters)
-STATEMENTS = (_KNOWN_STEPS, _KNOWN_EXCHANGES, INSERT_STEP, _INSERT_NARROW, _INSERT_WIDE, INSERT_EXCHANGE, INSERT_EVENT)
+STATEMENTS = (
+    _KNOWN_STEPS,
+    _KNOWN_EXCHANGES,
+    _KNOWN,
+    INSERT_STEP,
+    _INSERT_NARROW,
+    _INSERT_WIDE,
+    INSERT_EXCHANGE,
+    INSERT_EVENT,
+)
 
 
 def known_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, tuple[bytes, int]]:
@@ -79,6 +98,21 @@ def known_exchanges(txn: Transaction, exchange_ids: Iterable[str]) -> dict[str, 
     """Content's digest of the exchanges that are there."""
     found = txn.execute(_KNOWN_EXCHANGES, {"ids": json_list(list(exchange_ids))})
     return {row["exchange_id"]: bytes(row["content"]) for row in found}
+
+
+def known_calls(
+    txn: Transaction, step_ids: Iterable[str], exchange_ids: Iterable[str]
+) -> tuple[dict[str, tuple[bytes, int]], dict[str, bytes]]:
+    """`known_steps` and `known_exchanges`."""
+    steps: dict[str, tuple[bytes, int]] = {}
+    exchanges: dict[str, bytes] = {}
+    asked = {"steps": json_list(list(step_ids)), "exchanges": json_list(list(exchange_ids))}
+    for row in txn.execute(_KNOWN, asked):
+        if row["kind"]:
+            exchanges[row["step_id"]] = bytes(row["content"])
+        else:
+            steps[row["step_id"]] = bytes(row["content"]), row["step_index"]
+    return steps, exchanges
 
 
 def deleted_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, str]:
@@ -101,12 +135,15 @@ def was_deleted(step_id: str, reason: str) -> GoneError:
 
 def insert_steps(txn: Transaction, rows: Sequence[Sequence[Any]]) -> None:
     """Insert the rows that `step_row` made."""
-    if not all(row[_WIDE:] == _NOTHING_SELDOM for row in rows):
-        txn.many_in_order(INSERT_STEP, rows)
-    elif all(row[_NARROW:_WIDE] == _UNSPOKEN for row in rows):
-        txn.many_in_order(_INSERT_NARROW, [row[:_NARROW] for row in rows])
-    else:
-        txn.many_in_order(_INSERT_WIDE, [row[:_WIDE] for row in rows])
+    for row in rows:
+        if row[_WIDE:] != _NOTHING_SELDOM:
+            txn.many_in_order(INSERT_STEP, rows)
+            return
+    for row in rows:
+        if row[_NARROW:_WIDE] != _UNSPOKEN:
+            txn.many_in_order(_INSERT_WIDE, [row[:_WIDE] for row in rows])
+            return
+    txn.many_in_order(_INSERT_NARROW, [row[:_NARROW] for row in rows])
 
 
 def present_bits(prepared: Prepared) -> int:

@@ -13,6 +13,10 @@ from agentworld.forest import BLOCK_SIZE, TokenArray
 
 _LEAST_PACKED = 64  # log-probabilities below which packing gains too little
 _TABLE = 16
+# Up to which Python's own bytes are packed sooner than numpy's arrays are made: tails, blocks, bytes of
+# log-probabilities.
+_FEW, _FEW_BLOCKS, _FEW_BYTES = 4, 2, 2048
+_BLOCK_BYTES = 4 * BLOCK_SIZE
 _FLOAT32 = np.dtype("<f4")
 
 
@@ -30,28 +34,52 @@ def pack_ids(ids: TokenArray) -> bytes:
 
 def pack_blocks(blocks: bytes) -> list[bytes]:
     """Full blocks, each as 128 little-endian uint32, packed as `pack_ids` packs each."""
+    if len(blocks) <= _FEW_BLOCKS * _BLOCK_BYTES:
+        return [_pack_few(blocks[at : at + _BLOCK_BYTES]) for at in range(0, len(blocks), _BLOCK_BYTES)]
     ids = np.frombuffer(blocks, dtype="<u4").reshape(-1, BLOCK_SIZE)
-    largest = ids.max(axis=1)
-    if int(largest.min()) >= 1 << 16 and int(largest.max()) < 1 << 24:
-        data = _lowest_three(ids)
-        width = 3 * BLOCK_SIZE
-        return [data[at : at + width] for at in range(0, len(data), width)]
-    return [pack_ids(row) for row in ids]
+    used = np.bitwise_or.reduce(ids, axis=1).tolist()
+    return _packed(ids, used, range(0, ids.size + 1, BLOCK_SIZE))
 
 
 def pack_tails(tails: Sequence[bytes]) -> list[bytes]:
     """Sequences of little-endian uint32 of any length, each packed as `pack_ids` packs it."""
+    if len(tails) <= _FEW:
+        return [_pack_few(tail) for tail in tails]
     lengths = [len(tail) for tail in tails]
     ids = np.frombuffer(b"".join(tails), dtype="<u4")
     if not len(ids) or min(lengths) == 0:
-        return [pack_ids(np.frombuffer(tail, dtype="<u4")) for tail in tails]
-    ends = np.cumsum(lengths) // 4
-    starts = ends - np.asarray(lengths) // 4
-    largest = np.maximum.reduceat(ids, starts)
-    if int(largest.min()) >= 1 << 16 and int(largest.max()) < 1 << 24:
-        data = _lowest_three(ids)
-        return [data[3 * begin : 3 * end] for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return [pack_ids(ids[begin:end]) for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return [_pack_few(tail) for tail in tails]
+    ends = [0, *itertools.accumulate([length // 4 for length in lengths])]
+    return _packed(ids, np.bitwise_or.reduceat(ids, ends[:-1]).tolist(), ends)
+
+
+def _packed(ids: TokenArray, used: Sequence[int], ends: Sequence[int]) -> list[bytes]:
+    """The pieces of `ids` between two `ends` each. `used`: the bits that any id of each has."""
+    most = max(used)
+    if most >= 1 << 24:
+        ids = ids.reshape(-1)
+        return [pack_ids(ids[begin:end]) for begin, end in itertools.pairwise(ends)]
+    # The bits are as large as the largest id, for all that asks how many bytes it needs.
+    narrow = ids.astype("<u2").tobytes() if min(used) < 1 << 16 else b""
+    wide = _lowest_three(ids) if most >= 1 << 16 else b""
+    return [
+        narrow[2 * begin : 2 * end] if bits < 1 << 16 else wide[3 * begin : 3 * end]
+        for bits, (begin, end) in zip(used, itertools.pairwise(ends), strict=True)
+    ]
+
+
+def _pack_few(ids: bytes) -> bytes:
+    """`pack_ids` of little-endian uint32, of which there are too few to set numpy to work."""
+    third, fourth = ids[2::4], ids[3::4]
+    nothing = bytes(len(third))
+    if fourth != nothing:
+        return ids
+    width = 2 if third == nothing else 3
+    packed = bytearray(width * len(third))
+    packed[0::width], packed[1::width] = ids[0::4], ids[1::4]
+    if width == 3:
+        packed[2::3] = third
+    return bytes(packed)
 
 
 def _lowest_three(numbers: npt.NDArray[Any]) -> bytes:
@@ -126,6 +154,8 @@ def pack_logprobs(raws: Sequence[bytes]) -> list[bytes]:
     how many numbers there are. Where there are more values, or it would not be shorter, it stays raw. What is packed is
     never a whole number of float32 long, which is how the two are told apart.
     """
+    if sum(map(len, raws)) <= _FEW_BYTES:
+        return _pack_few_logprobs(raws)
     parts = np.frombuffer(b"".join(raws), dtype=np.uint8).reshape(-1, 4)
     highest = np.ascontiguousarray(parts[:, 3])
     table = np.flatnonzero(np.bincount(highest, minlength=256))
@@ -155,6 +185,32 @@ def pack_logprobs(raws: Sequence[bytes]) -> list[bytes]:
             ending = len(suffix).to_bytes(1, "little") + count.to_bytes(4, "little")
             packed.append(b"".join((low[3 * begin : 3 * end], pairs[pair:pair_end], suffix, padding, ending)))
         begin, pair = end, pair_end
+    return packed
+
+
+def _pack_few_logprobs(raws: Sequence[bytes]) -> list[bytes]:
+    """`pack_logprobs` of so few that setting numpy to work would take longer than the work."""
+    table = bytes(sorted(set(b"".join([raw[3::4] for raw in raws]))))
+    if len(table) > _TABLE:
+        return list(raws) if len(raws) == 1 else [packed for raw in raws for packed in _pack_few_logprobs([raw])]
+    low = bytes.maketrans(table, bytes(range(len(table))))
+    high = bytes.maketrans(table, bytes(range(0, 16 * len(table), 16)))
+    packed = []
+    for raw in raws:
+        count = len(raw) // 4
+        if count < _LEAST_PACKED:
+            packed.append(raw)
+            continue
+        highest = raw[3::4]
+        halves = (count + 1) // 2
+        # All pairs at once, as one number of so many bytes.
+        first = int.from_bytes(highest[0::2].translate(high), "little")
+        second = int.from_bytes(highest[1::2].translate(low), "little")
+        three = bytearray(3 * count)
+        three[0::3], three[1::3], three[2::3] = raw[0::4], raw[1::4], raw[2::4]
+        padding = b"" if (3 * count + halves + len(table) + 5) % 4 else b"\0"
+        ending = len(table).to_bytes(1, "little") + count.to_bytes(4, "little")
+        packed.append(b"".join((three, (first | second).to_bytes(halves, "little"), table, padding, ending)))
     return packed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,6 +14,8 @@ from agentworld.pool.sql.connections import Row
 from agentworld.records import Policy, Sampling, Step, Trajectory, Usage, VersionSpan
 
 CREATION_COLUMNS = tuple("user_id" if name == "user" else name for name in rules.CREATION_FIELDS)
+_creation_fields = operator.attrgetter(*rules.CREATION_FIELDS)
+_TASK, _METADATA = (rules.CREATION_FIELDS.index(name) for name in ("task", "metadata"))
 # Bits of `steps.present`: what the step has; that its usage is its two lengths; that its sampling is its trajectory's.
 PROMPT_IDS, RESPONSE_IDS, PROMPT_MESSAGES, USAGE_IS_LENGTHS, SAMPLING_OF_TRAJECTORY = 1, 2, 4, 8, 16
 
@@ -179,10 +182,15 @@ def trajectory_from(row: Row) -> Trajectory:
 
 def creation_columns(record: Any) -> dict[str, Any]:
     """The columns that a NewTrajectory sets: CREATION_COLUMNS."""
-    values = dict(zip(CREATION_COLUMNS, (getattr(record, name) for name in rules.CREATION_FIELDS), strict=True))
+    return dict(zip(CREATION_COLUMNS, creation_values(record), strict=True))
+
+
+def creation_values(record: Any) -> list[Any]:
+    """The values of these, in order."""
+    values = list(_creation_fields(record))
     # An empty task is not the absence of one.
-    values["task"] = None if record.task is None else stored_json(record.task).decode()
-    values["metadata"] = json_or_none(record.metadata)
+    values[_TASK] = None if record.task is None else stored_json(record.task).decode()
+    values[_METADATA] = json_or_none(record.metadata)
     return values
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -33,8 +33,7 @@ _COUNTED = (
     "sampling",
 )
 COLUMNS = (*_POLICY, *_COUNTED)
-_SUMS = ("step_count", "prompt_tokens", "response_tokens", "usable_steps", "lacks", "sampled_tokens")
-_CONSTANT = (str, int, float, bool, tuple)
+_CONSTANT = frozenset((type(None), str, int, float, bool, tuple))
 _KEPT = 8192  # trajectories
 _LOAD = sql(
     select(
@@ -42,13 +41,16 @@ _LOAD = sql(
     ).where(among_texts(_t.c.trajectory_id, "ids"))
 )
 _SELDOM = (*_POLICY, "sampling")
-_SAVE = sql(
-    update(_t)
-    .where(_t.c.pk == parameter("row"))
-    .values({name: parameter(name) for name in _COUNTED if name not in _SELDOM})
+_OFTEN = tuple(name for name in _COUNTED if name not in _SELDOM)
+# The second is apart, as SQLite writes the entry of an index anew whenever a statement names its column.
+_SAVE, _SAVE_SELDOM = (
+    sql(
+        update(_t).where(_t.c.pk == parameter("row")).values({name: parameter(name) for name in names}),
+        ("row", *names),
+    )
+    for names in (_OFTEN, _SELDOM)
 )
-# Apart, as SQLite writes the entry of an index anew whenever a statement names its column.
-_SAVE_SELDOM = sql(update(_t).where(_t.c.pk == parameter("row")).values({name: parameter(name) for name in _SELDOM}))
+_saved, _saved_seldom = (operator.attrgetter("pk", *names) for names in (_OFTEN, _SELDOM))
 _USABLE = sql(
     select(_s.c.present, _s.c.logprobs.is_not(None).label("has_logprobs"), _s.c.reply_node, _s.c.sampled)
     .join_from(_s, _t, _s.c.trajectory == _t.c.pk)
@@ -69,6 +71,9 @@ _RECOUNT = sql(
 STATEMENTS = (_LOAD, _SAVE, _SAVE_SELDOM)
 
 
+_columns = operator.attrgetter(*COLUMNS)
+
+
 class Tally:
     """One trajectory while a transaction appends to it.
 
@@ -78,28 +83,37 @@ class Tally:
 
     __slots__ = (*_POLICY, *_COUNTED, "channel", "group_id", "pk", "restated", "said", "status")
 
-    def __init__(self, row: Row | Mapping[str, Any]) -> None:
-        self.pk: int = row["pk"]
-        self.status: str = row["status"]
-        self.channel: str = row["channel"]
-        self.group_id: str | None = row["group_id"]
-        self.policy_model: str | None = row["policy_model"]
-        self.policy_run: str | None = row["policy_run"]
-        self.policy_version: int | None = row["policy_version"]
-        self.step_count: int = row["step_count"]
-        self.prompt_tokens: int = row["prompt_tokens"]
-        self.response_tokens: int = row["response_tokens"]
-        self.last_step: int | None = row["last_step"]
-        self.usable_steps: int = row["usable_steps"]
-        self.lacks: int = row["lacks"]
-        self.sampled_tokens: int = row["sampled_tokens"]
-        self.sampling: str | None = row["sampling"]  # as JSON
+    def __init__(self, pk: int, channel: str, group_id: str | None) -> None:
+        """That of an open trajectory without steps."""
+        self.pk = pk
+        self.status = "open"
+        self.channel = channel
+        self.group_id = group_id
+        self.policy_model: str | None = None
+        self.policy_run: str | None = None
+        self.policy_version: int | None = None
+        self.step_count = 0
+        self.prompt_tokens = 0
+        self.response_tokens = 0
+        self.last_step: int | None = None
+        self.usable_steps = 0
+        self.lacks = 0
+        self.sampled_tokens = 0
+        self.sampling: str | None = None  # as JSON
         self.said: Sampling | None = None
         self.restated = False
 
-    def columns(self) -> dict[str, Any]:
-        """What the row counts."""
-        return {name: getattr(self, name) for name in COLUMNS}
+    @staticmethod
+    def of(row: Row) -> Tally:
+        """That of a trajectory which is there."""
+        tally = Tally(row["pk"], row["channel"], row["group_id"])
+        for name in ("status", *COLUMNS):
+            setattr(tally, name, row[name])
+        return tally
+
+    def columns(self) -> tuple[Any, ...]:
+        """What the row counts, in the order of COLUMNS."""
+        return _columns(self)
 
     def is_sampling(self, sampling: Sampling) -> bool:
         """Whether the trajectory is sampled so, which the first step that says how decides."""
@@ -111,7 +125,7 @@ class Tally:
         if self.sampling != text:
             return False
         # A record cannot change, but what it holds may.
-        if all(value is None or value.__class__ in _CONSTANT for value in msgspec.structs.astuple(sampling)):
+        if _CONSTANT.issuperset(map(type, msgspec.structs.astuple(sampling))):
             self.said = sampling
         return True
 
@@ -140,14 +154,8 @@ class Tally:
             self.sampled_tokens += prepared.sampled
 
 
-NOTHING: Mapping[str, Any] = {**dict.fromkeys((*_POLICY, "last_step", "sampling")), **dict.fromkeys(_SUMS, 0)}
+NOTHING: tuple[Any, ...] = Tally(0, "", None).columns()
 """What a trajectory's row counts before its first step."""
-_NEW = {**NOTHING, "status": "open"}
-
-
-def new_tally(pk: int, channel: str, group_id: str | None) -> Tally:
-    """That of a trajectory that begins with the steps of this transaction."""
-    return Tally({**_NEW, "pk": pk, "channel": channel, "group_id": group_id})
 
 
 class Tallies:
@@ -166,16 +174,18 @@ class Tallies:
         held = self._held
         if unknown := [name for name in trajectory_ids if name not in held]:
             found = txn.execute(_LOAD, {"ids": json_list(unknown)})
-            held.update((row["trajectory_id"], Tally(row)) for row in found)
+            held.update([(row["trajectory_id"], Tally.of(row)) for row in found])
         return held
 
     def save(self, txn: Transaction, changed: Collection[Tally]) -> None:
         """Write what was counted."""
-        for statement, tallies in ((_SAVE, changed), (_SAVE_SELDOM, [one for one in changed if one.restated])):
-            in_order = operator.attrgetter(*("pk" if name == "row" else name for name in statement.names))
-            txn.many_in_order(statement, [in_order(tally) for tally in tallies])
-        for tally in changed:
-            tally.restated = False
+        if not changed:
+            return
+        txn.many_in_order(_SAVE, list(map(_saved, changed)))
+        if restated := [tally for tally in changed if tally.restated]:
+            txn.many_in_order(_SAVE_SELDOM, list(map(_saved_seldom, restated)))
+            for tally in restated:
+                tally.restated = False
 
 
 def recount_usable(txn: Transaction, trajectory: int) -> None:

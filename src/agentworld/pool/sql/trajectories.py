@@ -10,7 +10,7 @@ from sqlalchemy import insert, update
 from agentworld.errors import AgentWorldError, GoneError, NotFoundError
 from agentworld.pool import rules, schema
 from agentworld.pool.counters import CHANNEL_TRAJECTORIES, READINESS, TRAJECTORIES
-from agentworld.pool.group_rules import LATE
+from agentworld.pool.group_rules import LATE, Member
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.call_marks import forget_marks
 from agentworld.pool.sql.connections import Row
@@ -18,20 +18,25 @@ from agentworld.pool.sql.events import Events, add_event, move_events
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.reviews import move_reviews
 from agentworld.pool.sql.rewards import RewardRows
-from agentworld.pool.sql.rows import CREATION_COLUMNS, creation_columns, select_trajectories, trajectory_from
+from agentworld.pool.sql.rows import (
+    CREATION_COLUMNS,
+    creation_columns,
+    creation_values,
+    select_trajectories,
+    trajectory_from,
+)
 from agentworld.pool.sql.signals import apply_awaited, check_not_deleted
 from agentworld.pool.sql.standing import EFFECTIVE, STANDING, Move, close_due_of, effective, exclude, settle_all
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.tally import COLUMNS, NOTHING, Tally
 from agentworld.pool.sql.transaction import Transaction
-from agentworld.records import Group, NewTrajectory, Reward, TerminalStatus, Trajectory
+from agentworld.records import Group, NewTrajectory, Readiness, Reward, TerminalStatus, Trajectory
 
 _t = schema.trajectories
 FIND = sql(select_trajectories().where(_t.c.trajectory_id == parameter("id")))
 _STARTED = ("readiness", "excluded_reason", "status", "declared", "created_at", *COLUMNS)
-_CREATE = sql(
-    insert(_t).values({name: parameter(name) for name in ("pk", "trajectory_id", *CREATION_COLUMNS, *_STARTED)})
-)
+_CREATED = ("pk", "trajectory_id", *CREATION_COLUMNS, *_STARTED)
+_CREATE = sql(insert(_t).values({name: parameter(name) for name in _CREATED}), _CREATED)
 _FIND_ALL = sql(select_trajectories().where(among_texts(_t.c.trajectory_id, "ids")))
 _DECLARE = sql(
     update(_t)
@@ -196,27 +201,28 @@ def _begin(
     counted: Mapping[str, Tally] = _NONE,
 ) -> None:
     """Insert trajectories that are not there, and bring what waited for them."""
-    rows: list[dict[str, Any]] = []
+    if not begun:
+        return
+    rows: list[tuple[Any, ...]] = []
+    members: list[groups.Change] = []
     for pk, (trajectory_id, new) in begun:
         late = new.group_id is not None and known[new.group_id].state == "closed"
-        started = {
-            "pk": pk,
-            "trajectory_id": trajectory_id,
-            "declared": int(declared),
-            "status": "open",
-            "readiness": "excluded" if late else "open",
-            "excluded_reason": LATE if late else None,
-            "created_at": txn.now,
-        }
+        readiness: Readiness = "excluded" if late else "open"
+        reason = LATE if late else None
         tally = counted.get(trajectory_id)
-        rows.append({**started, **creation_columns(new), **(NOTHING if tally is None else tally.columns())})
+        came = NOTHING if tally is None else tally.columns()
+        started = (readiness, reason, "open", int(declared), txn.now)
+        rows.append((pk, trajectory_id, *creation_values(new), *started, *came))
+        if new.group_id is not None:
+            member = Member(pk, new.group_id, new.rollout_index, new.attempt, "open", readiness, reason)
+            members.append((None, member))
         txn.count(TRAJECTORIES + "open")
-        txn.count(READINESS + str(started["readiness"]))
+        txn.count(READINESS + readiness)
         txn.count(CHANNEL_TRAJECTORIES + new.channel)
-    txn.many(_CREATE, rows)
-    groups.count_all(txn, [(None, groups.member_from(row)) for row in rows if row["group_id"] is not None])
-    if rows:
-        apply_awaited(txn, "trajectory", [row["trajectory_id"] for row in rows])
+    txn.many_in_order(_CREATE, rows)
+    if members:
+        groups.count_all(txn, members)
+    apply_awaited(txn, "trajectory", [one.trajectory_id for _, one in begun])
 
 
 def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known: dict[str, Group]) -> None:

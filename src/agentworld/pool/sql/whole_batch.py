@@ -22,7 +22,7 @@ from agentworld.pool.sql.signals import add_signals, apply_awaited, waiting_amon
 from agentworld.pool.sql.standing import STANDING, Move, settle_all
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.supersede import supersede
-from agentworld.pool.sql.tally import Tallies, Tally, new_tally
+from agentworld.pool.sql.tally import Tallies, Tally
 from agentworld.pool.sql.targets import Found
 from agentworld.pool.sql.trajectories import CREATED, Completion, complete_all
 from agentworld.pool.sql.transaction import Transaction
@@ -82,7 +82,7 @@ class WholeBatch(Batch):
         StepFault where a step cannot be stored, other errors where a signal cannot; whoever calls undoes all then.
         """
         trajectory_id, new = whole.trajectory_id, whole.new
-        tally = new_tally(self._txn.next_pk("trajectories"), new.channel, new.group_id)
+        tally = Tally(self._txn.next_pk("trajectories"), new.channel, new.group_id)
         self._tallies[trajectory_id] = tally
         self._event(CREATED, trajectory_id, None, None, new.channel)
         excluded: dict[str, int] = {}
