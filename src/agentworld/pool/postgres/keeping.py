@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -33,6 +34,7 @@ from agentworld.pool.sql.transfer import (
 
 LOCK_SECONDS = 2.0  # that a purge keeps others waiting for a table which it does not get, and then leaves it to them
 LOCK_TURNS = 5
+COPIED_ROWS = 2_000  # of one statement, whose rows the server keeps once more until it has looked after references
 _KINDS: tuple[tuple[type[Any], str], ...] = ((Text, "text"), (LargeBinary, "bytea"), (Float, "float8"))
 
 
@@ -159,12 +161,15 @@ def _write(
     total: int,
 ) -> None:
     names = ", ".join(f'"{name}"' for name in names_of(table))
-    with connection.raw.cursor().copy(f'COPY "{table.name}" ({names}) FROM STDIN (FORMAT BINARY)') as copy:
-        copy.set_types(_types(table))
-        for number, row in enumerate(rows):
-            copy.write_row(row)
-            if number % 1_000 == 0:
-                progress(table.name, number, total)
+    done = 0
+    for first in rows:
+        with connection.raw.cursor().copy(f'COPY "{table.name}" ({names}) FROM STDIN (FORMAT BINARY)') as copy:
+            copy.set_types(_types(table))
+            copy.write_row(first)
+            for row in itertools.islice(rows, COPIED_ROWS - 1):
+                copy.write_row(row)
+        done = min(done + COPIED_ROWS, total)
+        progress(table.name, done, total)
     progress(table.name, total, total)
 
 
