@@ -20,13 +20,14 @@ _EARLY = 1e-3  # the loop calls timers early by its clock's resolution
 
 
 class Alarm:
-    """Something to call, once."""
+    """Something to call, once. `at`: by the event loop's clock, before it is rounded."""
 
-    __slots__ = ("_bucket", "call")
+    __slots__ = ("_bucket", "at", "call")
 
-    def __init__(self, bucket: set[Alarm], call: Callable[[], None]) -> None:
+    def __init__(self, bucket: set[Alarm], call: Callable[[], None], at: float) -> None:
         self._bucket = bucket
         self.call = call
+        self.at = at
 
     def cancel(self) -> None:
         """Call nothing; again, or after the call, is no error."""
@@ -45,13 +46,14 @@ class TimingWheel:
         """Call `call` in so many seconds, or a little later."""
         step = FINE if seconds < _LONG else COARSE
         loop = asyncio.get_running_loop()
-        due = math.ceil((loop.time() + seconds) / step) * step
+        at = loop.time() + seconds
+        due = math.ceil(at / step) * step
         bucket = self._buckets.get(due)
         if bucket is None:
             bucket = self._buckets[due] = set()
             if due < self._next:
                 self._wait(loop, due)
-        alarm = Alarm(bucket, call)
+        alarm = Alarm(bucket, call, at)
         bucket.add(alarm)
         return alarm
 
@@ -81,11 +83,11 @@ class TimingWheel:
 class Limit:
     """As `asyncio.timeout`, on a wheel: TimeoutError where the context lasts longer than `seconds`."""
 
-    __slots__ = ("_alarm", "_cancelling", "_seconds", "_since", "_task", "_wheel", "expired")
+    __slots__ = ("_alarm", "_cancelling", "_left", "_task", "_wheel", "expired")
 
     def __init__(self, wheel: TimingWheel, seconds: float) -> None:
         self._wheel = wheel
-        self._seconds = seconds
+        self._left = seconds
         self._alarm: Alarm | None = None
         self.expired = False
         """Whether the time was over while the context lasted."""
@@ -94,13 +96,14 @@ class Limit:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
-        self.resume()
+        self._alarm = self._wheel.after(self._left, self._expire)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.pause()
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
@@ -108,14 +111,13 @@ class Limit:
         """Let the time stand still."""
         if self._alarm is not None:
             self._alarm.cancel()
+            self._left = max(self._alarm.at - asyncio.get_running_loop().time(), 0.0)
             self._alarm = None
-            self._seconds -= asyncio.get_running_loop().time() - self._since
 
     def resume(self) -> None:
         """Let it go on."""
         if self._alarm is None and not self.expired:
-            self._since = asyncio.get_running_loop().time()
-            self._alarm = self._wheel.after(max(self._seconds, 0.0), self._expire)
+            self._alarm = self._wheel.after(self._left, self._expire)
 
     def _expire(self) -> None:
         self._alarm = None

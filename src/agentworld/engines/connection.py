@@ -191,7 +191,7 @@ class Connection:
         """The deltas of a reply as `deltas` gives them."""
         if stream and "event-stream" in answer.headers.get("content-type", ""):
             return self._streamed(answer, read, ends)
-        return _Plain(self, answer, read)
+        return WholeReply(self, answer, read)
 
     async def _streamed(self, answer: Answer, read: Reader, ends: Ends) -> AsyncIterator[Delta]:
         ended = False
@@ -241,16 +241,20 @@ class _Asked(AbstractAsyncContextManager[AsyncIterator[Delta]]):
         self._answer.close()
 
 
-class _Plain(AsyncIterator[Delta]):
+class WholeReply(AsyncIterator[Delta]):
     """The deltas of a body that comes whole."""
 
     def __init__(self, connection: Connection, answer: Answer, read: Reader) -> None:
         self._connection, self._answer, self._read = connection, answer, read
         self._deltas: Iterator[Delta] | None = None
 
+    async def all(self) -> list[Delta]:
+        """All of them at once, for who has taken none."""
+        return self._read(await self._connection.whole(self._answer))
+
     async def __anext__(self) -> Delta:
         if self._deltas is None:
-            self._deltas = iter(self._read(await self._connection.whole(self._answer)))
+            self._deltas = iter(await self.all())
         for delta in self._deltas:
             return delta
         raise StopAsyncIteration

@@ -15,6 +15,7 @@ from agentworld.capture.recorder import Recorder
 from agentworld.dialects.dialect import Dialect, Events
 from agentworld.dialects.exchange import Choice, Delta, Reply
 from agentworld.engines.base import Engine, EngineAbortedError
+from agentworld.engines.connection import WholeReply
 from agentworld.errors import AgentWorldError, ContextLengthError, EngineError
 from agentworld.gateway import metrics
 from agentworld.gateway.admit import Admitted
@@ -29,7 +30,8 @@ from agentworld.gateway.state import SharedState
 from agentworld.records import Policy, Step
 
 log = structlog.get_logger("agentworld.gateway")
-Take = Callable[[Delta], Awaitable[None]]
+Take = Callable[[Delta], Awaitable[None] | None]
+"""Takes a piece; what it gives, if anything, is waited for before the next one."""
 PING_SECONDS = 15.0
 """After so long without a word to the client, a keep-alive is sent."""
 
@@ -48,7 +50,8 @@ class Answer:
         state: SharedState,
         http: Http,
     ) -> None:
-        self._call, self._session, self._model, self._identity = admitted
+        self._call, self._session = admitted.call, admitted.session
+        self._model, self._identity = admitted.model, admitted.identity
         self._dialect = dialect
         self._recorder = recorder
         self._retries = retries
@@ -158,12 +161,7 @@ class Answer:
                     self._call.policy = await self._flight.enter(self._call.model, pause_wait, self._attempts.place)
                     with self._attempts.bounded():
                         async with await self._asked(upstream.engine) as deltas:
-                            async for delta in self._read(deltas):
-                                self._watch.work()
-                                if delta.finish_reason == "abort" and not self._shown:
-                                    raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
-                                await take(delta)
-                                self._watch.wait()
+                            await self._take(self._read(deltas), take)
                     self._watch.work()
                     self._choices = self._collector.choices(self._call.request.sampling.n)
                 break
@@ -181,6 +179,27 @@ class Answer:
                     raise
                 # A call that was taken once waits for the end of an update as long as it may take.
                 pause_wait = self._attempts.left
+
+    async def _take(self, deltas: AsyncIterator[Delta], take: Take) -> None:
+        """Take the pieces of a reply as they come."""
+        if isinstance(deltas, WholeReply):
+            pieces = await deltas.all()
+            self._watch.work()
+            for delta in pieces:
+                self._check(delta)
+                if (taking := take(delta)) is not None:
+                    await taking
+            return
+        async for delta in deltas:
+            self._watch.work()
+            self._check(delta)
+            if (taking := take(delta)) is not None:
+                await taking
+            self._watch.wait()
+
+    def _check(self, delta: Delta) -> None:
+        if delta.finish_reason == "abort" and not self._shown:
+            raise EngineAbortedError("the engine cut the reply", hint="Send the request again")
 
     async def _asked(self, engine: Engine) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """The reply of an engine, which is asked once the context is entered."""
@@ -212,13 +231,18 @@ class Answer:
         return engine, await self._flight.enter(self._call.model, self._attempts.left, self._attempts.place)
 
     async def _plain(self) -> None:
-        async def take(delta: Delta) -> None:
-            self._collector.feed(delta)
-
-        await self._ask(lambda: take)
+        await self._ask(self._collect)
         reply, steps = await self._commit()
         self._http.add_header("x-agentworld-step", steps[0].step_id)
         await self._http.reply(200, self._dialect.response_body(self._call.request, reply))
+
+    def _collect(self) -> Take:
+        feed = self._collector.feed
+
+        def take(delta: Delta) -> None:
+            feed(delta)
+
+        return take
 
     async def _stream(self) -> None:
         events = self._events()
