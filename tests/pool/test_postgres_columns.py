@@ -5,12 +5,16 @@ import time
 
 import psycopg
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentworld.errors import PoolError
 from agentworld.pool import open_store, schema
 from agentworld.pool.postgres import session, writing
 from agentworld.pool.postgres.columns import column, is_alike, one_for_all, register
 from agentworld.pool.sql import append_rows
+from agentworld.pool.sql.statements import Insertion
+from tests.examples import examples
 
 COLUMNS = {
     "int8": [[1, 2, -(2**63), 2**63 - 1], [None, 7, None, 0], [None] * 3, [5] * 3, [1]],
@@ -92,6 +96,52 @@ def test_columns_of_one_value_are_stored_as_any_other(postgres_pool, monkeypatch
     with postgres_pool._database.reading() as reader:
         found = [tuple(row[name] for name in event.names) for row in reader.execute(EVENTS)]
     assert [(*row, math.copysign(1, row[2])) for row in found] == [(*row, math.copysign(1, row[2])) for row in rows]
+
+
+FEW = {
+    "int8": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "float8": st.none() | st.floats(allow_nan=False),
+    "text": st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=5),
+    "bytea": st.none() | st.binary(max_size=5),
+}
+
+
+@st.composite
+def tables(draw):
+    """Rows of a number of their own and of columns that have one value or two, in the order of FEW."""
+    count = draw(st.integers(2, 5))
+    columns = []
+    for kind in FEW.values():
+        two = draw(st.lists(kind, min_size=1, max_size=2))
+        columns.append(draw(st.lists(st.sampled_from(two), min_size=count, max_size=count)))
+    return [(number, *row) for number, row in enumerate(zip(*columns, strict=True))]
+
+
+@pytest.fixture(scope="module")
+def scratch(postgres):
+    """A connection with a table of one column of each type."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        register(connection)
+        names = ", ".join(f"of_{kind} {kind}" for kind in FEW)
+        connection.execute(f"CREATE TEMPORARY TABLE scratch (pk int8, {names})")
+        yield connection, Insertion("scratch", ["pk", *(f"of_{kind}" for kind in FEW)], ["int8", *FEW])
+
+
+@settings(max_examples=examples(400))
+@given(tables())
+def test_rows_are_the_same_whatever_columns_have_one_value(scratch, rows):
+    connection, insertion = scratch
+    columns = list(zip(*rows, strict=True))
+    exact = [(*row, row[2] and math.copysign(1, row[2])) for row in rows]
+    for alike in {0, writing._alike(insertion, columns)}:
+        sent = [
+            one_for_all(kind, values[0]) if alike >> place & 1 else column(kind, values)
+            for place, (kind, values) in enumerate(zip(insertion.types, columns, strict=True))
+        ]
+        connection.execute("TRUNCATE scratch")
+        connection.execute(insertion.text(alike), sent)
+        found = connection.execute("SELECT * FROM scratch ORDER BY pk").fetchall()
+        assert [(*row, row[2] and math.copysign(1, row[2])) for row in found] == exact
 
 
 def test_rows_that_are_all_the_same_are_as_many_as_they_are(postgres_pool, monkeypatch):

@@ -2,12 +2,13 @@
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import errors
 
 from agentworld.pool import open_store, schema
 from agentworld.pool.schema.references import trigger_statements
+from tests.examples import examples
 
 from .samples import finished
 from .test_migrations import GUARDED
@@ -56,7 +57,7 @@ def run(connection, table, given):
     return None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400))
 @given(st.lists(ADDITION | DELETION, min_size=1, max_size=12))
 def test_triggers_say_what_keys_say(trees, statements):
     told = []
