@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from agentworld.errors import AgentWorldError, PoolError
 from agentworld.pool.sql.connections import Database, WriteSession
 from agentworld.pool.sql.group_time import GroupTime
+from agentworld.pool.sql.lingering import STEP_SECONDS, Lingering
 from agentworld.pool.sql.transaction import Transaction
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class Writer:
         self._ended = False
         self._seconds_each = _FIRST_SECONDS
         self._group_time = GroupTime()
+        self._lingering = Lingering()
         self._session: WriteSession = database.open_writer()
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
@@ -114,9 +116,12 @@ class Writer:
     def _run(self) -> None:
         waiting: list[_Pending[Any]] = []
         while not self._ended or waiting:
+            left = bool(waiting)
             self._gather(waiting)
             if waiting:
-                self._write(waiting)
+                if not left:
+                    self._linger(waiting)
+                self._lingering.wrote(self._write(waiting))
             if not self._ended:
                 self._session.maintain()
         self._session.close()
@@ -135,8 +140,18 @@ class Writer:
         except queue.Empty:
             pass
 
-    def _write(self, waiting: list[_Pending[Any]]) -> None:
-        """Write from the front of `waiting` in one transaction, and take out what was written or has failed."""
+    def _linger(self, waiting: list[_Pending[Any]]) -> None:
+        """Add what comes within a moment, where that is to be expected."""
+        lingering = self._lingering
+        lingering.begin(len(waiting))
+        while not self._ended and lingering.goes_on(len(waiting)):
+            time.sleep(STEP_SECONDS)
+            self._gather(waiting)
+
+    def _write(self, waiting: list[_Pending[Any]]) -> int:
+        """Write from the front of `waiting` in one transaction, and take out what was written or has failed; returns
+        how many that are.
+        """
         done = 0
         has_events = False
         try:
@@ -162,6 +177,7 @@ class Writer:
             pending.finish()
         if has_events:
             self._tell()
+        return len(finished)
 
     def _transact(self, transaction: Transaction, waiting: list[_Pending[Any]]) -> int:
         """Run operations until the group's time is up, so that other processes wait briefly; returns how many."""
