@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentworld.capture import Collector
 from agentworld.dialects import Delta, ToolCallDelta
+from agentworld.engines.quick_replies import WholeDelta
 from agentworld.errors import EngineError
+from agentworld.forest import joined_ids
 from agentworld.records import Usage, VersionSpan
+from tests.examples import examples
 
 
 def collect(*deltas: Delta) -> Collector:
@@ -217,3 +225,55 @@ def test_empty_until_something_is_sampled() -> None:
     assert collect(Delta(), Delta(index=-1)).empty
     assert not collect(Delta(ids=[1])).empty
     assert not collect(Delta(reasoning="x")).empty
+
+
+_WHOLE = st.fixed_dictionaries(
+    {
+        "text": st.sampled_from(["", "said"]),
+        "reasoning": st.sampled_from(["", "thought"]),
+        "ids": st.just([1, 2]),
+        "logprobs": st.just([-1.0, -0.5]),
+        "prompt_ids": st.just([9]),
+        "finish_reason": st.sampled_from(["stop", "abort"]),
+        "stop_reason": st.sampled_from([None, 3, "end"]),
+        "policy_version": st.sampled_from([None, 0, 4]),
+        "policy_run": st.sampled_from([None, "a"]),
+        "logprobs_mode": st.sampled_from([None, "raw_logprobs"]),
+        "usage": st.sampled_from([None, Usage(1, 2)]),
+    }
+)
+_PIECES = st.lists(
+    st.sampled_from(
+        [
+            Delta(index=-1, usage=Usage(3, 4), policy_run="b"),
+            Delta(text="more"),
+            Delta(text="other", ids=[5], logprobs=[None], policy_version=7),
+            Delta(index=1, text="second", ids=[6], finish_reason="stop"),
+            Delta(finish_reason="length"),
+        ]
+    ),
+    max_size=2,
+)
+
+
+def _whole(said: dict[str, Any]) -> WholeDelta:
+    numbers = np.array(said["logprobs"])
+    return WholeDelta(**said, sequence=joined_ids(said["prompt_ids"], said["ids"]), numbers=numbers, highest=-0.5)
+
+
+def _told(collector: Collector, expected: int, aborted: bool) -> object:
+    try:
+        choices: object = collector.choices(expected, aborted=aborted)
+    except EngineError as error:
+        choices = error.message
+    facts = collector.prompt_ids, collector.usage, collector.logprobs_mode, collector.policy_run
+    return choices, facts, collector.faults, collector.empty, collector.count
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(_WHOLE, _PIECES, _PIECES, st.sampled_from([1, 2]), st.booleans())
+def test_a_reply_in_one_piece_is_put_together_as_any(
+    said: dict[str, Any], before: list[Delta], after: list[Delta], expected: int, aborted: bool
+) -> None:
+    whole = _told(collect(*before, _whole(said), *after), expected, aborted)
+    assert whole == _told(collect(*before, Delta(**said), *after), expected, aborted)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentworld.dialects.exchange import Delta
 from agentworld.engines.openai_wire import NO_KEY, body_reader, decode, read_body
-from agentworld.engines.quick_replies import READERS
+from agentworld.engines.quick_replies import READERS, WholeDelta
 from agentworld.errors import AgentWorldError
 from tests.examples import examples
 
@@ -66,10 +67,20 @@ BODIES = {
 
 
 def read(reader):
+    """What a reader says, free of how it keeps it beside that."""
     try:
-        return reader()
+        return [as_any_piece(delta) for delta in reader()]
     except AgentWorldError as error:
         return type(error), error.message
+
+
+def as_any_piece(delta):
+    if isinstance(delta, WholeDelta):
+        assert delta.sequence.tolist() == [*delta.prompt_ids, *delta.ids]
+        assert delta.numbers.tolist() == delta.logprobs
+        assert delta.highest == max(delta.logprobs)
+        return Delta(**{name: getattr(delta, name) for name in Delta.__struct_fields__})
+    return delta
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])
@@ -79,6 +90,64 @@ def test_both_readers_read_alike(kind, data):
     body = json.dumps(data.draw(BODIES[kind])).encode()
     general = read(lambda: read_body(decode(body), kind=kind, entries=False))
     assert read(lambda: body_reader(NO_KEY, kind=kind, entries=False)(body)) == general
+
+
+WHOLE = {
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "ab", "reasoning": None, "tool_calls": []},
+            "logprobs": {"content": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -0.25}]},
+            "finish_reason": "stop",
+            "stop_reason": None,
+            "token_ids": [97, 98],
+        }
+    ],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+    "prompt_token_ids": [1, 2, 3],
+}
+CHOICE = {
+    "index": st.integers(0, 1),
+    "token_ids": IDS,
+    "prompt_token_ids": IDS,
+    "finish_reason": TEXT,
+    "stop_reason": st.one_of(st.text(max_size=2), st.integers(0, 9)),
+    "version_spans": st.just([[0, 1]]),
+    "delta": MESSAGE,
+    "message": MESSAGE,
+    "logprobs": CHAT_LOGPROBS,
+    "provider_specific_fields": st.just({"token_ids": [1]}),
+}
+BODY = {
+    "usage": st.none(),
+    "prompt_token_ids": IDS,
+    "logprobs_mode": TEXT,
+    "policy_version": st.integers(0, 9),
+    "policy_run": TEXT,
+    "version_spans": st.just([[0, 1]]),
+    "error": st.just({"message": "no"}),
+    "provider_specific_fields": st.just({"token_ids": [1]}),
+}
+
+
+def some_of(fields):
+    """Another value for one or two of the fields, at times none at all."""
+    one = st.sampled_from(sorted(fields)).flatmap(lambda name: st.tuples(st.just(name), mostly(fields[name])))
+    return st.lists(one, max_size=2).map(dict)
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(of_choice=some_of(CHOICE), of_body=some_of(BODY))
+def test_a_reply_in_one_piece_is_read_as_any(of_choice, of_body):
+    body = json.dumps({**WHOLE, "choices": [{**WHOLE["choices"][0], **of_choice}], **of_body}).encode()
+    general = read(lambda: read_body(decode(body), kind="chat", entries=False))
+    assert read(lambda: body_reader(NO_KEY, kind="chat", entries=False)(body)) == general
+
+
+def test_a_usual_reply_in_one_piece_is_kept_in_arrays():
+    (delta,) = READERS["chat"](json.dumps(WHOLE).encode())
+    assert isinstance(delta, WholeDelta)
+    assert (delta.text, delta.sequence.tolist(), delta.highest) == ("ab", [1, 2, 3, 97, 98], -0.25)
 
 
 USUAL = {

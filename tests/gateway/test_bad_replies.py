@@ -137,10 +137,10 @@ async def test_a_reply_that_the_pool_refuses_is_a_failed_call_on_record(
 async def test_a_reply_that_cannot_be_made_a_step_is_on_record_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running("ok") as gateway:
 
-        def refuse(*_: Any) -> Any:
+        def refuse(**_: Any) -> Any:
             raise InvalidRequestError("token ids must be integers", path="prompt_ids")
 
-        monkeypatch.setattr("agentworld.capture.recorder.token_array", refuse)
+        monkeypatch.setattr("agentworld.capture.recorder.Step", refuse)
         status, body, _ = await gateway.say("hello", "/t/t1")
         assert (status, body["error"]["code"], body["error"]["param"]) == (502, EngineError.code, None)
         (exchange,) = gateway.pool.list_exchanges("t1")

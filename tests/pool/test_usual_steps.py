@@ -98,3 +98,18 @@ def test_long_records_are_not_kept_in_memory() -> None:
         assert is_usual(Step(**{**_GOOD, "sampling": sampling}))
         kept.append(usual_steps._records.get(id(sampling)) is sampling)
     assert kept == [True, False]
+
+
+_NUMBER = st.one_of(st.floats(-20, 0.01), st.floats(), st.sampled_from([0.0, -0.0, 3.5e38, 3.4028235e38, 1e-50, -1e38]))
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(_NUMBER, max_size=6))
+@example([3.4028235677973366e38])  # Rounds to what float32 can hold, and is more.
+def test_log_probabilities_in_an_array_are_taken_as_those_in_a_list(values: list[float]) -> None:
+    step = Step(**{**_GOOD, "response_logprobs": values})
+    array = Step(**{**_GOOD, "response_logprobs": np.array(values, dtype=np.float64)})
+    taken, other = intake.prepare(step).logprobs, intake.prepare(array).logprobs
+    assert taken is not None
+    assert other is not None
+    assert (taken.dtype, taken.tobytes()) == (other.dtype, other.tobytes())

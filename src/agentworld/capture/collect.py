@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.exchange import Choice, Delta, Run, ToolCallDelta
+from agentworld.engines.quick_replies import WholeDelta
 from agentworld.errors import EngineError
 from agentworld.records import FunctionCall, Message, ToolCall, Usage, VersionSpan, new_id
 
@@ -184,6 +185,21 @@ class _Growing:
         )
 
 
+def _choice(whole: WholeDelta) -> Choice:
+    """What becomes of a reply that came in one piece; as `_Growing` makes of it."""
+    version, stopped = whole.policy_version, whole.stop_reason
+    return Choice(
+        index=0,
+        message=Message(role="assistant", content=whole.text, reasoning=whole.reasoning or None),
+        finish_reason=whole.finish_reason or "",
+        ids=whole.ids,
+        logprobs=whole.logprobs,
+        entries=[],
+        version_spans=() if version is None else (VersionSpan(0, version),),
+        metadata={"stop_reason": stopped} if isinstance(stopped, str) else {},
+    )
+
+
 def _says_something(delta: Delta) -> bool:
     return bool(delta.ids or delta.text or delta.reasoning or delta.tool_calls)
 
@@ -193,6 +209,8 @@ class Collector:
 
     def __init__(self) -> None:
         self._choices: dict[int, _Growing] = {}
+        self.whole: WholeDelta | None = None
+        """The one choice, where it came in one piece and nothing came beside it."""
         self.prompt_ids: list[int] | None = None
         self.usage: Usage | None = None
         self.logprobs_mode: str | None = None
@@ -214,6 +232,19 @@ class Collector:
             self._fault(delta.fault)
         if delta.index < 0:
             return None
+        if delta.__class__ is WholeDelta and self.whole is None and not self._choices:
+            self.whole, self.empty = delta, False
+            return delta
+        self._begin()
+        return self._grow(delta)
+
+    def _begin(self) -> None:
+        """Take the reply that came in one piece as the first of several."""
+        if self.whole is not None:
+            whole, self.whole = self.whole, None
+            self._grow(whole)
+
+    def _grow(self, delta: Delta) -> Delta:
         growing = self._choices.get(delta.index)
         if growing is None:
             growing = self._choices[delta.index] = _Growing(delta.index)
@@ -233,12 +264,15 @@ class Collector:
     @property
     def count(self) -> int:
         """How many choices have begun."""
-        return len(self._choices)
+        return 1 if self.whole is not None else len(self._choices)
 
     def choices(self, expected: int = 1, *, aborted: bool = False) -> list[Choice]:
         """The whole replies, with indexes from 0 on. EngineError where one was not asked for or has no end, unless
         `aborted`: then it ends as `abort`, and one that had not begun is left out.
         """
+        if self.whole is not None and expected == 1:
+            return [_choice(self.whole)]
+        self._begin()
         if not aborted and len(self._choices) < expected:
             raise EngineError(f"the engine sent {len(self._choices)} of {expected} replies and ended the stream")
         if not aborted and max(self._choices, default=0) >= expected:

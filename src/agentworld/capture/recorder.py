@@ -19,9 +19,9 @@ from agentworld.dialects.responses import NOTES
 from agentworld.dialects.responses_entries import ENTRIES, packed
 from agentworld.engines.base import logprob_space
 from agentworld.errors import AgentWorldError, EngineError, InvalidRequestError, PoolError
-from agentworld.forest import fork_reason, token_array
+from agentworld.forest import TokenArray, fork_reason, joined_ids, token_array
 from agentworld.pool.misplaced import told
-from agentworld.pool.protocol import AppendResult, Pool
+from agentworld.pool.protocol import Pool
 from agentworld.pool.rules import joined_reasons
 from agentworld.records import Exchange, Policy, Step, Usage
 
@@ -76,13 +76,14 @@ class Recorder:
         return exchange
 
     async def store(self, exchange: Exchange, call: Call, session: Session) -> list[Step]:
-        """Put a planned exchange into the pool; returns its steps once they are durable.
+        """Put a planned exchange, which is the pool's from then on, there; returns its steps once they are durable.
 
         PoolError where the pool would not take one, ConflictError where the trajectory is another's by now, EngineError
         where it cannot take what the engine said.
         """
         steps = exchange.choices
-        await keep_media(self._pool, call)
+        if call.request.media:
+            await keep_media(self._pool, call)
         # Known before it is durable, so that a call which commits at the same time is planned beside it. No request
         # can continue it yet: its reply is shown only after the commit.
         for step in steps:
@@ -90,10 +91,11 @@ class Recorder:
         own = {step.step_id for step in steps}
         session.on_their_way |= own
         try:
-            for result in await self._submit(_with_arrays(exchange, call)):
-                if (misplaced := told(result)) is not None:
-                    raise misplaced
+            exchange.choices = [_for_pool(step, exchange, call) for step in steps]
+            for result in await self._landings.of(self._pool.submit_exchange(exchange)):
                 if result.outcome in ("rejected", "conflict"):
+                    if (misplaced := told(result)) is not None:
+                        raise misplaced
                     raise PoolError(
                         f"the pool did not take step {result.step_id}: {result.reason or result.outcome}",
                         hint="The reply is not on record; send the request again",
@@ -114,10 +116,7 @@ class Recorder:
         drawn = {name: call.metadata[name] for name in DRAWN if name in call.metadata}
         exchange.error = {**error.to_dict()["error"], "status": error.status, **drawn}
         exchange.marks = marks_of(call, None)
-        await self._submit(exchange)
-
-    async def _submit(self, exchange: Exchange) -> list[AppendResult]:
-        return await self._landings.of(self._pool.submit_exchange(exchange))
+        await self._landings.of(self._pool.submit_exchange(exchange))
 
     def _step(
         self,
@@ -128,29 +127,36 @@ class Recorder:
         prompt_ids: list[int] | None,
         quarantine: str | None,
     ) -> Step:
+        step_id, index = call.step_id(choice.index), choice.index
         has_ids = call.source != "none" and choice.ids is not None and prompt_ids is not None
-        ids = None
+        ids, whole = None, collector.whole
         if has_ids and prompt_ids is not None and choice.ids is not None:
             # One array for all who need it: the plan, the session and the pool.
-            whole = call.sequences[call.step_id(choice.index)] = token_array([*prompt_ids, *choice.ids])
-            ids = whole[: len(prompt_ids)]
-        overtaken = session.overtaken_by(call.body_digest, choice.index, call.retry_count, call.created_at)
+            if whole is not None and prompt_ids is whole.prompt_ids and choice.ids is whole.ids:
+                sequence = whole.sequence
+                if choice.logprobs is whole.logprobs:
+                    call.numbers[step_id] = whole.numbers
+            else:
+                sequence = _sequence(prompt_ids, choice.ids)
+            call.sequences[step_id] = sequence
+            ids = sequence[: len(prompt_ids)]
+        overtaken = session.overtaken_by(call.body_digest, index, call.retry_count, call.created_at)
         retries = call.retry_count > 0 and overtaken is None
         if call.after_failure is not None:
-            supersedes = call.after_failure.get(choice.index)
+            supersedes = call.after_failure.get(index)
         else:
-            supersedes = session.repeated(call.body_digest, choice.index) if retries else None
+            supersedes = session.repeated(call.body_digest, index) if retries else None
         is_retry = supersedes is not None or overtaken is not None
         messages = list(call.request.messages)
         reason = fork_reason(
             session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=is_retry, agent=call.agent
         )
-        if reason is None and choice.index > 0:
+        if reason is None and index > 0:
             reason = "parallel"
         step = Step(
-            step_id=call.step_id(choice.index),
+            step_id=step_id,
             trajectory_id=call.trajectory_id,
-            choice_index=choice.index,
+            choice_index=index,
             parent_step_id=call.match.tip.step_id if call.match is not None else None,
             supersedes=supersedes,
             fork_reason=reason,
@@ -182,17 +188,28 @@ def _not_storable(error: InvalidRequestError) -> EngineError:
     return EngineError(f"the engine's reply cannot be stored: {error.message}")
 
 
-def _with_arrays(exchange: Exchange, call: Call) -> Exchange:
-    """The exchange as the pool takes it with the least work: with arrays in the place of lists of ids."""
-    return msgspec.structs.replace(exchange, choices=[_with_array(step, call) for step in exchange.choices])
+def _sequence(prompt: list[int], reply: list[int]) -> TokenArray:
+    if prompt.__class__ is list and reply.__class__ is list:
+        return joined_ids(prompt, reply)
+    return token_array([*prompt, *reply])
 
 
-def _with_array(step: Step, call: Call) -> Step:
-    whole = call.sequences.get(step.step_id)
-    if whole is None or step.prompt_ids is None:
-        return step
-    length = len(step.prompt_ids)
-    changes: dict[str, Any] = {"prompt_ids": whole[:length], "response_ids": whole[length:]}
+def _for_pool(step: Step, exchange: Exchange, call: Call) -> Step:
+    """The step as the pool takes it with the least work: whole, and with arrays in the place of lists."""
+    changes: dict[str, Any] = {
+        "exchange_id": exchange.exchange_id,
+        "group_id": exchange.group_id,
+        "channel": exchange.channel,
+        "model": exchange.model,
+        "requested_model": exchange.requested_model,
+        "dialect": exchange.dialect,
+        "latency_ms": exchange.latency_ms,
+    }
+    whole, prompt = call.sequences.get(step.step_id), step.prompt_ids
+    if whole is not None and prompt is not None:
+        changes["prompt_ids"], changes["response_ids"] = whole[: len(prompt)], whole[len(prompt) :]
+        if (numbers := call.numbers.get(step.step_id)) is not None:
+            changes["response_logprobs"] = numbers
     return msgspec.structs.replace(step, **changes)
 
 
@@ -259,12 +276,22 @@ def _impossible(logprobs: list[float | None]) -> bool:
 
 def _excluded(quarantine: str | None, overtaken: str | None) -> str | None:
     """A retry that was stored before the call that it repeats supersedes that call when it comes."""
+    if quarantine is None and overtaken is None:
+        return None
     return joined_reasons(reason for reason in (quarantine, "superseded" if overtaken else None) if reason)
 
 
 def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | None:
     """Why the exchange cannot be trusted token for token; counts within a step are the pool's to compare."""
-    faults = [*collector.faults]
+    faults, whole = [*collector.faults], collector.whole
+    if (
+        whole is not None
+        and not faults
+        and call.prompt_ids is None
+        and whole.highest <= ROUNDING
+        and collector.logprobs_mode is None
+    ):
+        return None
     if call.demand_ids and any(choice.ids is None for choice in choices):
         faults.append("the engine gave no token ids")
     if call.prompt_ids is not None and collector.prompt_ids not in (None, call.prompt_ids):

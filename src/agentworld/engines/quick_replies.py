@@ -7,22 +7,40 @@ is wrong with it. So what is read here is read alike there: a test compares the 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from agentworld.dialects.exchange import Delta, ToolCallDelta
 from agentworld.engines.reply_fields import MAX_COUNT, MAX_ID, MAX_NAME, MAX_VERSION
+from agentworld.errors import InvalidRequestError
+from agentworld.forest import TokenArray, joined_ids
 from agentworld.records import Usage
 
 FLOOR = -9999.0
 """What vLLM writes where it has no finite log-probability."""
-Id = Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=MAX_VERSION)]
 Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 Reader = Callable[[bytes], list[Delta] | None]
+_FLOAT64 = np.dtype("f8")
+
+
+class WholeDelta(Delta, kw_only=True):
+    """A whole reply in one piece, as nearly every plain one is: one choice with its end, ids and log-probabilities, of
+    which none is null, and without tool calls.
+
+    `sequence`: the ids of prompt and reply, and `numbers`: the log-probabilities (float64), each in one array for all
+    who need it, as the lists take longer to go through each time; `highest` of these.
+    """
+
+    sequence: TokenArray
+    numbers: npt.NDArray[np.float64]
+    highest: float
 
 
 class _Usage(msgspec.Struct):
@@ -62,10 +80,11 @@ class _TextLogprobs(msgspec.Struct):
     token_logprobs: list[float | None] | None = None
 
 
+# Ids are looked at once they are read: the decoder takes far longer for numbers with bounds.
 class _Choice(msgspec.Struct):
     index: Count | None = None
-    token_ids: list[Id] | None = None
-    prompt_token_ids: list[Id] | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
     finish_reason: Name | None = None
     stop_reason: int | str | None = None
     version_spans: Any = None
@@ -85,7 +104,7 @@ class _TextChoice(_Choice):
 
 class _Body(msgspec.Struct):
     usage: _Usage | None = None
-    prompt_token_ids: list[Id] | None = None
+    prompt_token_ids: list[int] | None = None
     logprobs_mode: str | None = None
     policy_version: Version | None = None
     policy_run: Name | None = None
@@ -112,8 +131,11 @@ def read_chat(data: bytes) -> list[Delta] | None:
         body = _chat_decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    deltas = []
-    for choice in body.choices or ():
+    choices = body.choices or ()
+    if len(choices) == 1 and (whole := _one_piece(body, choices[0])) is not None:
+        return [whole]
+    deltas: list[Delta] = []
+    for choice in choices:
         delta = _begun(choice)
         if delta is None or (choice.delta is not None and choice.message is not None):
             return None
@@ -149,9 +171,63 @@ def read_text(data: bytes) -> list[Delta] | None:
     return _whole(body, deltas)
 
 
+def _one_piece(body: _ChatBody, choice: _ChatChoice) -> WholeDelta | None:
+    """The reply of a body that has all there is; None where it is another one, or has anything odd about it."""
+    prompt, ids, message, logprobs = body.prompt_token_ids, choice.token_ids, choice.message, choice.logprobs
+    reason, run, usage = choice.finish_reason, body.policy_run, body.usage
+    if (
+        not prompt
+        or not ids
+        or message is None
+        or message.tool_calls
+        or message.provider_specific_fields is not None
+        or logprobs is None
+        or not logprobs.content
+        or not reason
+        or "\0" in reason
+        or choice.index
+        or choice.delta is not None
+        or choice.prompt_token_ids is not None
+        or choice.version_spans is not None
+        or choice.provider_specific_fields is not None
+        or body.error is not None
+        or body.version_spans is not None
+        or body.provider_specific_fields is not None
+        or (run and "\0" in run)
+    ):
+        return None
+    values = [token.logprob for token in logprobs.content]
+    try:
+        numbers = np.frombuffer(struct.pack(f"{len(values)}d", *values), _FLOAT64)
+        sequence = joined_ids(prompt, ids)
+    except (struct.error, InvalidRequestError):  # One is null; one is no id.
+        return None
+    # JSON has no number that is infinite or none.
+    if numbers.item(numbers.argmin()) <= FLOOR:
+        return None
+    return WholeDelta(
+        text=message.content or message.refusal or "",
+        reasoning=message.reasoning or message.reasoning_content or "",
+        ids=ids,
+        logprobs=values,
+        finish_reason=reason,
+        stop_reason=choice.stop_reason,
+        prompt_ids=prompt,
+        usage=None if usage is None else Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0),
+        policy_version=body.policy_version,
+        policy_run=run or None,
+        logprobs_mode=body.logprobs_mode or None,
+        sequence=sequence,
+        numbers=numbers,
+        highest=numbers.item(numbers.argmax()),
+    )
+
+
 def _begun(choice: _Choice) -> Delta | None:
     """What choices of both kinds have."""
     if choice.version_spans is not None or choice.provider_specific_fields is not None:
+        return None
+    if not (_are_ids(choice.token_ids) and _are_ids(choice.prompt_token_ids)):
         return None
     if choice.finish_reason and "\0" in choice.finish_reason:
         return None
@@ -167,6 +243,8 @@ def _begun(choice: _Choice) -> Delta | None:
 def _whole(body: _Body, deltas: list[Delta]) -> list[Delta] | None:
     """The deltas, with what holds for the whole call."""
     if body.error is not None or body.version_spans is not None or body.provider_specific_fields is not None:
+        return None
+    if not _are_ids(body.prompt_token_ids):
         return None
     if not deltas:
         deltas.append(Delta(index=-1))
@@ -193,6 +271,19 @@ def _call(call: _Call, position: int) -> ToolCallDelta:
         name=function.name or None,
         arguments=function.arguments or "",
     )
+
+
+def _are_ids(ids: list[int] | None) -> bool:
+    """Whether all of these numbers can be ids."""
+    if not ids:
+        return True
+    if len(ids) == 1:  # As a piece of a stream has it.
+        return 0 <= ids[0] <= MAX_ID
+    try:
+        joined_ids(ids)
+    except InvalidRequestError:
+        return False
+    return True
 
 
 def _finite(values: list[float | None]) -> list[float | None]:

@@ -61,8 +61,9 @@ def token_array(ids: Sequence[int] | TokenArray) -> TokenArray:
     """`ids` as uint32; InvalidRequestError where one is not an id (below 0 or 2**32 and over, or no integer)."""
     if isinstance(ids, np.ndarray) and ids.dtype == _UINT32 and ids.ndim == 1:
         return ids if ids.flags.c_contiguous else np.ascontiguousarray(ids)
+    if ids.__class__ is list:
+        return joined_ids(ids)
     if isinstance(ids, list | tuple):
-        # Checks as it converts, and keeps the interpreter's lock, for which it would wait after a loop of numpy's.
         try:
             return np.frombuffer(array("I", ids), dtype=np.uint32).astype(_UINT32, copy=False)
         except (OverflowError, TypeError, ValueError):
@@ -76,6 +77,19 @@ def token_array(ids: Sequence[int] | TokenArray) -> TokenArray:
     if wide.ndim != 1 or wide.dtype.kind not in "iu" or int(wide.min()) < 0 or int(wide.max()) > 0xFFFFFFFF:
         raise InvalidRequestError(_NO_IDS, path="prompt_ids")
     return wide.astype("<u4", copy=False)
+
+
+def joined_ids(*parts: list[int]) -> TokenArray:
+    """Lists of ids one after the other, as `token_array` makes of one."""
+    # Checks as it converts, and keeps the interpreter's lock, for which it would wait after a loop of numpy's.
+    joined = array("I")
+    try:
+        for part in parts:
+            joined.fromlist(part)
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidRequestError(_NO_IDS, path="prompt_ids") from None
+    ids: TokenArray = np.frombuffer(joined, dtype=np.uint32)
+    return ids if _UINT32.isnative else ids.astype(_UINT32)
 
 
 def common_prefix(first: TokenArray, second: TokenArray) -> int:
