@@ -4,7 +4,7 @@ bounded, and every round gets somewhere. Limits are small here, in about the pro
 
 import pytest
 
-from agentworld.pool.sql import backlog, knowledge, leases, pulling, walk
+from agentworld.pool.sql import backlog, knowledge, leases, pulling, taking, walk
 from agentworld.records import BatchSpec, Policy
 
 from .samples import group, step
@@ -22,8 +22,8 @@ def store(request):
 def small(monkeypatch):
     """Few rows at once."""
     for module, name, value in (
-        (leases, "TAKE_ROWS", 8),
-        (leases, "TAKE_MARKED", 64),
+        (taking, "TAKE_ROWS", 8),
+        (taking, "TAKE_MARKED", 64),
         (leases, "LOOK_ROWS", 20),
         (leases, "_MOST_LOOKS", 3),
         (knowledge, "MOST_DUE", 12),
@@ -41,8 +41,8 @@ def consumers(monkeypatch, orders):
     for order in orders:
         yield f"{order}.time", order
         with monkeypatch.context() as without:
-            for name in ("TAKE_SECONDS", "LOOK_SECONDS"):
-                without.setattr(leases, name, -1.0)
+            without.setattr(taking, "TAKE_SECONDS", -1.0)
+            without.setattr(leases, "LOOK_SECONDS", -1.0)
             yield f"{order}.none", order
 
 
@@ -116,7 +116,7 @@ def test_pulling_is_no_look_in_vain(store, small, monkeypatch):
 
 def test_all_leases_that_have_run_out_are_given_back(store, clock, monkeypatch):
     """By one lease, also where one transaction ends as many as it may."""
-    monkeypatch.setattr(leases, "_EXPIRED_AT_ONCE", 2)
+    monkeypatch.setattr(taking, "_EXPIRED_AT_ONCE", 2)
     fill(store, 6, lambda number: True)
     spec = BatchSpec(method="reinforce", lease_seconds=10)
     assert [store.lease(spec, "c").items[0].key for _ in range(6)] == [f"u{number:03}" for number in range(6)]
@@ -127,13 +127,13 @@ def test_all_leases_that_have_run_out_are_given_back(store, clock, monkeypatch):
 def test_one_transaction_takes_out_no_more_than_its_limit(store, small, monkeypatch):
     fill(store, 40, lambda number: False)
     sizes = []
-    aside = leases.batch_rows.set_aside
+    aside = taking.batch_rows.set_aside
 
     def counted(txn, scope, found):
         sizes.append(len(found.aside))
         aside(txn, scope, found)
 
-    monkeypatch.setattr(leases.batch_rows, "set_aside", counted)
+    monkeypatch.setattr(taking.batch_rows, "set_aside", counted)
     for consumer, order in consumers(monkeypatch, ["freshest"]):
         sizes.clear()
         assert store.lease(BatchSpec(method="reinforce", max_staleness=1, order=order), consumer) is None

@@ -273,7 +273,8 @@ def test_a_search_that_takes_too_long_ends_and_costs_nothing_else(sqlite_pool, m
 
 def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_pool, monkeypatch):
     from agentworld.pool.sql import reads
-    from agentworld.pool.sql.leases import Attempt
+    from agentworld.pool.sql.knowledge import Knowledge
+    from agentworld.pool.sql.taking import Attempt, take
     from agentworld.pool.sql.units import plan
 
     for number in range(100):
@@ -283,11 +284,10 @@ def test_a_lease_whose_search_takes_too_long_harms_no_write_beside_it(sqlite_poo
     sqlite_pool._writer.submit(lambda txn: gate.wait(100))
     monkeypatch.setattr(reads, "WHERE_SECONDS", 0.0)
     good = [sqlite_pool.submit_steps([step("u", step_id="a")])]
-    leases = sqlite_pool._leases
     spec = BatchSpec(size=100, where=slow).resolved()
     wanted = plan(spec, "c", ("tokens",))
-    knowledge = leases._knowledge(wanted)
-    bad = sqlite_pool._writer.submit(lambda txn: leases._take(txn, wanted, knowledge, Attempt(pulls=True)))
+    knowledge = Knowledge(wanted)
+    bad = sqlite_pool._writer.submit(lambda txn: take(txn, wanted, knowledge, Attempt(pulls=True)))
     good.append(sqlite_pool.submit_steps([step("u", step_id="b")]))
     gate.set()
     assert [future.result()[0].outcome for future in good] == ["stored", "stored"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agentworld.errors import InvalidRequestError, NotFoundError
-from agentworld.pool.sql import leases
+from agentworld.pool.sql import taking
 from agentworld.records import Annotation, BatchSpec, Feedback, NewTrajectory, Policy, Reward
 
 from ..samples import finished, group, step
@@ -87,7 +87,7 @@ def test_steps_come_in_the_order_in_which_their_trajectories_became_ready(pool):
 
 def test_many_units_that_do_not_match_starve_nobody(pool, monkeypatch):
     """More than a lease looks at at once: those in front, and those that come later."""
-    monkeypatch.setattr(leases, "TAKE_ROWS", 8)
+    monkeypatch.setattr(taking, "TAKE_ROWS", 8)
     names = [f"t{number:02}" for number in range(60)]
     pool.append_steps([step(name) for name in names])
     for name in names:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from agentworld.pool.memory import MemoryPool
-from agentworld.pool.sql import knowledge, leases, pulling, units, walk
+from agentworld.pool.sql import knowledge, pulling, taking, units, walk
 from agentworld.records import BatchSpec, Feedback, NewTrajectory, Policy, Reward
 from tests.examples import seeds
 
@@ -25,7 +25,7 @@ def single(**settings):
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch):
     """As long backlogs are to a lease, so are these."""
-    monkeypatch.setattr(leases, "TAKE_ROWS", FEW)
+    monkeypatch.setattr(taking, "TAKE_ROWS", FEW)
     monkeypatch.setattr(walk, "_PAGE", dict.fromkeys(walk._PAGE, 4))
 
 
@@ -158,7 +158,7 @@ def test_units_that_are_too_few_are_not_judged_again_at_each_look(pool, looked_a
 
 def test_more_units_that_are_due_than_are_remembered(pool, monkeypatch):
     monkeypatch.setattr(knowledge, "MOST_DUE", 4)
-    monkeypatch.setattr(leases, "TAKE_MARKED", 4)
+    monkeypatch.setattr(taking, "TAKE_MARKED", 4)
     names = waiting(pool, 30)
     spec = single()
     assert pool.lease(spec, "c") is None
@@ -246,7 +246,7 @@ def test_any_order_of_calls_gives_what_memory_gives(pool, clock, monkeypatch, se
 
 
 def test_many_leases_that_run_out_and_many_batches_to_resume_take_several_transactions(pool, clock, monkeypatch):
-    monkeypatch.setattr(leases, "TAKE_SECONDS", 0.0)
+    monkeypatch.setattr(taking, "TAKE_SECONDS", 0.0)
     for number in range(24):
         finished(pool, f"t{number:02}", reward=1.0)
     spec = single()

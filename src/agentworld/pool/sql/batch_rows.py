@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import Text, and_, bindparam, case, insert, literal, null, select, update
+from sqlalchemy import Text, and_, case, insert, literal, null, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from agentworld.pool import schema
@@ -18,10 +18,10 @@ from agentworld.pool.schema import Whole
 from agentworld.pool.sql import backlog
 from agentworld.pool.sql.backlog import Scope, Waiting
 from agentworld.pool.sql.connections import Asked, Reader, Row
+from agentworld.pool.sql.events import Events, add_event
 from agentworld.pool.sql.items import TakenUnit
 from agentworld.pool.sql.lookups import among_integers, among_texts
 from agentworld.pool.sql.rows import json_or_none
-from agentworld.pool.sql.signals import add_event
 from agentworld.pool.sql.statements import json_list, parameter, sql, texts
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Batch, BatchSpec
@@ -61,11 +61,11 @@ _INSERT_UNIT = sql(insert(_u).values({column.name: parameter(column.name) for co
 _key = texts("keys").subquery().c.value
 _taken = select(
     *(backlog.text_of(name) for name in Scope._fields),
-    _key,
+    _u.c.key,
     literal("leased", Text),
-    bindparam("row", required=False, type_=Whole),
+    _u.c.batch,
     literal(1, Whole),
-).where(_key.is_not(None))  # SQLite needs a condition before ON CONFLICT.
+).where(_u.c.batch >= parameter("first"), _u.c.batch <= parameter("last"))
 _new_delivery = upsert(_d).from_select([*Scope._fields, "key", "state", "batch", "count"], _taken)
 _DELIVER = sql(
     _new_delivery.on_conflict_do_update(
@@ -87,16 +87,17 @@ _SET_ASIDE = sql(
         set_={"state": _aside.excluded.state, "reason": _aside.excluded.reason},
     )
 )
-_STATE = sql(
-    update(_b).where(_b.c.pk == parameter("row")).values(state=parameter("state"), ended_at=parameter("ended_at"))
-)
-_DEADLINE = sql(update(_b).where(_b.c.pk == parameter("row")).values(deadline=parameter("deadline")))
 _of_batch = (
     _d.c.consumer == parameter("of_consumer"),
     _d.c.unit == parameter("of_unit"),
     _d.c.channel == parameter("of_channel"),
     among_texts(_d.c.key, "keys"),
 )
+_ACKNOWLEDGE = sql(update(_d).where(*_of_batch).values(state="acknowledged"))
+_STATE = sql(
+    update(_b).where(_b.c.pk == parameter("row")).values(state=parameter("state"), ended_at=parameter("ended_at"))
+)
+_DEADLINE = sql(update(_b).where(_b.c.pk == parameter("row")).values(deadline=parameter("deadline")))
 # By the batch's id, so that they can be asked for together with its row. A unit is the batch's own, or free.
 _standing = case(
     (_d.c.state.in_(("available", "poisoned")), _d.c.state),
@@ -108,11 +109,19 @@ _UNITS = sql(
     .join_from(_b, _u, _u.c.batch == _b.c.pk)
     .where(_b.c.batch_id == parameter("id"))
 )
+_UNITS_OF = sql(
+    select(_b.c.batch_id, _u.c.key, backlog.delivered(_standing, _b, key=_u.c.key).label("standing"))
+    .join_from(_b, _u, _u.c.batch == _b.c.pk)
+    .where(among_texts(_b.c.batch_id, "ids"))
+)
 _MOVE = sql(update(_d).where(*_of_batch).values(state=parameter("moved_to"), batch=parameter("row")))
 
 
-# Of a lease and its end.
-STATEMENTS = (_EXPIRED, _EPOCH, _SET_EPOCH, _INSERT, _INSERT_UNIT, _DELIVER, _FIND, _UNITS, _MOVE, _STATE)
+# Of a lease and its end, alone and with others.
+STATEMENTS = (
+    *(_EXPIRED, _EPOCH, _SET_EPOCH, _INSERT, _INSERT_UNIT, _DELIVER, _FIND, _UNITS, _MOVE, _STATE),
+    *(_BY_IDS, _UNITS_OF, _ACKNOWLEDGE),
+)
 
 
 def find(txn: Transaction, batch_id: str) -> Row | None:
@@ -125,9 +134,20 @@ def foresee_end(txn: Transaction, batch_id: str) -> None:
     txn.connection.foresee([(_FIND, {"id": batch_id}), (_UNITS, {"id": batch_id})])
 
 
+def foresee_ends(txn: Transaction, batch_ids: Sequence[str]) -> None:
+    """These batches are to be found and to end."""
+    bound = {"ids": json_list(list(batch_ids))}
+    txn.connection.foresee([(_BY_IDS, bound), (_UNITS_OF, bound)])
+
+
+def can_be_id(text: str) -> bool:
+    """Whether a batch may have that id; they are made of ASCII, and other texts the engines may not hold."""
+    return text.isascii() and text.isprintable()
+
+
 def by_ids(txn: Transaction, batch_ids: Sequence[str]) -> dict[str, Row]:
-    """The rows of those batches that are there; ids are made of ASCII, others the engines may not hold."""
-    asked = [batch_id for batch_id in batch_ids if batch_id.isascii() and batch_id.isprintable()]
+    """The rows of those batches that are there."""
+    asked = [batch_id for batch_id in batch_ids if can_be_id(batch_id)]
     return {row["batch_id"]: row for row in txn.execute(_BY_IDS, {"ids": json_list(asked)})}
 
 
@@ -166,15 +186,16 @@ def next_epoch(txn: Transaction, consumer: str) -> int:
 
 
 def ask_epoch(consumer: str) -> Asked:
-    """What `advance_epoch` asks."""
+    """What `next_epochs` asks."""
     return _EPOCH, {"consumer": consumer}
 
 
-def advance_epoch(txn: Transaction, consumer: str) -> int:
-    """As `next_epoch`, for a consumer that is there."""
-    epoch = int(txn.execute(*ask_epoch(consumer))[0]["epoch"]) + 1
-    txn.execute(_SET_EPOCH, {"consumer": consumer, "new_epoch": epoch})
-    return epoch
+def next_epochs(txn: Transaction, consumer: str, count: int, *, is_new: bool) -> int:
+    """The first of so many numbers that the consumer's leases did not have yet; `is_new`: it may not be there."""
+    first = next_epoch(txn, consumer) if is_new else int(txn.execute(*ask_epoch(consumer))[0]["epoch"]) + 1
+    if count > 1 or not is_new:
+        txn.execute(_SET_EPOCH, {"consumer": consumer, "new_epoch": first + count - 1})
+    return first
 
 
 def set_deadline(txn: Transaction, row: int, deadline: float) -> None:
@@ -182,36 +203,74 @@ def set_deadline(txn: Transaction, row: int, deadline: float) -> None:
     txn.execute(_DEADLINE, {"row": row, "deadline": deadline})
 
 
-def insert_batch(txn: Transaction, spec: BatchSpec, batch: Batch, units: Sequence[tuple[Waiting, TakenUnit]]) -> None:
-    """Write the batch, and take its units out of the backlog, in which they are."""
-    pk = txn.next_pk("batches")
-    values = {name: getattr(batch, name) for name in _BATCH}
+def insert_batches(
+    txn: Transaction,
+    spec: BatchSpec,
+    batches: Sequence[tuple[Batch, Sequence[TakenUnit]]],
+    waiting: Sequence[Sequence[Waiting]],
+) -> None:
+    """Write batches of one consumer, and take their units out of the backlog, where they are `waiting`."""
+    first = txn.next_pk("batches", len(batches))
+    consumer, unit_kind = batches[0][0].consumer, batches[0][0].unit
     text = msgspec.json.encode(spec).decode()
-    txn.execute(
-        _INSERT,
-        {**values, "pk": pk, "state": "leased", "channel": spec.channel, "spec": text, "created_at": txn.now},
-    )
-    txn.many(
-        _INSERT_UNIT,
-        [
+    rows: list[dict[str, Any]] = []
+    of_units: list[dict[str, Any]] = []
+    told = Events(txn)
+    for pk, ((batch, units), places) in enumerate(zip(batches, waiting, strict=True), start=first):
+        values = {name: getattr(batch, name) for name in _BATCH}
+        state = {"state": "leased", "channel": spec.channel, "spec": text, "created_at": txn.now}
+        rows.append({**values, "pk": pk, **state})
+        of_units += [
             {
                 "batch": pk,
                 "key": unit.key,
-                "row_pk": waiting.row_pk,
-                "place": waiting.place,
-                "rank": waiting.rank,
-                "rewards": json_or_none(kept_unit(batch.unit, unit.members, unit.rewards)),
+                "row_pk": place.row_pk,
+                "place": place.place,
+                "rank": place.rank,
+                "rewards": json_or_none(kept_unit(unit_kind, unit.members, unit.rewards)),
             }
-            for waiting, unit in units
-        ],
-    )
-    keys = [unit.key for _, unit in units]
-    scope = Scope(batch.consumer, batch.unit, spec.channel)
-    txn.execute(_DELIVER, {**scope.bound, "keys": json_list(keys), "row": pk})
+            for unit, place in zip(units, places, strict=True)
+        ]
+        about = {"batch_id": batch.batch_id, "consumer": consumer, "units": len(units)}
+        told.add("batch.leased", data=about)
+    txn.many(_INSERT, rows)
+    txn.many(_INSERT_UNIT, of_units)
+    keys = [unit["key"] for unit in of_units]
+    scope = Scope(consumer, unit_kind, spec.channel)
+    txn.execute(_DELIVER, {**scope.bound, "first": first, "last": first + len(batches) - 1})
     backlog.remove(txn, scope, keys)
-    txn.count(BATCHES + "leased")
-    txn.count(delivery("leased", batch.consumer), len(keys))
-    add_event(txn, "batch.leased", data={"batch_id": batch.batch_id, "consumer": batch.consumer, "units": len(units)})
+    txn.count(BATCHES + "leased", len(batches))
+    txn.count(delivery("leased", consumer), len(keys))
+    told.write()
+
+
+def acknowledge(txn: Transaction, rows: Mapping[str, Row]) -> None:
+    """As `end_batch` of each of the batches, by their ids, that are leased and acknowledged now."""
+    units: dict[str, list[Row]] = {batch_id: [] for batch_id in rows}
+    if rows:
+        for unit in txn.execute(_UNITS_OF, {"ids": json_list(list(rows))}):
+            units[unit["batch_id"]].append(unit)
+    held: dict[Scope, list[str]] = {}
+    ended = []
+    told = Events(txn)
+    for batch_id, row in rows.items():
+        standings = {unit["standing"] for unit in units[batch_id]}
+        if standings - {"own", None}:
+            end_batch(txn, row, "acked")
+            continue
+        scope = Scope(row["consumer"], row["unit"], row["channel"])
+        held.setdefault(scope, []).extend(unit["key"] for unit in units[batch_id] if unit["standing"] == "own")
+        ended.append({"row": row["pk"], "state": "acked", "ended_at": txn.now})
+        txn.count(BATCHES + row["state"], -1)
+        txn.count(BATCHES + "acked")
+        told.add("batch.acked", data={"batch_id": batch_id, "consumer": row["consumer"]})
+    for scope, keys in held.items():
+        of = {f"of_{name}": value for name, value in scope.bound.items()}
+        txn.execute(_ACKNOWLEDGE, {**of, "keys": json_list(keys)})
+        txn.count(delivery("leased", scope.consumer), -len(keys))
+        txn.count(delivery("acknowledged", scope.consumer), len(keys))
+    txn.many(_STATE, ended)
+    told.write()
 
 
 def end_batch(txn: Transaction, row: Row, state: LeaseState) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from agentworld.pool.lease_rules import FINAL_STATES
@@ -31,9 +32,9 @@ def _most_at_once(plan: Plan, seconds: float) -> int:
     return _LARGE_PAGE if math.isinf(seconds) else _PAGE[plan.scope.unit]
 
 
-def ask_first(plan: Plan, knowledge: Knowledge, rows: int, seconds: float) -> Asked:
-    """What `go` will ask first, unless something becomes due before."""
-    portion = _portion(_most_at_once(plan, seconds), rows, plan.spec.count)
+def ask_first(plan: Plan, knowledge: Knowledge, rows: int, seconds: float, count: int) -> Asked:
+    """What `go` will ask first for `count` units, unless something becomes due before."""
+    portion = _portion(_most_at_once(plan, seconds), rows, count)
     if entries := knowledge.next_due(portion):
         return backlog.ask_named(plan.scope, [entry.key for entry in entries])
     return backlog.ask_page(plan.scope, plan.spec.order, knowledge.reached, portion)
@@ -62,6 +63,7 @@ class SetAside(NamedTuple):
 
 class Walk:
     """What was seen so far: units that fit, in order, units to set aside, and keys without business in the backlog.
+    `count`: how many units that fit are enough.
 
     What is due comes first, then what lies beyond; both in order, and no further than is asked for. `is_at_end`:
     everything there was judged. A walk in a transaction judges everything itself; one outside believes what is known
@@ -77,6 +79,7 @@ class Walk:
         now: float,
         current: Policies,
         seconds: float,
+        count: int,
     ) -> None:
         self.found: dict[str, Found] = {}
         self.aside: dict[str, SetAside] = {}
@@ -86,6 +89,7 @@ class Walk:
         self.is_at_end = False
         self._reader = reader
         self._plan = plan
+        self._count = count
         self._knowledge = knowledge
         self._now = now
         self._current = current
@@ -101,7 +105,7 @@ class Walk:
     @property
     def is_enough(self) -> bool:
         """Whether as many units fit as were asked for."""
-        return len(self.fitting) >= self._plan.spec.count
+        return len(self.fitting) >= self._count
 
     @property
     def is_full(self) -> bool:
@@ -121,8 +125,10 @@ class Walk:
         """Judge up to `rows` units more."""
         last: Due | None = None
         while rows > 0 and not self._is_over:
+            growth = self._growth
             entries = self._knowledge.next_due(self._portion(rows), self._seen, last)
             if not entries:
+                self._growth = growth  # Nothing was looked at.
                 break
             last = entries[-1]
             rows -= self._look_at_due(entries)
@@ -154,7 +160,7 @@ class Walk:
 
     def _portion(self, rows: int) -> int:
         """Units to look at next."""
-        missing = self._plan.spec.count - len(self.fitting)
+        missing = self._count - len(self.fitting)
         growth, self._growth = self._growth, min(2 * self._growth, self._limit)
         return min(rows, self._limit, growth * _portion(self._limit, rows, missing))
 
@@ -168,6 +174,13 @@ class Walk:
         order = self._plan.spec.order
         rest = [(backlog.order_key(order, one.unit), key, FITS) for key, one in self.found.items()]
         self._knowledge.reach(self._knowledge.generation, self._knowledge.reached, rest, set())
+
+    def keep_but(self, taken: Iterable[str]) -> None:
+        """As `keep`, but for those that are taken."""
+        for key in taken:
+            del self.found[key]
+        if self.found:
+            self.keep()
 
     def _look_at_due(self, entries: list[Due]) -> int:
         """Returns how many were judged now, rather than known."""
