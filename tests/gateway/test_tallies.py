@@ -6,16 +6,16 @@ import asyncio
 import threading
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from agentworld.gateway import tallies
-from agentworld.gateway.tallies import Tallies
+from agentworld.gateway.tallies import TalliedRegistry, Tallies
 
 
 class Metrics:
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.tallies = Tallies(self.registry)
+        self.tallies = Tallies()
+        self.registry = TalliedRegistry(self.tallies)
         self.calls = Counter("calls", "Calls", ["kind"], registry=self.registry)
         self.running = Gauge("running", "Running", registry=self.registry)
         self.seconds = Histogram("seconds", "Seconds", registry=self.registry, buckets=(1, 2))

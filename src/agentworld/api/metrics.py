@@ -153,7 +153,7 @@ def metrics(state: State) -> Response[bytes]:
     pool.register(PoolCollector(reach(state)))
     if state.rewards is not None:
         pool.register(state.rewards)
-    requests = REGISTRY
+    requests: CollectorRegistry = REGISTRY
     if folder := os.environ.get(SHARED_FOLDER):
         TALLIES.flush()
         forget_dead(folder)

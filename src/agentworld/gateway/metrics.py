@@ -8,16 +8,16 @@ import functools
 import time
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from agentworld.capture.call import Call
 from agentworld.forest import common_prefix, token_array
-from agentworld.gateway.tallies import Tallies
+from agentworld.gateway.tallies import TalliedRegistry, Tallies
 from agentworld.gateway.upstreams import EngineFigures
 from agentworld.records import Step, Usage
 
-REGISTRY = CollectorRegistry()
-TALLIES = Tallies(REGISTRY)
+TALLIES = Tallies()
+REGISTRY = TalliedRegistry(TALLIES)
 REQUESTS = Counter(
     "agentworld_requests", "Requests by surface (llm, control), route, method and status; 0: left without a reply",
     ["surface", "route", "method", "status"], registry=REGISTRY,

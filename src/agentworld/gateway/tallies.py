@@ -20,11 +20,10 @@ MOST = 10_000
 class Tallies:
     """Counts that wait. `count` and `observe` from one event loop; `flush` from any thread."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self) -> None:
         self._counts: deque[tuple[Counter | Gauge, float]] = deque()
         self._values: deque[tuple[Histogram, float]] = deque()
         self._due: asyncio.AbstractEventLoop | None = None
-        registry.register(_Flush(self))
 
     def count(self, child: Counter | Gauge, amount: float = 1) -> None:
         """Add to a counter or gauge without labels, or with all of them said."""
@@ -69,13 +68,14 @@ class Tallies:
             histogram.observe(value)
 
 
-class _Flush:
-    """Stands before all others in the registry, so that they are read after what waits was told."""
+class TalliedRegistry(CollectorRegistry):
+    """Metrics that are read after what waits was told."""
 
     def __init__(self, tallies: Tallies) -> None:
+        super().__init__()
         self._tallies = tallies
 
     def collect(self) -> Iterator[Metric]:
-        """Nothing of its own."""
+        """See CollectorRegistry."""
         self._tallies.flush()
-        return iter(())
+        yield from super().collect()
