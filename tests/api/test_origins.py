@@ -1,6 +1,10 @@
 """Pages of other sites in a browser on this machine must not drive a server on a loopback address."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentworld.api.origins import OriginGuard
 from agentworld.config import ModelSettings, ServeSettings
@@ -170,3 +174,29 @@ def test_elsewhere_pages_of_the_same_host_may_call_and_others_may_not():
 
 def test_a_server_inside_another_program_that_listens_elsewhere_answers_to_any_name():
     assert fault(ServeSettings(host="0.0.0.0"), ("host", "factory.example")) is None
+
+
+_HEADERS = [
+    ("host", "127.0.0.1:8400"), ("host", "localhost"), ("host", "evil.example"), ("host", ""), ("host", "a b"),
+    ("Host", "evil.example"), ("origin", "http://127.0.0.1"), ("Origin", "http://evil.example"), ("origin", "null"),
+    ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site"), ("content-type", "application/json"),
+    ("content-type", "text/plain"), ("Content-Type", "application/json; charset=latin-1"), ("accept", "x"),
+    ("content-encoding", "gzip"), ("content-encoding", "identity"), ("content-type", "application/x-protobuf"),
+]  # fmt: skip
+_requests = st.fixed_dictionaries(
+    {
+        "method": st.sampled_from(["GET", "POST", "DELETE", "OPTIONS"]),
+        "path": st.sampled_from(["/t/one/v1/chat/completions", "/t/two/v1/models", "/v1/traces"]),
+        "headers": st.lists(st.sampled_from(_HEADERS), max_size=4).map(
+            lambda said: [(name.encode(), value.encode()) for name, value in said]
+        ),
+    }
+)
+
+
+@given(st.lists(_requests, min_size=1, max_size=12))
+def test_a_verdict_that_is_kept_is_that_of_a_first_look(requests: list[Any]) -> None:
+    guard = OriginGuard(ServeSettings())
+    for request in [*requests, *requests]:
+        fresh, kept = OriginGuard(ServeSettings()).fault(request), guard.fault(request)
+        assert (kept and kept.to_dict()) == (fresh and fresh.to_dict())

@@ -20,11 +20,14 @@ from agentworld.records import FunctionCall, Message, Part, Role, Sampling, Text
 from agentworld.records.depth import check_depth
 
 _MOST_TOOLS, _LONGEST_TOOLS = 64, 32 * 1024
+_NO_TOOLS = msgspec.Raw(b"null")
 
 _NotEmpty = Annotated[str, Meta(min_length=1)]
 _Nothing = Annotated[list[None], Meta(max_length=0)]
 _Limit = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
 _Above = Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
+_Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+_Verbosity = Literal["low", "medium", "high"]
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
@@ -40,9 +43,17 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
     index: int | None = None
 
 
+class _Mark(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Where a cache may end; it moves from call to call and says nothing."""
+
+    type: str
+    ttl: str | None = None
+
+
 class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     type: Literal["text"]
     text: str
+    cache_control: _Mark | None = None
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +70,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
     function_call: None = None
     audio: None = None
     annotations: _Nothing | None = None
+    cache_control: _Mark | None = None
 
 
 class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -70,7 +82,7 @@ class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
     messages: Annotated[list[_Message], Meta(min_length=1, max_length=chat.MAX_MESSAGES)]
     model: str | None = None
-    tools: msgspec.Raw = msgspec.Raw(b"null")
+    tools: msgspec.Raw = _NO_TOOLS
     tool_choice: Literal["auto", "none", "required"] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
@@ -78,6 +90,10 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=chat.MAX_TOP_LOGPROBS)] | None = None
     return_token_ids: bool | None = None
     include_reasoning: bool | None = None
+    skip_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    reasoning_effort: _Effort | None = None
+    verbosity: _Verbosity | None = None
     chat_template_kwargs: (
         Annotated[dict[str, bool | str | None], Meta(max_length=chat.MAX_TEMPLATE_SETTINGS)] | None
     ) = None
@@ -99,6 +115,7 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     user: str | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
+    spaces_between_special_tokens: bool | None = None
     service_tier: str | None = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
@@ -123,15 +140,23 @@ def read(body: bytes) -> tuple[Request, dict[str, Any]] | None:
     top_k, stop = said.top_k, said.stop
     if messages is None or (said.top_logprobs and not said.logprobs):
         return None
+    if said.skip_special_tokens is False or said.add_generation_prompt is False:
+        return None
     if said.min_tokens is not None and limit is not None and said.min_tokens > limit:
         return None
-    tools, choice = _tools(bytes(said.tools)), said.tool_choice
+    tools, choice = () if said.tools is _NO_TOOLS else _tools(bytes(said.tools)), said.tool_choice
     if tools is None:
         return None
     if not tools:
         if choice == "required":
             return None
         choice = None
+    template: dict[str, Any] = said.chat_template_kwargs or {}
+    if said.reasoning_effort is not None or said.verbosity is not None:
+        try:
+            template = chat.with_thinking(template, said.reasoning_effort, said.verbosity)
+        except InvalidRequestError:
+            return None
     request = Request(
         dialect=chat.DIALECT,
         model=said.model or "",
@@ -158,7 +183,7 @@ def read(body: bytes) -> tuple[Request, dict[str, Any]] | None:
         logprobs=said.logprobs is True,
         top_logprobs=said.top_logprobs or 0,
         return_token_ids=said.return_token_ids is True,
-        template=said.chat_template_kwargs or {},
+        template=template,
         hide_reasoning=said.include_reasoning is False,
     )
     whose: dict[str, Any] = {"model": said.model}

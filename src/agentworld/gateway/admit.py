@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -33,7 +32,7 @@ from agentworld.records import Message, TokenSource, Tool, digest, new_id
 _NO_TOOLS = tools_digest(())
 
 
-class Admitted(NamedTuple):
+class Admitted(msgspec.Struct, frozen=True):
     """A call that may go to its engine."""
 
     call: Call
@@ -104,7 +103,7 @@ class Admission:
         if identity.group_id is not None:
             _check_group(session, identity)
         there = session.trajectory
-        mix, drawn = self._models.mix(request.model), {}
+        mix, drawn = self._models.mixes.get(request.model), {}
         if mix is not None:
             version = self._state.policy(state, mix.base).version
             place, retry = (session.trajectory_id, turn_of(messages)), identity.retry_count > 0

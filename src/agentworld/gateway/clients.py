@@ -47,6 +47,11 @@ def read_client(http: Http, body: Mapping[str, Any]) -> ClientSession:
     """The session in headers and body."""
     if body.get("metadata") is None and _SAYING.isdisjoint(http.by_name):
         return _UNSAID
+    return session_of(http, body)
+
+
+def session_of(http: Http, body: Mapping[str, Any]) -> ClientSession:
+    """The session, whoever says it: each known client is looked for."""
     for read in (_claude_code, _codex, _opencode):
         found = read(http, body)
         if found.trajectory_id is not None:

@@ -15,7 +15,7 @@ from agentworld.engines.base import Capabilities, Engine
 from agentworld.errors import ConfigError, NotFoundError
 from agentworld.gateway.attempts import Attempts
 from agentworld.gateway.clock import Clock, MonotonicClock
-from agentworld.gateway.mixing import Mix, open_mixes
+from agentworld.gateway.mixing import open_mixes
 from agentworld.gateway.token_in import TokenIn, open_token_in
 from agentworld.gateway.upstreams import EngineFigures, Upstreams
 
@@ -96,7 +96,10 @@ class ServedModel:
         """Learn from a reply whether the engine gives ids; says so at the first that has none."""
         if self.mode == "none":
             return
-        if all(choice.ids is not None for choice in choices):
+        for choice in choices:
+            if choice.ids is None:
+                break
+        else:
             if not self._confirmed and self.mode == "engine":
                 self.reason = f"the engine gives ids{_asked_plain(self.engine.capabilities)}"
             self._confirmed = True
@@ -169,10 +172,6 @@ class Models:
         raise ModelNotFoundError(
             f"there is no model {name[:100]!r} here", path="model", hint=f"Models on this gateway: {known}"
         )
-
-    def mix(self, name: str) -> Mix | None:
-        """The mix of that name."""
-        return self.mixes.get(name)
 
     def figures(self) -> list[EngineFigures]:
         """Counters of every engine of every model in this process."""

@@ -58,7 +58,8 @@ class Retries:
 
     def answered(self, key: bytes, body_digest: str, trajectory_id: str) -> None:
         """Remember that the call has its reply."""
-        self._ended(key, body_digest, trajectory_id, "answered")
+        if (key, body_digest) in self._served:
+            self._ended(key, body_digest, trajectory_id, "answered")
 
     def failed(self, key: bytes, body_digest: str, trajectory_id: str) -> None:
         """Remember that the call ended with an error, or was left by its client."""

@@ -4,7 +4,8 @@ it lives."""
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from agentworld.errors import AgentWorldError, NotFoundError
 from agentworld.records import check_id
@@ -28,7 +29,7 @@ _BEHIND_V1 = {name.removeprefix("/v1/"): name for name in METHODS if name.starts
 LATER = {"/v1/embeddings": "embeddings"}
 
 
-class Route(NamedTuple):
+class Route(msgspec.Struct, frozen=True):
     """A known path and the identity in it; `item`: the id of what the path is about."""
 
     name: str
@@ -56,6 +57,11 @@ def find_route(method: str, path: str, *, any_method: bool = False) -> Route:
         if usual.group is not None:
             check_id(usual.group, "group")
         return usual
+    return spelled_route(method, path, any_method=any_method)
+
+
+def spelled_route(method: str, path: str, *, any_method: bool = False) -> Route:
+    """As `find_route`, for every spelling that is taken."""
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
     item = _RESPONSE.fullmatch(name)
@@ -89,6 +95,11 @@ def route_name(path: str) -> str | None:
     usual = _usual(path)
     if usual is not None:
         return usual.name
+    return spelled_name(path)
+
+
+def spelled_name(path: str) -> str | None:
+    """As `route_name`, for every spelling that is taken."""
     found = _PATH.fullmatch(path)
     name = _name(found) if found else ""
     if item := _RESPONSE.fullmatch(name):
