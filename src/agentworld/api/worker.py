@@ -28,6 +28,7 @@ from agentworld.pool.protocol import Pool
 
 # Threads that wait for the pool: for the LLM routes, and for the control API, whose slow reads must not hold those up.
 POOL_THREADS = CONTROL_THREADS = 64
+COLLECTING = (250_000, 20, 50)  # see `spare_the_collector`
 ENDING = (signal.SIGTERM, signal.SIGINT)
 LAST_WORDS = 5.0  # seconds in which what was broken off can be recorded
 
@@ -68,7 +69,7 @@ def spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(250_000, 20, 50)
+    gc.set_threshold(*COLLECTING)
 
 
 def spare_the_loop() -> None:

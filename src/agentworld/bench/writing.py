@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from agentworld.api.worker import COLLECTING
 from agentworld.bench.figure import Figure
 from agentworld.bench.record import Bench, one_core, seconds
 from agentworld.pool.protocol import Pool
@@ -18,7 +19,6 @@ _TURNS = 50
 _FLAT_STEPS = 800  # 16 trajectories, as whole sequences take their time
 _IN_FLIGHT = 8  # batches that wait for their commit at a time
 _THREADS = 16
-_COLLECTING = (20_000, 20, 50)  # See agentworld.api.worker.spare_the_collector.
 
 
 def write(bench: Bench) -> list[Figure]:
@@ -86,7 +86,7 @@ def _unwatched() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECTING)
+    gc.set_threshold(*COLLECTING)
     try:
         yield
     finally:
