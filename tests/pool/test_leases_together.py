@@ -73,14 +73,17 @@ def statements(store, monkeypatch):
     """The tables that are written to, one entry for each statement of the writing thread."""
     said = []
     connection = type(store._writer.submit(lambda txn: txn.connection).result())
-    for name in ("execute", "many"):
 
-        def noted(self, statement, *rest, was=getattr(connection, name)):
+    def noting(was):
+        def noted(self, statement, *rest):
             if statement.writes:
                 said.append(statement.text("sqlite").split()[:3])
             return was(self, statement, *rest)
 
-        monkeypatch.setattr(connection, name, noted)
+        return noted
+
+    for name in ("execute", "many"):
+        monkeypatch.setattr(connection, name, noting(getattr(connection, name)))
     return said
 
 

@@ -113,7 +113,7 @@ def _rates(pool: Pool, url: str) -> list[Figure]:
 
 def _threads(pool: Pool, count: int, consumer: str) -> float:
     """Leases a second of `count` threads that share a consumer's name."""
-    pool.lease(_RATE, consumer)  # Brings the backlog up to date.
+    _lease_once(pool, consumer)
     rates = [0.0] * count
 
     def work(number: int, until: float) -> None:
@@ -126,6 +126,13 @@ def _threads(pool: Pool, count: int, consumer: str) -> float:
     for worker in workers:
         worker.join()
     return sum(rates)
+
+
+def _lease_once(pool: Pool, consumer: str) -> None:
+    """Bring the backlog up to date, and compile and prepare what every lease and acknowledgement asks."""
+    batch = pool.lease(_RATE, consumer)
+    if batch is not None:
+        pool.ack(batch.batch_id, batch.epoch)
 
 
 def _lease_until(pool: Pool, consumer: str, until: float) -> float:
@@ -161,6 +168,7 @@ def _processes(url: str, count: int) -> tuple[float, float]:
 
 def _consume(url: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
     pool = open_store(url)
+    _lease_once(pool, "processes")
     start.wait(60)
     results.put(("leases", _lease_until(pool, "processes", time.monotonic() + _SECONDS)))
     pool.close()
@@ -168,6 +176,7 @@ def _consume(url: str, start: threading.Barrier, results: Queue[tuple[str, float
 
 def _write(url: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
     pool = open_store(url)
+    pool.set_paused(False)
     start.wait(60)
     until = time.monotonic() + _SECONDS
     longest = 0.0
