@@ -52,6 +52,11 @@ def sought(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Parameters of a statement that looks something up, with texts that every engine takes: what it could not hold
     is sought as it would be stored. Texts that are so already stay as they are.
     """
+    for value in parameters.values():
+        if value.__class__ is str and (not value.isascii() or "\0" in value):
+            break
+    else:
+        return parameters
     changed = {
         name: storable(value)
         for name, value in parameters.items()
@@ -65,7 +70,7 @@ def stored_json(value: Any) -> bytes:
     try:
         data = _encoder.encode(value)
         # The escape of U+0000; a backslash before it is no harm, it only takes the longer way.
-        if data.rfind(b"\\u0000") < 0 and not _is_mapped(data):
+        if data.rfind(b"\\u0000") < 0 and (_FIRST_MAPPED not in data or not _is_mapped(data)):
             return data
     except UnicodeEncodeError:
         pass

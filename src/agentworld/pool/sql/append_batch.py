@@ -24,7 +24,7 @@ from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
 from agentworld.pool.sql.append_intake import Intake, Payload, PreparedExchange
 from agentworld.pool.sql.call_marks import set_marks
-from agentworld.pool.sql.forests import UNSPOKEN, ForestWriter, MessageTrace, TokenTrace, ToolTrace
+from agentworld.pool.sql.forests import ForestWriter
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
 from agentworld.pool.sql.rewards import keep_rewards
 from agentworld.pool.sql.rows import STEP_APPENDED
@@ -33,6 +33,7 @@ from agentworld.pool.sql.standing import settle_touched
 from agentworld.pool.sql.step_digest import same_content
 from agentworld.pool.sql.supersede import Superseded, supersede
 from agentworld.pool.sql.tally import Tallies, Tally
+from agentworld.pool.sql.traces import UNSPOKEN, MessageTrace, TokenTrace, ToolTrace
 from agentworld.pool.sql.transaction import Mark, Transaction
 from agentworld.records import NewTrajectory, Reward
 

@@ -11,7 +11,6 @@ from agentworld.errors import GoneError
 from agentworld.pool import rules, schema
 from agentworld.pool.exact_text import stored_json
 from agentworld.pool.intake import Prepared
-from agentworld.pool.sql.forests import MessageTrace, TokenTrace
 from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import (
     PROMPT_IDS,
@@ -25,6 +24,7 @@ from agentworld.pool.sql.rows import (
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
 from agentworld.pool.sql.step_digest import step_digest, stored_parts
 from agentworld.pool.sql.tally import Tally
+from agentworld.pool.sql.traces import MessageTrace, TokenTrace
 from agentworld.pool.sql.transaction import Transaction
 
 _s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones

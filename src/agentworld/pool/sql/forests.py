@@ -7,11 +7,9 @@ inserted together. A rollback drops what it undid from the caches, so that nothi
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 from sqlalchemy import insert
 
@@ -23,10 +21,21 @@ from agentworld.pool.exact_text import read_json, stored_json, stored_spoken
 from agentworld.pool.media import media_uses_of
 from agentworld.pool.sql.bodies import BodyWriter, pack_alone
 from agentworld.pool.sql.packing import pack_blocks
-from agentworld.pool.sql.pieces import Ends, Pieces, Ref, Run
+from agentworld.pool.sql.pieces import Ends, Pieces, Ref, Run, finder
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.step_digest import conversation_content, sequence_content
 from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
+from agentworld.pool.sql.traces import (
+    NO_TOOLS,
+    Beginning,
+    Beginnings,
+    MessageTrace,
+    TokenTrace,
+    ToolTrace,
+    beginning_of,
+    said_length,
+    unspoken,
+)
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Message, Tool, digest, exact_json
 
@@ -44,6 +53,8 @@ _KNOWN_TOOL_SETS = 256
 _KNOWN_TOOL_BYTES = 64 * 1024
 """Larger sets are digested each time, so that those that are known take 16 MiB at most."""
 _BLOCK_BYTES = BLOCK_SIZE * 4
+# Without either of these bytes JSON is stored as it is spoken; see stored_spoken.
+_BACKSLASH, _FIRST_MAPPED = 0x5C, 0xF4
 _FRAMES_OF_WHOLE = 4  # branches of one conversation; few, so that their memory stays in the processor's caches
 
 
@@ -65,57 +76,6 @@ def _ref(tip: MessageTip, length: int) -> Ref:
     return tip.rows[length - 1] if length <= len(tip.rows) else tip.keys[length - 1]
 
 
-class TokenTrace(msgspec.Struct, frozen=True, gc=False):
-    """Where a sequence would go.
-
-    `first`: number of its blocks that `tip` has; `data`: its ids after those, as uint32; `tail`: those after the last
-    full block; `content`: the digest of all its ids.
-    """
-
-    tip: TokenTip | None
-    shared: int
-    root: bytes
-    first: int
-    digests: list[bytes]
-    data: bytes
-    tail: bytes
-    length: int
-    content: bytes
-
-
-class MessageTrace(msgspec.Struct, frozen=True, gc=False):
-    """Where a conversation would go. `keys` and `bodies` are those of its messages after the `shared` ones of `tip`;
-    `parts`: whether any of these has more than one text.
-    """
-
-    tip: MessageTip | None
-    shared: int
-    root: bytes
-    messages: list[Message]
-    keys: list[bytes]
-    bodies: list[bytes]
-    prompt_length: int
-    content: bytes
-    parts: bool = False
-
-
-@functools.lru_cache(maxsize=256)
-def _unspoken(tools: bytes) -> MessageTrace:
-    """That of a step without messages."""
-    return MessageTrace(None, 0, tools, [], [], [], 0, conversation_content(tools, b"", None))
-
-
-class ToolTrace(msgspec.Struct, frozen=True, gc=False):
-    """A tool set: its digest and its JSON; no JSON where there are no tools."""
-
-    digest: bytes
-    body: bytes | None
-
-
-_NO_TOOLS = ToolTrace(digest(b"null"), None)
-UNSPOKEN = _NO_TOOLS, _unspoken(_NO_TOOLS.digest)  # the traces of a step without tools and messages
-
-
 class ForestWriter:
     """Stores sequences and conversations; used by the writing thread only.
 
@@ -130,7 +90,10 @@ class ForestWriter:
         self._tool_rows: dict[bytes, int] = {}
         self._tool_digests: dict[bytes, bytes] = {}
         self._generation = (0, 0)
+        # Rollouts of one task have one prompt. The trajectory that began last with it, whose tips say what it is.
+        self._token_beginnings, self._message_beginnings = Beginnings(), Beginnings()
         self._ends = Ends()
+        self._finders = finder(_blocks), finder(_nodes), finder(_tools, rooted=False)
         self._start()
 
     def begin(self, txn: Transaction, undisturbed: bool = False) -> None:
@@ -170,23 +133,33 @@ class ForestWriter:
         response = _NO_IDS if response is None else response
         root = vocabulary_root(vocabulary)
         best, longest = None, BLOCK_SIZE - 1  # Less than a block in common saves nothing.
-        for tip in reversed(self._token_tips.get(trajectory_id)):
+        tips = self._token_tips.get(trajectory_id)
+        begins: Beginning | None = None
+        said = b""
+        if not tips:
+            said = prompt.tobytes()
+            if len(prompt) >= BLOCK_SIZE:
+                begins = root, len(prompt), hash(said)
+                tips = self._token_tips.get(self._token_beginnings.latest(begins))
+        for tip in reversed(tips):
             if tip.root == root and (shared := tip.shared(prompt, response)) > longest:
                 best, longest = tip, shared
                 if shared == tip.length:
                     break
-        length = len(prompt) + len(response)
-        first = longest // BLOCK_SIZE if best is not None else 0
-        begin = first * BLOCK_SIZE
-        if begin <= len(prompt):
-            data = prompt[begin:].tobytes() + response.tobytes()
+        length, first, last = len(prompt) + len(response), 0, root
+        if best is None:
+            data = (said or prompt.tobytes()) + response.tobytes()
         else:
-            data = response[begin - len(prompt) :].tobytes()
-        last = best.digests[first - 1] if best is not None else root
+            first = longest // BLOCK_SIZE
+            begin, last = first * BLOCK_SIZE, best.digests[first - 1]
+            if begin <= len(prompt):
+                data = prompt[begin:].tobytes() + response.tobytes()
+            else:
+                data = response[begin - len(prompt) :].tobytes()
         digests = hash_blocks(last, data)
         tail = data[len(digests) * _BLOCK_BYTES :]
         content = sequence_content(digests[-1] if digests else last, tail)
-        return TokenTrace(best, longest, root, first, digests, data, tail, length, content)
+        return TokenTrace(best, longest, root, first, digests, data, tail, length, content, begins)
 
     def keep_tokens(self, trajectory_id: str, trace: TokenTrace) -> Ref:
         """Store the sequence with the others of the transaction; returns its last full block."""
@@ -197,7 +170,7 @@ class ForestWriter:
             parent = old.rows[first - 1] if first <= len(old.rows) else old.digests[first - 1]
         if trace.digests:
             self._new_blocks.add(parent, trace.digests, trace.data[: len(trace.digests) * _BLOCK_BYTES])
-        if old is not None and trace.shared == old.length:
+        if old is not None and trace.shared == old.length and trace.begins is None:
             tip = old
             tip.append(trace.data[4 * tip.length - first * _BLOCK_BYTES :])
             tip.digests += trace.digests
@@ -212,6 +185,8 @@ class ForestWriter:
             tip.digests += trace.digests
             tip.weigh()
             self._token_tips.put(trajectory_id, tip)
+            if trace.begins is not None:
+                self._token_beginnings.note(trace.begins, trajectory_id)
         if len(tip.rows) < len(tip.digests):
             self._unresolved.append((tip, self._new_blocks))
         return trace.digests[-1] if trace.digests else parent
@@ -220,7 +195,7 @@ class ForestWriter:
     def trace_tools(self, tools: Sequence[Tool] | None) -> ToolTrace:
         """The tools as they are, key order included."""
         if tools is None:
-            return _NO_TOOLS
+            return NO_TOOLS
         body = exact_json.encode(tools)
         if len(body) > _KNOWN_TOOL_BYTES:
             return ToolTrace(digest(body), body)
@@ -246,28 +221,35 @@ class ForestWriter:
     ) -> MessageTrace:
         """The path of a prompt's messages and the reply under the digest of its tools."""
         if prompt is None and reply is None:
-            return _unspoken(tools)
+            return unspoken(tools)
         messages = [*(prompt or ()), reply] if reply is not None else list(prompt or ())
         best, longest = None, 0
-        for tip in reversed(self._message_tips.get(trajectory_id)):
-            if tip.root == tools and (shared := tip.shared(messages)) > longest:
+        tips = self._message_tips.get(trajectory_id)
+        begins = None if tips else beginning_of(tools, prompt)
+        if begins is not None:
+            tips = self._message_tips.get(self._message_beginnings.latest(begins))
+        # Of another's the last message is not taken over: what begins here has a node of its own.
+        most = len(messages) if begins is None else len(messages) - 1
+        for tip in reversed(tips):
+            if tip.root == tools and (shared := min(tip.shared(messages), most)) > longest:
                 best, longest = tip, shared
                 if shared == len(tip.messages):
                     break
         keys, bodies, parts = [], [], False
         parent = best.keys[longest - 1] if best is not None else tools
-        for message in messages[longest:]:
+        for message in messages[longest:] if longest else messages:
             spoken = exact_json.encode(message)
             check_message(message, spoken)  # Structs that Python code built are not checked by themselves.
             parent = exact_digest(parent, spoken)
             keys.append(parent)
-            bodies.append(stored_spoken(message, spoken))
+            is_odd = _BACKSLASH in spoken or _FIRST_MAPPED in spoken
+            bodies.append(stored_spoken(message, spoken) if is_odd else spoken)
             if message.content.__class__ is not str and message.content is not None:
                 parts = True
         last = parent if messages else b""
         length = len(prompt or ())
         content = conversation_content(tools, last, None if prompt is None else length)
-        return MessageTrace(best, longest, tools, messages, keys, bodies, length, content, parts)
+        return MessageTrace(best, longest, tools, messages, keys, bodies, length, content, parts, begins)
 
     def keep_messages(self, trajectory_id: str, trace: MessageTrace) -> tuple[Ref, Ref]:
         """Store the conversation with the others of the transaction; returns the prompt's and the path's last node."""
@@ -275,19 +257,24 @@ class ForestWriter:
             return None, None
         self._touched.add(trajectory_id)
         old, shared = trace.tip, trace.shared
-        if old is not None and shared == len(old.messages):
+        if old is not None and shared == len(old.messages) and trace.begins is None:
             tip = old
         else:
             tip = MessageTip(trace.root)
             if old is not None:
-                tip.messages += old.messages[:shared]
                 tip.keys += old.keys[:shared]
                 tip.rows += old.rows[:shared]
-                tip.weight = old.weight  # The messages are the same objects, so this is too much at most.
+                if trace.begins is None:
+                    tip.messages += old.messages[:shared]
+                    tip.weight = old.weight  # The messages are the same objects, so this is too much at most.
+                else:
+                    # Its own, so that none is held for longer than it counts.
+                    tip.messages += trace.messages[:shared]
+                    tip.weight += said_length(tip.messages)
         if trace.keys:
             parent = _ref(tip, shared)
-            begins = old is None and not self._message_tips.get(trajectory_id)
-            self._new_nodes.add(parent, trace.keys, trace.bodies, shared, begins)
+            apart = not self._message_tips.get(trajectory_id)
+            self._new_nodes.add(parent, trace.keys, trace.bodies, shared, apart)
             if trace.parts:
                 self._has_parts = True
             tip.keys += trace.keys
@@ -298,9 +285,12 @@ class ForestWriter:
         else:
             tip.weigh()
             self._message_tips.put(trajectory_id, tip)
+            if trace.begins is not None:
+                self._message_beginnings.note(trace.begins, trajectory_id)
         if len(tip.rows) < len(tip.keys):
             self._unresolved.append((tip, self._new_nodes))
-        return _ref(tip, trace.prompt_length), _ref(tip, len(trace.messages))
+        last = _ref(tip, len(trace.messages))
+        return last if trace.prompt_length == len(trace.messages) else _ref(tip, trace.prompt_length), last
 
     # --- writing ----------------------------------------------------------------------------------------------
     def finish(self, txn: Transaction, *, whole: bool = False) -> None:
@@ -347,7 +337,7 @@ class ForestWriter:
             self._tool_rows.update(self._new_tools.rows)
         for tip, pieces in self._unresolved:
             keys = tip.digests if isinstance(tip, TokenTip) else tip.keys
-            tip.rows += [pieces.rows[key] for key in keys[len(tip.rows) :]]
+            tip.rows += map(pieces.rows.__getitem__, keys[len(tip.rows) :])
         self._unresolved.clear()
 
     @property
@@ -369,9 +359,10 @@ class ForestWriter:
         self._touched: set[str] = set()
         self._has_parts = False  # any of the new messages
         self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
-        self._new_blocks = Pieces(_blocks, "token_blocks", self._ends.blocks, _BLOCK_BYTES)
-        self._new_nodes: Pieces = Pieces(_nodes, "message_nodes", self._ends.nodes)
-        self._new_tools = Pieces(_tools, "tool_sets", set(), rooted=False)
+        find_blocks, find_nodes, find_tools = self._finders
+        self._new_blocks = Pieces(find_blocks, "token_blocks", self._ends.blocks, _BLOCK_BYTES)
+        self._new_nodes: Pieces = Pieces(find_nodes, "message_nodes", self._ends.nodes)
+        self._new_tools = Pieces(find_tools, "tool_sets", set())
 
     def _undo(self, touched: set[str], tools: Pieces) -> None:
         for trajectory_id in touched:

@@ -63,14 +63,15 @@ class Ends:
 class Pieces:
     """Chains of nodes, each under its parent. `rows`: the row of every node of this transaction, once resolved.
 
-    `ends`: rows of the table that have no child; kept right. `width`: bytes of each content, where they are joined.
+    `find`: the table's `finder`; `ends`: its rows that have no child, kept right; `width`: bytes of each content, where
+    they are joined.
     """
 
-    def __init__(self, table: Table, name: str, ends: set[int], width: int = 1, rooted: bool = True) -> None:
+    def __init__(self, find: Statement, name: str, ends: set[int], width: int = 1) -> None:
         self._name = name
         self._width = width
         self._ends = ends
-        self._find = finder(table, rooted)
+        self._find = find
         self.rows: dict[bytes, int] = {}
         self.chains: list[_Chain] = []
 
@@ -113,7 +114,7 @@ class Pieces:
 
         A node is stored after its parent and deleted before it, so where one is missing, all below it are.
         """
-        waiting = [(parent, chain) for parent, chain, *_ in self.chains if parent not in self._ends]
+        waiting = [(one[0], one[1]) for one in self.chains if one[0] not in self._ends]
         while waiting:
             begins: dict[str, int] = {}
             digests: list[bytes] = []

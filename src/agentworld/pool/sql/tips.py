@@ -38,6 +38,10 @@ class TokenTip:
         """Add ids at the end."""
         begin = 4 * self.length
         end = begin + len(ids)
+        if not begin:
+            self._data = bytearray(ids)
+            self.length = end // 4
+            return
         if end > len(self._data):
             self._data += bytes(max(end - len(self._data), len(self._data) // 2))
         self._data[begin:end] = ids
@@ -54,7 +58,10 @@ class TokenTip:
         if len(prompt) >= length and self._data.startswith(prompt[:length]):  # type: ignore[arg-type]  # A buffer.
             return length
         own = np.frombuffer(self._data, dtype="<u4", count=length)
-        found = _common(prompt, own)
+        if len(prompt) < length and self._data.startswith(prompt):  # type: ignore[arg-type]
+            found = len(prompt)
+        else:
+            found = _common(prompt, own)
         return found if found < len(prompt) else found + _common(response, own[found:])
 
     def weigh(self) -> int:
@@ -106,11 +113,14 @@ class TipCache(Generic[V]):
 
     def put(self, trajectory_id: str, tip: V) -> None:
         """Keep a further sequence; the oldest goes where there are too many."""
-        tips = self._tips.setdefault(trajectory_id, [])
-        if len(tips) >= _BRANCHES:
-            self._held -= tips.pop(0).size
-        tips.append(tip)
-        self._tips.move_to_end(trajectory_id)
+        tips = self._tips.get(trajectory_id)
+        if tips is None:
+            self._tips[trajectory_id] = [tip]
+        else:
+            if len(tips) >= _BRANCHES:
+                self._held -= tips.pop(0).size
+            tips.append(tip)
+            self._tips.move_to_end(trajectory_id)
         self._held += tip.size
         if self._held > self._limit:
             self._shrink()

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Literal
 
 from sqlalchemy.exc import DBAPIError
@@ -27,6 +28,7 @@ BINDING_ERRORS = (
     sqlite3.ProgrammingError,
     sqlite3.DataError,
 )
+_TRANSLATED = (sqlite3.Error, OSError, *BINDING_ERRORS)
 # A step's row has about 1.5 KB; of SQLite's usual 4 KB pages a tenth would stay empty.
 PAGE_BYTES = 8192
 _IDLE_READERS = 8
@@ -128,9 +130,12 @@ class SqliteDatabase(Database):
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # Opens the log.
             self._log = _identify(self.log_text)
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Reader]:
+    def reading(self) -> _Reading:
         """See Database."""
+        return _Reading(self)
+
+    def begin_reading(self) -> sqlite3.Connection:
+        """A connection inside a read transaction, for `end_reading`."""
         try:
             self.check_in_place()
         except PoolError:
@@ -139,22 +144,33 @@ class SqliteDatabase(Database):
         with self._guard:
             self._check_open()
             connection = self._idle.pop() if self._idle else None
-        with translated(self.path):
+        try:
             if connection is None:
                 connection = self.connect("ro")
-            try:
-                connection.execute("BEGIN")
-                yield SqliteConnection(connection)
-                connection.execute("COMMIT")
-            except sqlite3.Error:
+            connection.execute("BEGIN")
+        except _TRANSLATED as error:
+            if connection is not None:
                 connection.close()
-                raise
-            except BaseException:
-                # The caller's own fault, such as a record that is not there; the connection is sound.
-                connection.execute("ROLLBACK")
+            raise as_pool_error(error, self.path) from error
+        return connection
+
+    def end_reading(self, connection: sqlite3.Connection, error: BaseException | None) -> None:
+        """End the transaction, in which `error` was raised; PoolError in its place where it is the engine's."""
+        try:
+            if isinstance(error, sqlite3.Error):
+                connection.close()
+            else:
+                # After the caller's own fault too, such as a record that is not there, the connection is sound.
+                try:
+                    connection.execute("COMMIT" if error is None else "ROLLBACK")
+                except sqlite3.Error:
+                    connection.close()
+                    raise
                 self._return(connection)
-                raise
-            self._return(connection)
+        except _TRANSLATED as failed:
+            raise as_pool_error(failed, self.path) from failed
+        if isinstance(error, _TRANSLATED):
+            raise as_pool_error(error, self.path) from error
 
     def _check_open(self) -> None:
         if self._closed:
@@ -226,6 +242,22 @@ class SqliteDatabase(Database):
             connection.close()
 
 
+class _Reading:
+    """A read transaction, open inside."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    def __enter__(self) -> Reader:
+        self._connection = self._database.begin_reading()
+        return SqliteConnection(self._connection)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._database.end_reading(self._connection, error)
+
+
 def schema_version(connection: sqlite3.Connection, path: Path) -> str | None:
     """The pool's schema version, None in an empty file; PoolError where the database is no pool."""
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -251,7 +283,7 @@ def translated(path: Path) -> Iterator[None]:
     """SQLite's and the system's errors as ours."""
     try:
         yield
-    except (sqlite3.Error, OSError, *BINDING_ERRORS) as error:
+    except _TRANSLATED as error:
         raise as_pool_error(error, path) from error
 
 
