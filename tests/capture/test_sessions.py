@@ -9,7 +9,7 @@ import pytest
 
 from agentworld.capture.holdings import owner
 from agentworld.capture.sessions import MAX_TIPS, Session, Sessions, ids_key, message_keys
-from agentworld.forest import match, tools_digest
+from agentworld.forest import match, token_array, tools_digest
 from agentworld.pool import open_store
 from agentworld.pool.memory import MemoryPool
 from agentworld.records import FunctionCall, Message, NewTrajectory, Step, TextPart, ToolCall, Trajectory
@@ -50,6 +50,35 @@ async def test_loaded_once_and_like_the_steps() -> None:
     found = match(first.tips, wanted, message_keys(wanted), tools_digest([]))
     assert found is not None
     assert (found.tip.step_id, found.depth) == ("stp_t1_2", len(tip.messages))
+
+
+def test_what_is_known_of_a_step_is_what_would_be_made_of_it() -> None:
+    """Nor does it count otherwise; the size is told as it grows."""
+    grown = 0
+
+    def count(size: int) -> None:
+        nonlocal grown
+        grown += size
+
+    made, given = Session("t1", None), Session("t1", None)
+    before = given.size
+    given.on_growth = count
+    odd = [TextPart("a"), TextPart("b")]
+    replies = [
+        Message(role="assistant", content="r0"),
+        Message(role="assistant", content=tuple(odd), reasoning="thought"),
+        Message(role="assistant", tool_calls=(ToolCall("c", FunctionCall("f", "{}")),)),
+    ]
+    for number, reply in enumerate(replies):
+        new = step(number, response_message=reply, tools=[{"type": "function"}] if number else None)
+        keys = message_keys(new.prompt_messages or [])
+        ids = token_array([*(new.prompt_ids or []), *(new.response_ids or [])])
+        made.add(new)
+        given.add(new, keys, ids, tools_digest(new.tools))
+        for mine, other in zip(made.tips, given.tips, strict=True):
+            assert (mine.keys, mine.messages, mine.tools) == (other.keys, other.messages, other.tools)
+            assert mine.keys == message_keys(mine.messages)
+        assert made.size == given.size == before + grown
 
 
 async def test_prompts_of_ids_are_known_by_their_ids() -> None:

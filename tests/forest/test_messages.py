@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.forest import canonical_arguments, chain, exact_key, match_key, tools_digest
-from agentworld.records import FunctionCall, Message, TextPart, ToolCall
+from agentworld.forest.messages import _said, _sorted
+from agentworld.records import FunctionCall, Message, TextPart, ToolCall, digest
 from tests.records.strategies import conversations
 
 ROOT = b"r" * 16
@@ -28,6 +29,18 @@ def test_exact_keys_are_equal_only_for_equal_conversations(first, second):
 def test_prefixes_share_their_keys(conversation):
     longer = [*conversation, Message("user", "more")]
     assert chain(ROOT, longer, match_key)[:-1] == chain(ROOT, conversation, match_key)
+
+
+@given(conversations)
+def test_keys_and_roots_are_plain_digests(conversation):
+    parent = ROOT
+    for message in conversation:
+        calls = [(one.id, one.function.name, canonical_arguments(one.function.arguments)) for one in message.tool_calls]
+        said = (message.role, _said(message), calls, message.tool_call_id, message.name)
+        wanted = digest(b"match", parent, _sorted(said))
+        assert match_key(parent, message) == wanted
+        parent = wanted
+    assert tools_digest(None) == tools_digest([]) == digest(b"tools", _sorted([]))
 
 
 def test_match_keys_look_past_what_clients_change():

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
 from agentworld.pool import intake, usual_steps
-from agentworld.pool.usual_steps import is_usual
-from agentworld.records import Policy, Sampling, Step, Usage
+from agentworld.pool.bounds import check_exchange
+from agentworld.pool.usual_steps import exchange_text, is_usual
+from agentworld.records import Exchange, Message, Policy, Sampling, Step, Usage
 from tests.examples import examples
 
 _GOOD: dict[str, Any] = {
@@ -113,3 +114,74 @@ def test_log_probabilities_in_an_array_are_taken_as_those_in_a_list(values: list
     assert taken is not None
     assert other is not None
     assert (taken.dtype, taken.tobytes()) == (other.dtype, other.tobytes())
+
+
+_EXCHANGE: dict[str, Any] = {
+    "exchange_id": "e",
+    "trajectory_id": "t",
+    "dialect": "chat",
+    "model": "m",
+    "requested_model": "asked",
+    "messages": [],
+    "sampling": Sampling(temperature=1.0, stop=("x",)),
+    "agent": "a",
+    "policy": Policy("m", "r", 3),
+    "retry_count": 1,
+    "body_digest": "0a1b",
+    "created_at": 1.5,
+    "latency_ms": 2.0,
+}
+_KEPT_EMPTY = ("messages", "tools", "choices", "marks", "only_group", "only_channel", "exchange_id", "trajectory_id")
+
+
+def _said(kept: Exchange, check: Any) -> object:
+    try:
+        return check(kept)
+    except InvalidRequestError as error:
+        return error.one_line()
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([name for name in Exchange.__struct_fields__ if name not in _KEPT_EMPTY]), _ODD, max_size=2
+    )
+)
+def test_an_exchange_says_the_same_both_ways(odd: dict[str, Any]) -> None:
+    exchange_text(Exchange(**_EXCHANGE))
+    said = {**_EXCHANGE, **odd}
+    assert _said(Exchange(**said), exchange_text) == _said(Exchange(**said), check_exchange)
+
+
+_OPEN: dict[str, Any] = {
+    "exchange_id": "e",
+    "group_id": None,
+    "channel": "train",
+    "model": "m",
+    "requested_model": "asked",
+    "dialect": "chat",
+    "latency_ms": 2.0,
+    "created_at": 1.5,
+    "agent": "a",
+    "policy": _EXCHANGE["policy"],
+    "sampling": _EXCHANGE["sampling"],
+    "prompt_messages": [Message(role="user", content="u")],
+    "tools": None,
+}
+_LEFT = {**dict.fromkeys(_OPEN), "channel": "other", "exchange_id": "f", "created_at": 0.0, "group_id": "g"}
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.sets(st.sampled_from(sorted(_OPEN)), max_size=3),
+    st.dictionaries(st.sampled_from(["agent", "group_id", "latency_ms"]), st.just(None)),
+    st.sampled_from([[], [{"type": "function"}]]),
+)
+def test_choices_that_say_all_are_taken_as_they_are(left: set[str], odd: dict[str, Any], tools: list[Any]) -> None:
+    said = {**_OPEN, **{name: _LEFT[name] for name in left}}
+    exchange = Exchange(**{**_EXCHANGE, **odd, "tools": tools})
+    exchange.choices = [Step(step_id="s", trajectory_id="t", **said)]
+    (found,) = intake.choices_of(exchange)
+    assert found == intake._filled(exchange.choices[0], exchange)
+    if not left and not odd and not tools:
+        assert found is exchange.choices[0]

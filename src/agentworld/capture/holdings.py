@@ -79,6 +79,8 @@ def message_bytes(message: Message) -> int:
     size, content = _PER_MESSAGE, message.content
     if content.__class__ is str:
         size += getsizeof(content)
+        if not message.tool_calls and message.reasoning is message.tool_call_id is message.name is None:
+            return size
     elif content is not None:
         size += sum(getsizeof(part.text) for part in content if isinstance(part, TextPart))
     for text in (message.reasoning, message.tool_call_id, message.name):

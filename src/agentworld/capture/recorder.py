@@ -87,7 +87,7 @@ class Recorder:
         # Known before it is durable, so that a call which commits at the same time is planned beside it. No request
         # can continue it yet: its reply is shown only after the commit.
         for step in steps:
-            session.add(step, call.keys, call.sequences.get(step.step_id))
+            session.add(step, call.keys, call.sequences.get(step.step_id), call.tools_key)
         own = {step.step_id for step in steps}
         session.on_their_way |= own
         try:

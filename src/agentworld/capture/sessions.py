@@ -15,6 +15,8 @@ import msgspec
 
 from agentworld.capture.failures import Failures
 from agentworld.capture.holdings import Holdings, owner
+from agentworld.capture.keys import ids_key as ids_key
+from agentworld.capture.keys import message_keys as message_keys
 from agentworld.capture.looks import Looks
 from agentworld.capture.replies import is_sound, joined_reply
 from agentworld.capture.spelling import Repeat, alike, spoken
@@ -22,7 +24,6 @@ from agentworld.errors import NotFoundError
 from agentworld.forest import (
     Tip,
     TokenArray,
-    chain,
     common_prefix,
     match_key,
     token_array,
@@ -30,10 +31,7 @@ from agentworld.forest import (
 )
 from agentworld.pool.protocol import Pool
 from agentworld.records import Message, Step, Trajectory
-from agentworld.records import digest as digest_of
 
-ROOT = b"conversation"
-"""Parent of every conversation's first message in match keys."""
 MAX_TIPS = 256
 MAX_BYTES = 256 * 1024 * 1024
 _PAGE = 64
@@ -43,16 +41,6 @@ _LOOK_BACK = 8
 _PER_SESSION = 1024
 _PER_STEP = 512
 """Its ids and the digest of its body."""
-
-
-def message_keys(messages: list[Message] | tuple[Message, ...], known: list[bytes] | None = None) -> list[bytes]:
-    """Match keys of a conversation's prefixes."""
-    return chain(ROOT, messages, match_key, known or ())
-
-
-def ids_key(prompt: Sequence[int]) -> bytes:
-    """The key of a prompt that is ids and no messages."""
-    return digest_of(b"ids", token_array(prompt).tobytes())
 
 
 class Session:
@@ -105,6 +93,8 @@ class Session:
         (the spaces of tool arguments, null beside tool calls) is as it was sampled again, so that the engine renders
         it as before.
         """
+        if not self.tips:
+            return list(messages), []
         best: Tip | None = None
         depth = 0
         for tip in reversed(self.tips[-_LOOK_BACK:]):
@@ -123,13 +113,18 @@ class Session:
         ]
         return [*kept, *messages[len(kept) :]], best.keys[:depth]
 
-    def add(self, step: Step, keys: list[bytes] | None = None, ids: TokenArray | None = None) -> None:
-        """Remember a stored step. `keys`: match keys of its prompt messages, `ids`: its prompt and reply, if known."""
+    def add(
+        self, step: Step, keys: list[bytes] | None = None, ids: TokenArray | None = None, tools: bytes | None = None
+    ) -> None:
+        """Remember a stored step. `keys`: match keys of its prompt messages, `ids`: its prompt and reply, `tools`: the
+        digest of its tools, if known.
+        """
         if step.step_id in self._known:
             return
-        before = self.size
+        before = self._holdings.bytes
         self._known.add(step.step_id)
-        self._last_at = max(self._last_at, step.created_at)
+        if step.created_at > self._last_at:
+            self._last_at = step.created_at
         overtaken = "superseded_by" in step.metadata
         digest = step.metadata.get("body_digest")
         if isinstance(digest, str) and not overtaken:
@@ -141,18 +136,27 @@ class Session:
             if ids is None and step.prompt_ids is not None and step.response_ids is not None:
                 ids = token_array([*step.prompt_ids, *step.response_ids])
             prompt, reply = list(step.prompt_messages or []), step.response_message
-            self._add_tip(step, prompt, reply, ids, keys)
+            tools = tools_digest(step.tools) if tools is None else tools
+            self._add_tip(step, prompt, reply, ids, keys, tools)
             if prompt and step.metadata.get("continues"):
                 # Clients put the beginning and what came of it together; others keep two messages.
                 whole = joined_reply(prompt[-1], reply)
-                self._add_tip(step, prompt[:-1], whole, ids, None if keys is None else keys[:-1])
-        self._grown(self.size - before)
+                self._add_tip(step, prompt[:-1], whole, ids, None if keys is None else keys[:-1], tools)
+        self._grown(_PER_STEP + self._holdings.bytes - before)
 
     def _add_tip(
-        self, step: Step, prompt: list[Message], reply: Message, ids: TokenArray | None, keys: list[bytes] | None
+        self,
+        step: Step,
+        prompt: list[Message],
+        reply: Message,
+        ids: TokenArray | None,
+        keys: list[bytes] | None,
+        tools: bytes,
     ) -> None:
         messages, known = self.recall([*prompt, reply])
-        if prompt or step.prompt_ids is None:
+        if keys and len(keys) == len(messages) - 1:
+            tip_keys = [*keys, match_key(keys[-1], messages[-1])]
+        elif prompt or step.prompt_ids is None:
             tip_keys = message_keys(messages, keys if keys is not None else known)
         else:
             tip_keys = [root := ids_key(step.prompt_ids), match_key(root, reply)]
@@ -163,7 +167,7 @@ class Session:
             step_id=step.step_id,
             keys=tip_keys,
             messages=messages,
-            tools=tools_digest(step.tools),
+            tools=tools,
             ids=ids,
             prompt_length=len(step.prompt_ids or []),
             finish_reason=step.finish_reason,
@@ -228,14 +232,10 @@ class Session:
 
     def overtaken_by(self, body_digest: str, choice: int, retry_count: int, created_at: float) -> str | None:
         """The step of a retry that was asked later than this call and stored sooner; None where there is none."""
-        return next(
-            (
-                repeat.step_id
-                for repeat in reversed(self.repeats.get((body_digest, choice), []))
-                if repeat.retry_count > retry_count and repeat.created_at > created_at and not repeat.after_failure
-            ),
-            None,
-        )
+        for repeat in reversed(self.repeats.get((body_digest, choice), ())):
+            if repeat.retry_count > retry_count and repeat.created_at > created_at and not repeat.after_failure:
+                return repeat.step_id
+        return None
 
     def repeated(self, body_digest: str, choice: int) -> str | None:
         """The latest step with this body."""

@@ -21,14 +21,15 @@ from agentworld.records.message import Message, Part, TextPart, Tool
 
 Key = Callable[[bytes, Message], bytes]
 
-_EXACT = framed(b"exact")
+_EXACT, _MATCH = framed(b"exact"), framed(b"match")
 _LENGTH = struct.Struct(">Q").pack  # how `framed` writes the length before each part
 _canonical = msgspec.json.Encoder(order="sorted")
+_NO_TOOLS = digest(b"tools", b"[]")
 
 
 def tools_digest(tools: Sequence[Tool] | None) -> bytes:
     """The root of conversations with these tools; key order does not matter, the order of tools does."""
-    return digest(b"tools", _sorted(list(tools or [])))
+    return digest(b"tools", _sorted(list(tools))) if tools else _NO_TOOLS
 
 
 def exact_key(parent: bytes, message: Message) -> bytes:
@@ -44,10 +45,14 @@ def exact_digest(parent: bytes, message: bytes) -> bytes:
 
 def match_key(parent: bytes, message: Message) -> bytes:
     """Identity for routing: what the message says, under `parent`."""
-    content = _said(message)
-    calls = [(call.id, call.function.name, canonical_arguments(call.function.arguments)) for call in message.tool_calls]
-    said = (message.role, content, calls, message.tool_call_id, message.name)
-    return digest(b"match", parent, _sorted(said))
+    content: Any = message.content
+    calls: Any = message.tool_calls
+    if calls or content.__class__ is not str:
+        content = _said(message)
+        calls = [(call.id, call.function.name, canonical_arguments(call.function.arguments)) for call in calls]
+    said = _sorted((message.role, content, calls, message.tool_call_id, message.name))
+    # As digest(b"match", parent, said) is.
+    return framed_digest(b"".join((_MATCH, _LENGTH(len(parent)), parent, _LENGTH(len(said)), said)))
 
 
 def _said(message: Message) -> str | tuple[Part, ...] | None:

@@ -115,7 +115,7 @@ def _prepared(step: Step) -> Prepared:
         check_tools(step.tools)
     prompt = ids_taken(step.prompt_ids, "prompt_ids")
     response = ids_taken(step.response_ids, "response_ids")
-    mask = mask_taken(step.response_mask)
+    mask = None if step.response_mask is None else mask_taken(step.response_mask)
     logprobs = logprobs_taken(step.response_logprobs)
     reasons = [of_caller(step.excluded_reason)] if step.excluded_reason else []
     faults = _faults(step, prompt, response, mask, logprobs)
@@ -154,31 +154,53 @@ def _prepared(step: Step) -> Prepared:
 
 
 def choices_of(exchange: Exchange) -> list[Step]:
-    """The exchange's choices with what they leave open filled in from the exchange."""
-    filled = []
-    for choice in exchange.choices:
-        changes: dict[str, object] = {
-            "exchange_id": exchange.exchange_id,
-            "trajectory_id": exchange.trajectory_id,
-            "group_id": exchange.group_id,
-            "channel": exchange.channel,
-        }
-        defaults = {
-            "prompt_messages": exchange.messages,
-            "tools": exchange.tools or None,
-            "agent": exchange.agent,
-            "model": exchange.model,
-            "requested_model": exchange.requested_model,
-            "policy": exchange.policy,
-            "dialect": exchange.dialect,
-            "sampling": exchange.sampling,
-            "latency_ms": exchange.latency_ms,
-        }
-        changes.update({name: value for name, value in defaults.items() if getattr(choice, name) is None})
-        if not choice.created_at:
-            changes["created_at"] = exchange.created_at
-        filled.append(msgspec.structs.replace(choice, **changes))
-    return filled
+    """The exchange's choices with what they leave open filled in from the exchange; the same where there is nothing."""
+    return [choice if _is_filled(choice, exchange) else _filled(choice, exchange) for choice in exchange.choices]
+
+
+def _is_filled(choice: Step, exchange: Exchange) -> bool:
+    """Whether a choice is seen to say all that the exchange could, as the gateway's do."""
+    return (
+        choice.exchange_id is exchange.exchange_id
+        and choice.trajectory_id is exchange.trajectory_id
+        and choice.group_id is exchange.group_id
+        and choice.channel is exchange.channel
+        and choice.prompt_messages is not None
+        and (choice.tools is not None or not exchange.tools)
+        and (choice.agent is not None or exchange.agent is None)
+        and choice.model is not None
+        and choice.requested_model is not None
+        and choice.policy is not None
+        and choice.dialect is not None
+        and choice.sampling is not None
+        and choice.latency_ms is not None
+        and choice.created_at.__class__ is float
+        and choice.created_at != 0
+    )
+
+
+def _filled(choice: Step, exchange: Exchange) -> Step:
+    changes: dict[str, object] = {
+        "exchange_id": exchange.exchange_id,
+        "trajectory_id": exchange.trajectory_id,
+        "group_id": exchange.group_id,
+        "channel": exchange.channel,
+    }
+    defaults = {
+        "prompt_messages": exchange.messages,
+        "tools": exchange.tools or None,
+        "agent": exchange.agent,
+        "model": exchange.model,
+        "requested_model": exchange.requested_model,
+        "policy": exchange.policy,
+        "dialect": exchange.dialect,
+        "sampling": exchange.sampling,
+        "latency_ms": exchange.latency_ms,
+    }
+    changes.update({name: value for name, value in defaults.items() if getattr(choice, name) is None})
+    if not choice.created_at:
+        changes["created_at"] = exchange.created_at
+    return msgspec.structs.replace(choice, **changes)
 
 
 def check_include(include: Sequence[str]) -> None:

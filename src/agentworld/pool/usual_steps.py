@@ -1,4 +1,4 @@
-"""Steps as nearly all are, which are told at a glance from those that need every check.
+"""Steps, and exchanges, as nearly all are, which are told at a glance from those that need every check.
 
 What a run's steps say again and again (names, a policy, how they are sampled) is checked in full once and remembered,
 and of the rest only the types of Python's own are looked for. A step that is not usual is not wrong: it takes the long
@@ -12,8 +12,8 @@ import operator
 import msgspec
 
 from agentworld.errors import InvalidRequestError
-from agentworld.pool.bounds import MAX_COUNT, NOT_STORABLE, check_policy, check_sampling
-from agentworld.records import Policy, Sampling, Step, Usage, exact_json
+from agentworld.pool.bounds import MAX_COUNT, MAX_NAME, NOT_STORABLE, check_exchange, check_policy, check_sampling
+from agentworld.records import Exchange, Policy, Sampling, Step, Usage, exact_json
 
 _words_of = operator.attrgetter(
     "channel",
@@ -33,6 +33,7 @@ _INFINITY = float("inf")
 _MOST, _LONGEST = 1024, 4096  # and bytes of JSON
 # Words that were found good together, and records that were, by their identity; equal ones may differ in their types.
 _words: set[tuple[str | None, ...]] = set()
+_exchange_words: set[tuple[str | None, ...]] = set()
 _records: dict[int, Policy | Sampling] = {}
 
 
@@ -87,13 +88,50 @@ def remember(step: Step) -> None:
         _words.add(words)
 
 
+def exchange_text(kept: Exchange) -> bytes:
+    """`check_exchange`, in short for one that is seen to be good."""
+    words = kept.dialect, kept.model, kept.requested_model, kept.channel, kept.agent
+    try:
+        if words in _exchange_words and _is_usual(kept):
+            return exact_json.encode(kept)
+    except NOT_STORABLE:  # A word without a hash, for one.
+        pass
+    text = check_exchange(kept)
+    if all(word is None or word.__class__ is str for word in words):
+        if len(_exchange_words) >= _MOST:
+            _exchange_words.clear()
+        _exchange_words.add(words)
+    return text
+
+
+def _is_usual(kept: Exchange) -> bool:
+    """Whether an exchange without messages, tools and choices is of its types and in its bounds, but for its words."""
+    body, created, took = kept.body_digest, kept.created_at, kept.latency_ms
+    return (
+        kept.error is None
+        and kept.retry_count.__class__ is int
+        and 0 <= kept.retry_count <= MAX_COUNT
+        and (kept.group_id is None or kept.group_id.__class__ is str)
+        and body.__class__ is str
+        and len(body) <= MAX_NAME
+        and body.isascii()
+        and body.isalnum()
+        and created.__class__ is float
+        and -_INFINITY < created < _INFINITY
+        and (took is None or (took.__class__ is float and -_INFINITY < took < _INFINITY))
+        and kept.sampling is not None
+        and _is_good(kept.policy, Policy)
+        and _is_good(kept.sampling, Sampling)
+    )
+
+
 def _is_good(record: Policy | Sampling | None, kind: type[Policy] | type[Sampling]) -> bool:
+    if record.__class__ is kind and _records.get(id(record)) is record:
+        return True
     if record is None:
         return True
     if record.__class__ is not kind:
         return False
-    if _records.get(id(record)) is record:
-        return True
     try:
         if isinstance(record, Policy):
             check_policy(record)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from agentworld.errors import AgentWorldError, InvalidRequestError
-from agentworld.pool.bounds import check_exchange
 from agentworld.pool.intake import ABORTED, Prepared, choices_of, prepare
 from agentworld.pool.media import read_digest
 from agentworld.pool.protocol import Rejected
 from agentworld.pool.rejections import rejection
+from agentworld.pool.usual_steps import exchange_text
 from agentworld.records import Exchange, Step, check_id, digest
 
 
@@ -27,9 +27,9 @@ class PreparedExchange:
         )
         self.marks = [(read_digest(mark.digest), mark.said) for mark in exchange.marks]
         self.kept = kept
-        self.content = digest(check_exchange(kept))
+        self.content = digest(exchange_text(kept))
         self.steps = prepare_all(choices_of(exchange))
-        aborted = any(choice.finish_reason in ABORTED for choice in exchange.choices)
+        aborted = not ABORTED.isdisjoint([choice.finish_reason for choice in exchange.choices])
         self.status = "error" if exchange.error is not None else "aborted" if aborted else "ok"
 
 
