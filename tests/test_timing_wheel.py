@@ -85,6 +85,59 @@ def test_an_alarm_may_cancel_another_of_its_time_and_set_new_ones() -> None:
     assert heard[1:] == [heard[0] + 10, heard[0] + 20]
 
 
+def test_an_alarm_is_not_late_where_one_of_its_time_was_cancelled_before_another_rang() -> None:
+    async def main() -> float:
+        loop, wheel = asyncio.get_running_loop(), TimingWheel()
+        wheel.after(0.95, lambda: None).cancel()
+        wheel.after(0.5, lambda: None)
+        wheel.after(60.0, lambda: None)
+        await asyncio.sleep(0.7)
+        rung = loop.create_future()
+        begun = loop.time()
+        wheel.after(0.25, lambda: rung.set_result(loop.time() - begun))
+        return float(await rung)
+
+    assert 0.25 <= run(main()) + 1e-9 <= 0.25 + FINE + 2e-9
+
+
+def test_an_alarm_that_fails_takes_no_other_with_it() -> None:
+    async def main() -> tuple[int, list[Any]]:
+        loop, wheel, failed = asyncio.get_running_loop(), TimingWheel(), []
+        loop.set_exception_handler(lambda _, said: failed.append(said["exception"]))
+        heard = 0
+
+        def ring() -> None:
+            nonlocal heard
+            heard += 1
+            raise ValueError("as it may be")
+
+        for _ in range(3):
+            wheel.after(0.2, ring)
+        await asyncio.sleep(1)
+        return heard, failed
+
+    heard, failed = run(main())
+    assert heard == 3
+    assert [type(each) for each in failed] == [ValueError] * 3
+
+
+def test_a_wheel_goes_on_in_a_second_loop() -> None:
+    wheel = TimingWheel()
+
+    async def leave_one() -> None:
+        wheel.after(0.2, lambda: None)
+
+    async def hear_one() -> bool:
+        rung = asyncio.Event()
+        wheel.after(0.2, rung.set)
+        wheel.after(70.0, lambda: None)
+        await asyncio.sleep(1)
+        return rung.is_set()
+
+    run(leave_one())
+    assert run(hear_one())
+
+
 def test_a_limit_ends_what_takes_too_long() -> None:
     async def main() -> None:
         wheel = TimingWheel()

@@ -35,17 +35,20 @@ class Alarm:
 
 
 class TimingWheel:
-    """Alarms of one event loop."""
+    """Alarms of one event loop at a time."""
 
     def __init__(self) -> None:
         self._buckets: dict[float, set[Alarm]] = {}  # by the time at which they are due
         self._next = math.inf
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def after(self, seconds: float, call: Callable[[], None]) -> Alarm:
         """Call `call` in so many seconds, or a little later."""
         step = FINE if seconds < _LONG else COARSE
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # What was set in one that ended never comes.
+            self._loop, self._buckets, self._next, self._timer = loop, {}, math.inf, None
         at = loop.time() + seconds
         due = math.ceil(at / step) * step
         bucket = self._buckets.get(due)
@@ -68,16 +71,18 @@ class TimingWheel:
         self._timer, self._next = None, math.inf
         due = [when for when in self._buckets if when <= now]
         buckets = [self._buckets.pop(when) for when in sorted(due)]
-        later = [when for when, bucket in self._buckets.items() if bucket]
-        if later:
-            self._wait(loop, min(later))
-        else:
-            self._buckets.clear()
+        # Only those that are waited for may stay: nobody waits once more for one that is there.
+        self._buckets = {when: bucket for when, bucket in self._buckets.items() if bucket}
+        if self._buckets:
+            self._wait(loop, min(self._buckets))
         for bucket in buckets:
             for alarm in list(bucket):
                 if alarm in bucket:  # What was called before may have cancelled it.
                     bucket.discard(alarm)
-                    alarm.call()
+                    try:
+                        alarm.call()
+                    except Exception as error:  # Those that are due with it come all the same.
+                        loop.call_exception_handler({"message": "an alarm failed", "exception": error})
 
 
 class Limit:
