@@ -188,6 +188,30 @@ def test_an_operation_that_never_began_lets_its_requests_hear_of_it(monkeypatch)
     assert asked._waiting == []
 
 
+def test_an_operation_that_has_failed_before_its_request_looks_is_told():
+    from concurrent.futures import Future
+
+    class Failed:
+        def submit(self, operation, *, patient):
+            done = Future()
+            done.set_exception(PoolError("the pool file was removed"))
+            return done
+
+    asked = gathered.Gathered(Failed(), lambda txn, payloads: payloads)
+    for _ in range(2):
+        outcome = Future()
+
+        def ask(outcome=outcome):
+            try:
+                asked.ask(1)
+            except PoolError as error:
+                outcome.set_result(error.message)
+
+        threading.Thread(target=ask, daemon=True).start()  # One that hangs would keep a pool of threads from ending.
+        assert outcome.result(SECONDS) == "the pool file was removed"
+    assert asked._waiting == []
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     order=st.sampled_from(["fifo", "freshest", "random", "priority"]),

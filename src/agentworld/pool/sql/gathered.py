@@ -33,13 +33,16 @@ class Gathered(Generic[P, T]):
     def ask(self, payload: P) -> T:
         """The payload's outcome, once it is durable."""
         future: Future[T] = Future()
+        group: list[_Asked[P, T]] = []
+        done: Future[Sequence[T | AgentWorldError]] | None = None
         with self._guard:
             if not self._waiting:
                 # Those that come before the operation begins go along.
-                group: list[_Asked[P, T]] = []
                 done = self._writer.submit(partial(self._do, group), patient=True)
-                done.add_done_callback(partial(self._tell, group))
             self._waiting.append((payload, future))
+        if done is not None:
+            # Not under the guard: where the transaction has failed by now, this tells so at once.
+            done.add_done_callback(partial(self._tell, group))
         return future.result()
 
     def _do(self, group: list[_Asked[P, T]], txn: Transaction) -> Sequence[T | AgentWorldError]:
