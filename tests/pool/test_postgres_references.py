@@ -77,6 +77,22 @@ def test_a_number_between_those_of_a_statement_is_not_one_of_them(trees):
     assert run(trees, "nodes", [(6, 4), (4, 2)]) is None
 
 
+def test_triggers_look_beside_their_table_wherever_the_session_looks(trees):
+    trees.execute("SET search_path TO keys")
+    trees.execute("TRUNCATE keys.leaves, keys.nodes, triggers.leaves, triggers.nodes")
+    assert run(trees, "keys.nodes", [(1, None)]) is None
+    assert run(trees, "triggers.leaves", [(1, 1, None)]) is errors.ForeignKeyViolation
+    assert run(trees, "triggers.nodes", [(2, None), (3, 2)]) is None
+    assert run(trees, "triggers.leaves", [(1, 3, None)]) is None
+    for path in ("keys", ""):
+        trees.execute("SELECT set_config('search_path', %s, false)", [path])
+        with trees.transaction():
+            assert run(trees, "triggers.nodes", [3]) is errors.ForeignKeyViolation
+            trees.execute("INSERT INTO triggers.nodes VALUES (4, 3)")
+            trees.execute("DELETE FROM triggers.nodes WHERE pk = 4")
+            assert trees.execute("SHOW search_path").fetchall() == [(path,)]
+
+
 @pytest.fixture
 def filled(postgres_url):
     """A connection to a pool that has rows of everything that is referred to."""

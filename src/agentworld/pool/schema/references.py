@@ -15,14 +15,15 @@ from sqlalchemy import DDL, MetaData, Table, event
 _ADDED = """
 CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
+    before text;
     lowest bigint;
     highest bigint;
     stray bigint;
-BEGIN{range}
+BEGIN{placed}{range}
     SELECT new_one.pk INTO stray FROM added AS new_one WHERE {faults} LIMIT 1;
     IF FOUND THEN
         RAISE foreign_key_violation USING MESSAGE = 'row ' || stray || ' of {table} refers to one that is not there';
-    END IF;
+    END IF;{back}
     RETURN NULL;
 END $$
 """
@@ -32,15 +33,26 @@ _RANGE = """
 _GONE = """
 CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
+    before text;
     needed bigint;
-BEGIN
+BEGIN{placed}
     SELECT old_one.pk INTO needed FROM gone AS old_one WHERE {faults} LIMIT 1;
     IF FOUND THEN
         RAISE foreign_key_violation USING MESSAGE = 'row ' || needed || ' of {table} is still referred to';
-    END IF;
+    END IF;{back}
     RETURN NULL;
 END $$
 """
+# A session that writes by hand may look elsewhere, where another pool may be; its path is as before afterwards.
+_PLACED = """
+    IF current_schema() IS DISTINCT FROM TG_TABLE_SCHEMA THEN
+        before := current_setting('search_path');
+        PERFORM set_config('search_path', quote_ident(TG_TABLE_SCHEMA), true);
+    END IF;"""
+_BACK = """
+    IF before IS NOT NULL THEN
+        PERFORM set_config('search_path', before, true);
+    END IF;"""
 # Queries for one value, which are looked up in an index for each row whatever the server believes of the tables' sizes.
 _STRAY = "(new_one.{column} IS NOT NULL AND {outside}(SELECT pk FROM {target} WHERE pk = new_one.{column}) IS NULL)"
 _OUTSIDE = "(lowest IS NULL OR new_one.{column} NOT BETWEEN lowest AND highest) AND "
@@ -82,6 +94,6 @@ def trigger_statements(references: Iterable[Reference]) -> list[str]:
 def _trigger(function: str, table: str, name: str, when: str, faults: Sequence[str]) -> list[str]:
     whole = f"{table}_{name}"
     return [
-        function.format(name=whole, table=table, faults=" OR ".join(faults)),
+        function.format(name=whole, table=table, faults=" OR ".join(faults), placed=_PLACED, back=_BACK),
         f"CREATE TRIGGER {whole} AFTER {when.format(table=table)} FOR EACH STATEMENT EXECUTE FUNCTION {whole}()",
     ]
