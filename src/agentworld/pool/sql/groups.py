@@ -47,7 +47,7 @@ _CLOSE = sql(
 _DUE = sql(
     select(_g)
     .where(_g.c.state == "open", _g.c.timeout_at <= parameter("now"))
-    .order_by(_g.c.timeout_at)
+    .order_by(_g.c.timeout_at, _g.c.pk)
     .limit(parameter("limit"))
 )
 _ATTEMPTS = sql(
