@@ -137,3 +137,20 @@ async def test_the_end_of_the_server_waits_for_no_reader() -> None:
         await reader.call
         (step,) = gateway.steps("t1")
         assert step.excluded_reason == "aborted"
+
+
+async def test_the_end_of_a_stream_on_record_is_still_sent_when_the_server_ends() -> None:
+    async with running(TEXT) as gateway:
+        reader = Reader(gateway)
+        await until(lambda: reader.asked and len(gateway.steps("t1")) == 1 and free(gateway))
+        (task,) = gateway.gateway._calls
+        gateway.gateway.end(0.0)
+        await until(lambda: task.cancelling() > 0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        reader.reads.set()
+        await reader.call
+        assert (reader.status, reader.text) == (200, TEXT)
+        assert reader.said.endswith(b"data: [DONE]\n\n")
+        assert b"shutting_down" not in reader.said
+        assert len(gateway.steps("t1")) == 1

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from agentworld.capture.landing import PATIENCE
 from agentworld.gateway.http import Http
 
 BUFFER_BYTES = 32 * 1024 * 1024
@@ -60,11 +61,22 @@ class Outbox:
             await self._room.wait()
 
     async def end(self, data: bytes) -> None:
-        """Say the last, and return when it is sent. ClientGoneError where the client takes nothing any more."""
+        """Say the last, and return when it is sent. ClientGoneError where the client takes nothing any more. Whoever is
+        cancelled meanwhile goes on where it is sent within `PATIENCE`: what was said is on record.
+        """
         self._last = True
         self.put(data)
-        assert self._sending is not None
-        await self._sending
+        sending, task = self._sending, asyncio.current_task()
+        assert sending is not None
+        assert task is not None
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait({sending}, timeout=PATIENCE)
+            if not sending.done() or sending.cancelled():
+                raise
+            task.uncancel()
+            sending.result()
 
     async def close(self) -> None:
         """Send nothing more."""
