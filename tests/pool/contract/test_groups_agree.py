@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentworld.errors import AgentWorldError, NotFoundError
@@ -43,6 +43,22 @@ actions = st.one_of(
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(actions, max_size=14))
+@example(  # The one that began first ends last.
+    acts=[
+        ("step", "a", "g"),
+        ("create", "a", {"group_id": "h", "group_timeout": 5.0}),
+        ("wait", "", 3.0),
+        ("create", "b", {"group_id": "g", "group_timeout": 9.0}),
+        ("wait", "", 6.0),
+    ]
+)
+@example(  # Both end at once.
+    acts=[
+        ("create", "a", {"group_id": "h", "group_timeout": 5.0}),
+        ("create", "b", {"group_id": "g", "group_timeout": 5.0}),
+        ("wait", "", 6.0),
+    ]
+)
 def test_groups_live_alike_in_every_store(pool, clock, acts):
     number = next(numbers)  # Keeps the records of one example apart from those of the others.
     model = MemoryPool(clock=clock)

@@ -73,9 +73,13 @@ def recount(state: State, group_id: str) -> None:
 
 
 def close_due(state: State) -> int:
-    """Close the groups whose time is over; returns how many."""
-    open_ones = [group_id for group_id, group in state.groups.items() if group.state == "open"]
-    return sum(close_if_due(state, group_id) for group_id in open_ones)
+    """Close the groups whose time is over, in the order in which it was; returns how many."""
+    due = [
+        (group.timeout_at, group_id)
+        for group_id, group in state.groups.items()
+        if group.state == "open" and group.timeout_at is not None
+    ]
+    return sum(close_if_due(state, group_id) for _, group_id in sorted(due, key=lambda each: each[0]))
 
 
 def close_if_due(state: State, group_id: str) -> bool:
