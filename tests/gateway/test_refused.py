@@ -86,3 +86,12 @@ async def test_a_client_in_a_loop_fills_no_pool(monkeypatch: pytest.MonkeyPatch)
             assert (await gateway.chat({**FINE, "temperature": "hot"}, f"/t/{name}"))[0] == 400
         counts = [len(gateway.pool.list_exchanges(name)) for name in ("t1", "t2")]
         assert counts == [3, 1]
+
+
+async def test_a_body_that_goes_on_as_it_came_is_no_json_where_a_field_that_comes_again_is_none() -> None:
+    body = b'{"messages": [{"role": "user", "content": "hi"}], "tools": [1e999], "tools": []}'
+    async with running(tokens="none", driver="openai") as gateway:
+        async with gateway.http.post(f"{gateway.url}/v1/chat/completions", data=body) as answer:
+            assert answer.status == 400
+            assert "not valid JSON" in (await answer.json())["error"]["message"]
+        assert gateway.engine.requests == []

@@ -11,6 +11,7 @@ from agentworld.capture.media import shown_under, with_bytes
 from agentworld.capture.sessions import Session, Sessions, ids_key, message_keys
 from agentworld.dialects import chat
 from agentworld.dialects.exchange import KeptTools, Request
+from agentworld.dialects.fields import decode_object
 from agentworld.dialects.media import media_of
 from agentworld.engines.base import engine_space, explicit
 from agentworld.errors import ConflictError, ForbiddenError, InvalidRequestError
@@ -116,7 +117,7 @@ class Admission:
         engine = model.engine
         if request.raw is None and request.dialect == chat.DIALECT and not engine.capabilities.pins:
             # Read without it, as engines alone need it that get the caller's own body.
-            request = msgspec.structs.replace(request, raw=msgspec.json.decode(body))
+            request = msgspec.structs.replace(request, raw=decode_object(body))
         request = self._overrides.apply(request, channel)
         token_in, vocabulary, facts = model.token_in, model.vocabulary, drawn
         source: TokenSource = model.mode
