@@ -78,6 +78,18 @@ def test_values_that_are_equal_and_not_the_same_are_not_alike():
     assert not is_alike("int8", [1, None, 1])
 
 
+def test_another_pool_may_add_texts_while_one_is_chosen():
+    insertion = Insertion("t", ["a", "b"], ["int8", "int8"])
+
+    class Adding(int):
+        def __and__(self, other):
+            insertion.text(2)
+            return int(self) & other
+
+    insertion._texts[Adding(1)] = ""
+    assert writing._alike(insertion, [[1, 1], [2, 2]]) == 1
+
+
 def test_columns_of_one_value_are_stored_as_any_other(postgres_pool, monkeypatch):
     monkeypatch.setattr(writing, "SENT_ROWS", 2)
     monkeypatch.setattr(writing, "MOST_ALIKE", 3)

@@ -4,7 +4,9 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from agentworld.pool import open_store
@@ -119,3 +121,24 @@ def test_writers_consumers_and_followers_share_one_pool(postgres_url, pool):
         for number in range(TRAJECTORIES):
             steps = pool.list_steps(trajectory_id=f"{name}-{number}").items
             assert [step.step_index for step in steps] == list(range(STEPS))
+
+
+def test_those_who_open_a_pool_at_once_make_it_once_whatever_isolation_the_server_begins_with(postgres):
+    pool = open_store(postgres.fresh_pool_url())
+    pool.close()
+    key = pool._database.key  # The same in every database, as the schema's name is.
+    url = postgres.create_database("isolated")
+    postgres.execute("ALTER DATABASE isolated SET default_transaction_isolation = 'repeatable read'")
+    waiting = (
+        f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = "
+        f"(SELECT oid FROM pg_database WHERE datname = 'isolated') AND (classid::bigint << 32) | objid::bigint = {key}"
+    )
+    with ThreadPoolExecutor(3) as threads, psycopg.connect(url, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(%s)", [key])
+        pools = [threads.submit(open_store, url) for _ in range(3)]
+        while holder.execute(waiting).fetchone() != (3,):
+            assert not any(pool.done() for pool in pools)
+        holder.execute("SELECT pg_advisory_unlock(%s)", [key])
+        for pool in pools:
+            pool.result().close()
+    postgres.drop_database("isolated")

@@ -47,7 +47,10 @@ def upgrade_schema(
     once the lock is held, whether there is something to do, and raises where nothing may be done. A schema that is not
     there is made.
     """
-    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
+    # What is committed while it waits for the lock must be seen, whatever the server's default is.
+    engine = create_engine(
+        "postgresql+psycopg://", creator=connect, poolclass=NullPool, isolation_level="READ COMMITTED"
+    )
     try:
         with engine.begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})

@@ -296,7 +296,8 @@ def _alike(insertion: Insertion, columns: Sequence[Sequence[Any]]) -> int:
         return found
     if len(insertion.known) < MOST_ALIKE and found != (1 << len(columns)) - 1:  # A list says how many rows there are.
         return found
-    return max((known for known in insertion.known if not known & ~found), key=int.bit_count, default=0)
+    said = tuple(insertion.known)  # Another pool of the process may add to them meanwhile.
+    return max((known for known in said if not known & ~found), key=int.bit_count, default=0)
 
 
 def _together(statement: Statement, rows: Sequence[Mapping[str, Any]]) -> _Write | None:
