@@ -132,3 +132,28 @@ def test_a_pool_keeps_what_is_referred_to(filled, table):
         with pytest.raises(errors.ForeignKeyViolation, match="still referred to"):
             filled.execute(first)
     filled.execute(f"DELETE FROM {table}")
+
+
+# Rows that the tables of referring rows get, all of which refer to the first of what is referred to.
+MANY = {"steps": {"step_id": "step_id || g"}, "message_nodes": {"digest": "g::text::bytea"}}
+MANY["token_blocks"] = MANY["message_nodes"]
+
+
+@pytest.mark.parametrize(("table", "column", "target"), sorted(REFERENCES))
+def test_what_is_deleted_is_looked_up_where_many_rows_refer_to_few(filled, table, column, target):
+    first = filled.execute(f"SELECT min(pk) FROM {target}").fetchone()[0]
+    given = {"pk": "pk + 1000 + g", **MANY[table], column: str(first)}
+    names = [row[0] for row in filled.execute(COLUMNS, [table]).fetchall()]
+    copied = ", ".join(given.get(name, f'"{name}"') for name in names)
+    one = f"(SELECT * FROM {table} ORDER BY pk LIMIT 1) AS one"
+    filled.execute(f"INSERT INTO {table} SELECT {copied} FROM {one}, generate_series(1, 5000) AS g")
+    names = [row[0] for row in filled.execute(COLUMNS, [target]).fetchall()]
+    unused = {"pk": "pk + 900000", "digest": "'unused'::bytea", "trajectory_id": "'unused'"}
+    copied = ", ".join(unused.get(name, f'"{name}"') for name in names)
+    filled.execute(f"INSERT INTO {target} SELECT {copied} FROM {target} ORDER BY pk LIMIT 1")
+    filled.execute("ANALYZE")
+    read = f"SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = '{table}'"
+    with filled.transaction():
+        before = filled.execute(read).fetchall()
+        filled.execute(f"DELETE FROM {target} WHERE pk = {first + 900000}")
+        assert filled.execute(read).fetchall() == before

@@ -54,9 +54,14 @@ _BACK = """
         PERFORM set_config('search_path', before, true);
     END IF;"""
 # Queries for one value, which are looked up in an index for each row whatever the server believes of the tables' sizes.
+# Where a column has few values, it would rather read rows until it finds one, which is all of them where there is none;
+# in order it finds them by the index alone.
 _STRAY = "(new_one.{column} IS NOT NULL AND {outside}(SELECT pk FROM {target} WHERE pk = new_one.{column}) IS NULL)"
 _OUTSIDE = "(lowest IS NULL OR new_one.{column} NOT BETWEEN lowest AND highest) AND "
-_NEEDED = "(SELECT pk FROM {table} WHERE {column} = old_one.pk LIMIT 1) IS NOT NULL"
+_NEEDED = (
+    "(SELECT {column} FROM {table} WHERE {column} BETWEEN old_one.pk AND old_one.pk ORDER BY {column} LIMIT 1)"
+    " IS NOT NULL"
+)
 
 Reference = tuple[str, str, str]  # table, column, whose `pk` it refers to
 
