@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -153,6 +155,25 @@ def test_a_limit_ends_what_takes_too_long() -> None:
         assert not limit.expired
 
     run(main())
+
+
+def test_a_limit_leaves_no_cycle() -> None:
+    class Watched(Limit):
+        pass
+
+    async def main() -> None:
+        limit = Watched(TimingWheel(), 60.0)
+        with limit:
+            await asyncio.sleep(0)
+        gone = weakref.ref(limit)
+        del limit
+        assert gone() is None
+
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
 
 
 def test_a_limit_that_stands_still_meanwhile_goes_on_with_what_is_left() -> None:

@@ -109,6 +109,7 @@ class Limit:
     ) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+            self._alarm = None  # It and this would be a cycle.
         if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 

@@ -129,3 +129,25 @@ async def test_a_body_of_declared_length_is_not_waited_for_any_longer(declared: 
 
 async def _nothing(message: Message) -> None:
     """Whatever is sent is lost."""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_no_cycles_are_left(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "ASKED_AFTER", 0.0 if asked else 3_600.0)
+
+    async def watched() -> weakref.ref[Client]:
+        client = Client(True)
+        watch = Leaving(TimingWheel(), client.receive, lambda: None)
+        if asked:
+            await until(lambda: client.asked == 1)
+        watch.stop()
+        return weakref.ref(client)
+
+    gc.disable()
+    try:
+        gone = await watched()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from agentworld.timing_wheel import TimingWheel
+from agentworld.timing_wheel import Alarm, TimingWheel
 
 ASKED_AFTER = 0.1
 """Seconds; who left before is noticed then."""
@@ -30,18 +30,21 @@ class Leaving:
         self._receive = receive
         self._left: Callable[[], None] | None = left
         self._asked: asyncio.Future[MutableMapping[str, Any]] | None = None
-        self._alarm = wheel.after(ASKED_AFTER, self._ask)
+        self._alarm: Alarm | None = wheel.after(ASKED_AFTER, self._ask)
 
     def stop(self) -> None:
-        """Call nothing any more. Who listens and what was asked would be a cycle: nothing of it is kept."""
+        """Call nothing any more. Who listens, what was asked and the alarm would be cycles: nothing of it is kept."""
         self._left = None
-        self._alarm.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         asked, self._asked = self._asked, None
         if asked is not None:
             asked.remove_done_callback(self._heard)
             asked.cancel()
 
     def _ask(self) -> None:
+        self._alarm = None
         # Some servers give a future, which needs no task to wait for it.
         self._asked = asyncio.ensure_future(self._receive())
         self._asked.add_done_callback(self._heard)
