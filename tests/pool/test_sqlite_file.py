@@ -198,6 +198,22 @@ def test_who_waits_for_a_lock_file_that_was_removed_goes_over_to_the_new_one(has
         assert hasty.append_steps([step("t", step_id="a")])[0].outcome == "stored"
 
 
+def test_a_lock_whose_file_cannot_be_looked_at_is_let_go_of(lock_path, monkeypatch):
+    lock, other = FileLock(lock_path), FileLock(lock_path, 0.0)
+
+    def fail():
+        raise OSError("Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(lock, "_is_in_place", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            lock.acquire()
+    with other:
+        pass
+    lock.close()
+    other.close()
+
+
 def test_a_value_that_sqlite_cannot_hold_fails_alone(sqlite_pool):
     gate = threading.Event()
     writer = sqlite_pool._writer

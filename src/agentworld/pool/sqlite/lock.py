@@ -49,10 +49,10 @@ class FileLock:
         deadline = time.monotonic() + self._seconds
         while True:
             self._acquire(deadline)
-            if self._is_in_place():
-                return
-            # Whoever comes now opens another file, so what is held here keeps nobody out.
             try:
+                if self._is_in_place():
+                    return
+                # Whoever comes now opens another file, so what is held here keeps nobody out.
                 self.look()
                 fresh = self._open()
             except BaseException:
