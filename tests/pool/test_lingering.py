@@ -34,12 +34,13 @@ def test_few_writers_wait_for_nobody(lately: int) -> None:
 
 def test_among_many_it_waits_while_others_come_until_all_are_there() -> None:
     rule = Lingering()
-    rule.wrote(16)
-    assert steps(rule, [16]) == 0
-    assert steps(rule, [1, 9, 16, 20]) == 2
-    assert steps(rule, [1, 2, 3, 4, 5, 6, 7]) == MOST_STEPS
-    assert steps(rule, [1] * 9) == QUIET_STEPS
-    assert steps(rule, [1, 1, 2, 2, 2]) == MOST_STEPS
+    rule.wrote(64)
+    assert steps(rule, [64]) == 0
+    assert steps(rule, [1, 9, 64, 65]) == 2
+    assert steps(rule, list(range(1, 64))) == MOST_STEPS
+    assert steps(rule, [1] * 64) == QUIET_STEPS
+    once = [1] * QUIET_STEPS + [2] * 64  # One came in the last step in which it waits for one.
+    assert steps(rule, once) == 2 * QUIET_STEPS
     rule.wrote(1)
     assert steps(rule, [1]) == 0
 

@@ -20,19 +20,28 @@ OURS, BARE = "agentworld", "the bare relay"
 
 
 def beside_peers(bench: GatewayBench) -> list[Figure]:
-    """Calls a second of this gateway and of peers, in the same run with the same requests."""
-    figures = []
+    """Calls a second of this gateway and of peers, in the same run with the same requests. Machines change their speed
+    within seconds, so each peer stands beside what this gateway did just before it and just after.
+    """
+    compared: list[Figure] = []
     with bench.engine() as engine:
-        with bench.gateway(engine, "engine") as gateway:
-            ours = rate(gateway, bench.make(gateway.url, "/t/peer-{}/v1/chat/completions", "engine"), bench.calls)
-        figures += _rate(OURS, ours.load.rate, ours.cpu)
+        own = [_own(bench, engine)]
         for peer, theirs in _peers(bench, engine):
-            times = ours.load.rate / theirs.load.rate
-            figures += _rate(peer.title, theirs.load.rate, theirs.cpu)
-            figures.append(Figure(f"times the calls of {peer.title}", times, "x", required=peer.times))
-            if ours.cpu:
-                figures.append(Figure(f"its processor time over ours, {peer.title}", theirs.cpu / ours.cpu, "x"))
-    return figures
+            own.append(_own(bench, engine))
+            calls, cpu = (sum(each) / 2 for each in zip(*((one.load.rate, one.cpu) for one in own[-2:]), strict=True))
+            compared += _rate(peer.title, theirs.load.rate, theirs.cpu)
+            times = calls / theirs.load.rate
+            compared.append(Figure(f"times the calls of {peer.title}", times, "x", required=peer.times))
+            if cpu:
+                compared.append(Figure(f"its processor time over ours, {peer.title}", theirs.cpu / cpu, "x"))
+    rates, cpus = zip(*((one.load.rate, one.cpu) for one in own), strict=True)
+    return _rate(OURS, statistics.median(rates), statistics.median(cpus)) + compared
+
+
+def _own(bench: GatewayBench, engine: Server) -> Rate:
+    """This gateway's rate, with a new pool."""
+    with bench.gateway(engine, "engine") as gateway:
+        return rate(gateway, bench.make(gateway.url, "/t/peer-{}/v1/chat/completions", "engine"), bench.calls)
 
 
 def floor(bench: GatewayBench) -> list[Figure]:

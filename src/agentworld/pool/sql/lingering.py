@@ -8,9 +8,9 @@ them, and the event loop, which makes the next ones, would wait for the thread m
 from __future__ import annotations
 
 STEP_SECONDS = 0.001
-MOST_STEPS = 4
+MOST_STEPS = 10
 # After so many steps in which nobody came, nobody comes.
-QUIET_STEPS = 2
+QUIET_STEPS = 3
 # Whoever writes alone, or with few others, waits for nobody.
 LEAST_OPERATIONS = 4
 
