@@ -96,12 +96,25 @@ def test_triggers_look_beside_their_table_wherever_the_session_looks(trees):
 @pytest.fixture
 def filled(postgres_url):
     """A connection to a pool that has rows of everything that is referred to."""
-    pool = open_store(postgres_url)
+    fill(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def filled_apart(postgres):
+    """As `filled`, of a pool whose statistics no other test meets."""
+    url = postgres.fresh_pool_url()
+    fill(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+def fill(url):
+    pool = open_store(url)
     tools = [{"type": "function", "function": {"name": "look"}}]
     finished(pool, "t", steps=2, step_changes={"prompt_ids": list(range(300)), "tools": tools})
     pool.close()
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        yield connection
 
 
 REFERENCES = [
@@ -140,7 +153,8 @@ MANY["token_blocks"] = MANY["message_nodes"]
 
 
 @pytest.mark.parametrize(("table", "column", "target"), sorted(REFERENCES))
-def test_what_is_deleted_is_looked_up_where_many_rows_refer_to_few(filled, table, column, target):
+def test_what_is_deleted_is_looked_up_where_many_rows_refer_to_few(filled_apart, table, column, target):
+    filled = filled_apart
     first = filled.execute(f"SELECT min(pk) FROM {target}").fetchone()[0]
     given = {"pk": "pk + 1000 + g", **MANY[table], column: str(first)}
     names = [row[0] for row in filled.execute(COLUMNS, [table]).fetchall()]
