@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentworld.errors import NotFoundError, PoolError, StaleLeaseError
-from agentworld.pool.sql import gathered
+from agentworld.pool.sql import gathered, leases
 from agentworld.records import BatchSpec
 
 from .samples import finished
@@ -107,6 +107,25 @@ def test_leases_that_wait_together_share_their_statements(store, statements):
     assert store.stats().consumers["c"].acknowledged == 2 * WAITING
     told = [event.kind for event in store.events(limit=1000)]
     assert (told.count("batch.leased"), told.count("batch.acked")) == (WAITING + 1, WAITING)
+
+
+def test_threads_of_one_process_read_their_batches_one_after_the_other(store, monkeypatch):
+    for number in range(WAITING):
+        finished(store, f"t{number}", reward=1.0)
+    reading, most, read = [], [], leases.read_items
+
+    def slowly(*args):
+        reading.append(1)
+        most.append(len(reading))
+        time.sleep(0.01)
+        found = read(*args)
+        reading.pop()
+        return found
+
+    monkeypatch.setattr(leases, "read_items", slowly)
+    batches = together(store, [lambda: store.lease(BatchSpec(method="reinforce", size=1), "c")] * WAITING)
+    assert sorted(key for batch in batches for key in keys(batch)) == [f"t{number}" for number in range(WAITING)]
+    assert most == [1] * WAITING
 
 
 def test_each_acknowledgement_has_an_outcome_of_its_own(store, clock):

@@ -62,6 +62,7 @@ class Leases:
         self._clock = clock
         self._hints: OrderedDict[tuple[str, BatchSpec], _Shared] = OrderedDict()
         self._guard = threading.Lock()
+        self._turns = threading.Lock()
         self._acks: Gathered[tuple[str, int], None] = Gathered(writer, _acknowledge_together)
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
@@ -212,7 +213,9 @@ class Leases:
     def _read(self, wanted: Plan, taken: Taken) -> Batch:
         batch = taken.batch
         try:
-            with self._database.reading() as reader:
+            # One thread of the process after the other: nearly all of it holds the interpreter's lock, which several
+            # would hand to one another at every row.
+            with self._turns, self._database.reading() as reader:
                 reader.foresee([*ask_items(wanted, taken.units), ask_policies()])
                 batch.items = read_items(reader, wanted, taken.units)
                 batch.policy = rules.batch_policy(batch.items, current_policies(reader))
