@@ -52,10 +52,10 @@ LOOP = "loop: its turns, sockets"
 OTHERS = "other threads, queues, wake-ups"
 _WRITING = "writing thread: "
 STAGES: list[tuple[str, Any, tuple[str, ...]]] = [
-    ("loop: metrics, routes by path", Server, ("__call__",)),
+    ("loop: metrics, routes by path", Server, ("__call__", "_llm")),
     ("loop: key, host, origin", OriginGuard, ("fault",)),
     ("loop: key, host, origin", Access, ("grant",)),
-    ("loop: route, one task for the call and one for its client", Gateway, ("__call__",)),
+    ("loop: route, the call's task", Gateway, ("__call__", "_http")),
     ("loop: attempt, place, limits of time, connection", Answer, ("_ask",)),
     ("loop: the rest of the answer", Answer, ("_plain",)),
     ("loop: body, JSON, fields, identity", Gateway, ("_admit",)),
