@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = {"torch", "transformers", "litestar", "sqlalchemy", "granian", "aiohttp", "renderers", "numpy", "tokenizers"}
+HEAVY = {"torch", "transformers", "litestar", "sqlalchemy", "httptools", "aiohttp", "renderers", "numpy", "tokenizers"}
 REPORT = "; import sys; print('\\n'.join(sorted({name.split('.')[0] for name in sys.modules})))"
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agentworld.api.lifespan import Lifespan
+from agentworld.http_server.lifespan import Lifespan
 from agentworld.config import ModelSettings
 from agentworld.errors import AgentWorldError
 from agentworld.testing import ScriptedEngine

@@ -49,7 +49,6 @@ from agentworld.api import (
 from agentworld.api.access import CALLER
 from agentworld.api.at_end import ended
 from agentworld.api.faults import respond
-from agentworld.api.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.api.long_work import LongWork
 from agentworld.api.metrics import counted
 from agentworld.api.origins import OriginGuard
@@ -71,6 +70,7 @@ from agentworld.gateway.http import broken_off, too_slow
 from agentworld.gateway.metrics import TALLIES
 from agentworld.gateway.readiness import PoolProbe
 from agentworld.gateway.routes import METHODS, find_route
+from agentworld.http_server.lifespan import ASGI, Lifespan, Receive, Scope, Send
 from agentworld.ingest.spans.recent import Recent
 from agentworld.pool.protocol import Pool
 

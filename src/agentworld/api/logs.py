@@ -52,8 +52,3 @@ def configure(level: Level, *, as_json: bool) -> None:
     # Requests of our own HTTP clients are not news.
     for chatty in ("httpx", "httpcore", "aiohttp.access", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    server = logging.getLogger("_granian")
-    server.handlers.clear()
-    server.propagate = True
-    # Its warnings say of a worker that has just ended that it refuses to; errors tell of workers that died.
-    server.setLevel(logging.ERROR)

@@ -20,9 +20,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from agentworld.api.access import reach
-from agentworld.api.lifespan import ASGI, Receive, Scope, Send
 from agentworld.gateway.metrics import IN_FLIGHT, REGISTRY, REQUESTS, SECONDS, TALLIES
 from agentworld.gateway.routes import route_name
+from agentworld.http_server.lifespan import ASGI, Receive, Scope, Send
 from agentworld.pool.protocol import Pool, PoolStats
 from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
 

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentworld.api import otlp_replies
-from agentworld.api.lifespan import Scope
 from agentworld.config import ServeSettings
 from agentworld.errors import AgentWorldError, ForbiddenError, InvalidRequestError, MediaTypeError
+from agentworld.http_server.lifespan import Scope
 from agentworld.loopback import host_name, is_loopback, origin_host
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -19,17 +17,17 @@ from litestar.concurrency import set_asyncio_executor
 
 from agentworld.api import logs
 from agentworld.api.app import Server, create_app
-from agentworld.api.lifespan import ASGI, Receive, Scope, Send
 from agentworld.api.processes import die_with_parent
 from agentworld.config import ServeSettings
 from agentworld.errors import AgentWorldError
+from agentworld.http_server.lifespan import Receive, Scope, Send
+from agentworld.http_server.running import run
 from agentworld.pool import open_store
 from agentworld.pool.protocol import Pool
 
 # Threads that wait for the pool: for the LLM routes, and for the control API, whose slow reads must not hold those up.
 POOL_THREADS = CONTROL_THREADS = 64
 COLLECTING = (250_000, 20, 50)  # see `spare_the_collector`
-ENDING = (signal.SIGTERM, signal.SIGINT)
 LAST_WORDS = 5.0  # seconds in which what was broken off can be recorded
 
 
@@ -44,21 +42,25 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """The follower's name of the process that runs the server's evaluators."""
 
 
-def load(settings: WorkerSettings) -> ASGI:
-    """The application of one worker; ends the process with one line where it cannot start."""
-    # A forked worker inherits the main process's handlers, which would swallow a signal that comes during the start.
-    for number in ENDING:
-        signal.signal(number, signal.SIG_DFL)
+def work(settings: WorkerSettings) -> None:
+    """Serve until the signal that ends the server; ends the process with one line where it cannot start."""
     die_with_parent(settings.main_pid)
     logs.configure(settings.log_level, as_json=settings.log_json)
+    serve = settings.serve
     try:
-        pool = open_store(settings.serve.pool)
-        separate_threads()
-        spare_the_collector()
-        return Worker(create_app(settings.serve, pool, settings.rewards), pool, settings.serve.grace)
+        worker = load(settings)
+        asyncio.run(run(worker, serve.host, serve.port, stall_seconds=serve.write_timeout, ending=worker.end))
     except AgentWorldError as error:
         print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         sys.exit(1)
+
+
+def load(settings: WorkerSettings) -> Worker:
+    """The application of one worker on the pool of its settings, which it opens."""
+    pool = open_store(settings.serve.pool)
+    separate_threads()
+    spare_the_collector()
+    return Worker(create_app(settings.serve, pool, settings.rewards), pool, settings.serve.grace)
 
 
 def spare_the_collector() -> None:
@@ -98,34 +100,21 @@ class Worker:
             return self._app(scope, receive, send)
         return self._live(scope, receive, send)
 
+    def end(self) -> None:
+        """Begin to end: streams end at once, calls of models have their time of grace, and what they have then goes on
+        record. Call in the event loop.
+        """
+        self._app.end(self._grace)
+        cut_off_after(self._grace + LAST_WORDS)
+
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         # asyncio's own default is a few threads for each core, but these mostly wait for commits, which they share.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="pool"))
         spare_the_loop()
-        self._listen_for_the_end()
         try:
             await self._app(scope, receive, send)
-        except AgentWorldError as error:
-            # The server has been told that the startup failed; the user gets one line instead of a traceback.
-            print(f"agentworld: {error.one_line()}", file=sys.stderr, flush=True)
         finally:
             self._pool.close()
-
-    def _listen_for_the_end(self) -> None:
-        """Begin to end at the signal that ends the server, which waits for open connections first: streams end at once,
-        calls of models have their time of grace, and what they have then goes on record.
-
-        The server's own handler is the event loop's and stays in force: the loop learns of a signal by its wake-up
-        pipe, whichever Python handler is set.
-        """
-        loop = asyncio.get_running_loop()
-
-        def end(number: int, frame: FrameType | None) -> None:
-            loop.call_soon_threadsafe(self._app.end, self._grace)
-            cut_off_after(self._grace + LAST_WORDS)
-
-        for number in ENDING:
-            signal.signal(number, end)
 
 
 def cut_off_after(seconds: float) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import ipaddress
-import logging
 import math
 import os
 import re
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,7 +28,9 @@ from agentworld.config import TOKENIZERS, DriverName, ServeSettings, TokenMode, 
 from agentworld.errors import ConfigError
 from agentworld.loopback import host_name
 
-HEAD_MILLISECONDS = 20_000
+if TYPE_CHECKING:
+    from agentworld.http_server.workers import Workers
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -197,8 +199,8 @@ def _reached(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> None:
-    """Wait until a worker answers, then say so; from then on workers that fail are started again."""
+def announce(settings: ServeSettings, workers: Workers, stopped: threading.Event) -> None:
+    """Wait until a worker answers, then say so; from then on workers that end are started again."""
     while not stopped.wait(0.05):
         connection = http.client.HTTPConnection(_reached(settings.host), settings.port, timeout=5)
         with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
@@ -209,8 +211,7 @@ def announce(settings: ServeSettings, server: Any, stopped: threading.Event) -> 
         return
     from agentworld.pool import shown_url
 
-    server.respawn_failed_workers = True
-    logging.getLogger("_granian").setLevel(logging.ERROR)
+    workers.established = True
     models = ", ".join(f"{model.name} ({model.driver})" for model in settings.models)
     serving = f"models: {models}" if models else "control API only, no models"
     keys = " - API keys required" if settings.keys_required else ""
@@ -228,58 +229,26 @@ def run(settings: ServeSettings, *, log_level: Any = "info", log_json: bool = Fa
 
 
 def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
-    from granian import Granian
-    from granian.constants import HTTPModes, Interfaces, Loops
-    from granian.http import HTTP1Settings
-    from granian.log import LogLevels
-
     from agentworld.api import logs
-    from agentworld.api.worker import WorkerSettings, load
+    from agentworld.api.worker import WorkerSettings, work
+    from agentworld.http_server.workers import Workers
 
     settings = msgspec.structs.replace(settings, port=reserve_port(settings.host, settings.port))
     check_pool(settings)
     rewards = follower_of(settings)
-    server = Granian(
-        "agentworld.api.worker:load",
-        address=settings.host,
-        port=settings.port,
-        interface=Interfaces.ASGI,
-        http=HTTPModes.http1,  # The time for a head is kept there only.
-        loop=Loops.asyncio,
-        workers=settings.workers,
-        websockets=False,
-        backlog=2048,
-        # Calls of a model take long; a limit below the number of agents would make them wait for each other.
-        backpressure=16_384,
-        log_level=LogLevels.critical,
-        # Workers end themselves when their time of grace is over (agentworld.api.worker); this is for one that cannot.
-        workers_kill_timeout=math.ceil(settings.grace) + 10,
-        # Who sends the head of a request slowly holds a connection; its body has a time of its own (body_timeout).
-        http1_settings=HTTP1Settings(header_read_timeout=HEAD_MILLISECONDS),
-        # A worker that cannot start at all would be started for ever; `announce` turns this on.
-        respawn_failed_workers=False,
-    )
     logs.configure(log_level, as_json=log_json)
-    logging.getLogger("_granian").setLevel(logging.CRITICAL)
     worker = WorkerSettings(settings, os.getpid(), log_level, log_json, rewards)
+    # Workers end themselves when their time of grace is over (agentworld.api.worker); this is for one that cannot.
+    workers = Workers(settings.workers, functools.partial(work, worker), math.ceil(settings.grace) + 10)
     stopped = threading.Event()
-    threading.Thread(target=announce, args=(settings, server, stopped), name="announce", daemon=True).start()
+    threading.Thread(target=announce, args=(settings, workers, stopped), name="announce", daemon=True).start()
     try:
         with rewards_beside(settings):
-            server.serve(target_loader=_Loader(load, worker), wrap_loader=False)
+            status = workers.run()
     finally:
         stopped.set()
-
-
-class _Loader:
-    """Calls the worker's loader in the worker; pickled where workers are spawned, inherited where they are forked."""
-
-    def __init__(self, load: Any, settings: Any) -> None:
-        self._load = load
-        self._settings = settings
-
-    def __call__(self) -> Any:
-        return self._load(self._settings)
+    if status:
+        raise SystemExit(status)
 
 
 @app.command()

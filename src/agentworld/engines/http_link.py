@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agentworld.engines.broken import BrokenError
 from agentworld.timing_wheel import Alarm
@@ -92,8 +92,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # Some loops have transports of classes of their own.
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""

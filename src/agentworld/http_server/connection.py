@@ -1,0 +1,368 @@
+"""One connection: requests are read by httptools, answered one after the other, and bounded in size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import traceback
+from collections import deque
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote_to_bytes
+
+import httptools
+import msgspec
+import structlog
+
+from agentworld.errors import AgentWorldError, InvalidRequestError
+from agentworld.http_server.exchange import Exchange
+from agentworld.http_server.heads import framed_head
+
+if TYPE_CHECKING:
+    from agentworld.http_server.listener import Listener
+
+log = structlog.get_logger("agentworld.http")
+MAX_HEAD = 64 * 1024
+"""Bytes of a request's line and headers."""
+MAX_HEADERS = 128
+HELD = 256 * 1024
+"""Bytes of a body that wait for the application before no more is read."""
+WAITING = 16
+"""Requests that were sent ahead on one connection; what comes after them is not read, and the connection ends."""
+HEAD_SECONDS = 20.0
+"""Time in which a head has to come, from its first byte, or from the beginning of the connection."""
+IDLE_SECONDS = 120.0
+"""Time that a connection may be without a request."""
+LINGER_SECONDS = 5.0
+"""Time in which a client that still sends a body may read the answer that refused it."""
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+class HeadTooLargeError(AgentWorldError):
+    """A request's line and headers are over the limit."""
+
+    code = "head_too_large"
+    status = 431
+
+
+class Connection(asyncio.Protocol):
+    """What one client sends and gets. `deadline`: when `expire` is to be called, by the event loop's clock."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = listener.loop
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport
+        self._ends: dict[str, Any] = {}
+        self.deadline = math.inf
+        self._in_head = False
+        self._begun = False  # whether a head began in what came last
+        self._came = 0  # bytes of that
+        self._head_size = 0  # bytes that came since the piece in which the head began
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._current: Exchange | None = None  # the one that is answered
+        self._filling: Exchange | None = None  # the one whose body comes
+        self._waiting: deque[Exchange] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._last = False  # nothing further is served
+        self._deaf = False  # what comes is dropped
+        self._reading = True
+        self.drained: asyncio.Future[None] | None = None
+        """There while the client takes less than is sent."""
+        self._unsent = 0
+        self._sleeping = 0  # bytes that came since the body last grew
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        self._transport = cast(asyncio.Transport, transport)  # Some loops have transports of classes of their own.
+        self._ends = {
+            "client": _address(transport.get_extra_info("peername")),
+            "server": _address(transport.get_extra_info("sockname")),
+        }
+        self._listener.connections.add(self)
+        self.deadline = self._loop.time() + HEAD_SECONDS
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client has left, or the connection was ended."""
+        self._listener.gone(self)
+        self._last = self._deaf = True
+        self._waiting.clear()
+        self.resume_writing()
+        self.deadline = math.inf
+        for exchange in (self._current, self._filling):
+            if exchange is not None:
+                exchange.broken = True
+                exchange.wake()
+        self._filling = None
+        self._parser = None  # It refers to the connection, and the connection to it.
+
+    def pause_writing(self) -> None:
+        """The client takes less than is sent."""
+        self.drained = self._loop.create_future()
+        self._unsent = self._transport.get_write_buffer_size()
+        self.deadline = self._loop.time() + self._listener.stall_seconds
+
+    def resume_writing(self) -> None:
+        """It has taken most of it."""
+        drained, self.drained = self.drained, None
+        if drained is not None:
+            self.deadline = math.inf if self._current is not None else self._loop.time() + IDLE_SECONDS
+            if not drained.done():
+                drained.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come."""
+        if self._deaf:
+            return
+        self._begun = False
+        self._came = len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._last = self._deaf = True  # The request is served as any other; what follows is no HTTP/1.1.
+        except httptools.HttpParserError as error:
+            self._refuse(error)
+        else:
+            if self._in_head:
+                self._look_at_head()
+            elif self._filling is not None:
+                self._look_at_body(self._filling)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request has come."""
+        self._in_head = self._begun = True
+        self._head_size = 0
+        self._url = b""
+        self._headers = []
+
+    def on_url(self, piece: bytes) -> None:
+        """A piece of the target has come."""
+        self._url += piece
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header has come; those after a body are dropped."""
+        if self._in_head:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: its request is answered, or waits until those before it are."""
+        self._in_head = False
+        if self._last:
+            self._deaf = True
+            return
+        if len(self._headers) > MAX_HEADERS or self._head_size + self._came > MAX_HEAD:
+            self._check_head()
+        parser = self._parser
+        exchange = Exchange(self, self._scope(parser), parser.should_keep_alive(), self._expects())
+        self._filling = exchange
+        self._sleeping = 0
+        if self._current is None:
+            self._begin(exchange)
+            return
+        self._waiting.append(exchange)
+        if len(self._waiting) >= WAITING:
+            self._last = True
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of a body has come."""
+        if self._filling is not None:
+            self._filling.feed(piece)
+            self._sleeping = 0
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        exchange, self._filling = self._filling, None
+        if exchange is not None:
+            exchange.complete = True
+            exchange.wake()
+
+    # What exchanges call.
+
+    def lasts(self, exchange: Exchange) -> bool:
+        """Whether another request may come after the answer that begins now."""
+        last = self._listener.ending or (self._last and not self._waiting)
+        return exchange.keep_alive and exchange.complete and not last
+
+    def write(self, data: bytes) -> None:
+        """Send at once; to a client that has left, nothing."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait while the client takes less than is sent."""
+        while self.drained is not None:
+            await asyncio.shield(self.drained)
+
+    def took(self) -> None:
+        """The application has taken what had come of a body."""
+        if not self._reading and not self._transport.is_closing():
+            self._reading = True
+            self._transport.resume_reading()
+
+    # What the listener calls.
+
+    def end(self) -> None:
+        """Serve nothing further: close at once where no request is under way, else after its answer."""
+        self._last = True
+        if self._current is None:
+            self._close()
+
+    def abort(self) -> asyncio.Task[None] | None:
+        """Cut it off. The request that it serves, which is told that its client has left."""
+        self._transport.abort()
+        return self._task
+
+    def expire(self, now: float) -> None:
+        """The deadline is over."""
+        left = self._transport.get_write_buffer_size()
+        if self.drained is not None and left < self._unsent:
+            self._unsent = left
+            self.deadline = now + self._listener.stall_seconds
+        else:
+            self._transport.abort()
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._current = exchange
+        self.deadline = math.inf
+        self._task = self._loop.create_task(self._serve(exchange))
+
+    async def _serve(self, exchange: Exchange) -> None:
+        try:
+            await self._listener.app(exchange.scope, exchange.receive, exchange.send)
+        except Exception as error:
+            # Places and the type alone: messages can hold what users wrote.
+            places = "".join(traceback.format_tb(error.__traceback__))
+            log.error("application_failed", error=type(error).__name__, places=places)
+        finally:
+            self._over(exchange)
+
+    def _over(self, exchange: Exchange) -> None:
+        """The application has done with a request."""
+        self._current = self._task = None
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if self.drained is not None:
+            transport.abort()  # The application did not wait for the client to take it.
+            return
+        if not exchange.finished:
+            if exchange.started:
+                transport.abort()  # So that nobody takes what came for the whole.
+                return
+            self._answer(AgentWorldError("The server failed on this request", hint="Its log has the details"))
+        if not (exchange.finished and exchange.keep_alive and exchange.complete) or self._listener.ending:
+            self._close(lingering=not exchange.complete)
+        elif self._waiting:
+            self._begin(self._waiting.popleft())
+        elif self._last:
+            self._close()
+        else:
+            self.deadline = self._loop.time() + (HEAD_SECONDS if self._in_head else IDLE_SECONDS)
+
+    def _close(self, *, lingering: bool = False) -> None:
+        """End the connection once what was sent has gone out. `lingering`: the client still sends, and would lose its
+        answer if it were cut off.
+        """
+        self._last = self._deaf = True
+        self._waiting.clear()
+        self.deadline = self._loop.time() + (LINGER_SECONDS if lingering else self._listener.stall_seconds)
+        if not lingering:
+            self._transport.close()
+            return
+        self.took()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _look_at_head(self) -> None:
+        """A part of a head is there."""
+        if not self._begun:
+            self._head_size += self._came
+            if self._head_size > MAX_HEAD:
+                self._refuse(_too_large())
+        elif self._current is None:
+            self.deadline = self._loop.time() + HEAD_SECONDS
+
+    def _check_head(self) -> None:
+        size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
+        if size > MAX_HEAD or len(self._headers) > MAX_HEADERS:
+            raise _too_large()
+
+    def _look_at_body(self, exchange: Exchange) -> None:
+        """A part of a body is there."""
+        self._sleeping += self._came
+        if self._sleeping > MAX_HEAD and not exchange.held:  # Headers after a body, or what surrounds its pieces.
+            self._refuse(_too_large())
+        elif exchange.held > HELD and self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _refuse(self, fault: Exception) -> None:
+        """What came is no request. Those before it are answered."""
+        self._last = self._deaf = True
+        filling, self._filling = self._filling, None
+        if filling is not None:
+            filling.broken = True
+            filling.wake()
+        elif self._current is None:
+            said = fault.__context__ if isinstance(fault, httptools.HttpParserCallbackError) else fault
+            if not isinstance(said, HeadTooLargeError):
+                said = InvalidRequestError(f"This is no request of HTTP/1.1: {fault}")
+            self._answer(said)
+            self._close(lingering=True)
+
+    def _answer(self, error: AgentWorldError) -> None:
+        """Answer in place of the application, and serve nothing after it."""
+        body = msgspec.json.encode(error.to_dict())
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        start = {"status": error.status, "headers": headers}
+        head, _ = framed_head(start, {"method": "GET", "http_version": "1.1"}, lasts=False)
+        self.write(head + body)
+
+    def _expects(self) -> bool:
+        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._headers)
+
+    def _scope(self, parser: Any) -> MutableMapping[str, Any]:
+        target = self._url
+        if not target.startswith(b"/"):
+            target = _origin_form(target)
+        raw, _, query = target.partition(b"?")
+        path = unquote_to_bytes(raw).decode("utf-8", "replace") if b"%" in raw else raw.decode("ascii", "replace")
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": parser.get_http_version(),
+            "method": parser.get_method().decode("ascii"),
+            "scheme": "http",
+            "path": path,
+            "raw_path": raw,
+            "query_string": query,
+            "root_path": "",
+            "headers": self._headers,
+            **self._ends,
+        }
+
+
+def _too_large() -> HeadTooLargeError:
+    return HeadTooLargeError(
+        f"the head of the request is over {MAX_HEAD} bytes or {MAX_HEADERS} headers", hint="Send less in its headers"
+    )
+
+
+def _origin_form(target: bytes) -> bytes:
+    """The path and query of a target that is a whole address, as proxies are sent; others as they are."""
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return target
+    if not url.host:
+        return target
+    return (url.path or b"/") + (b"?" + url.query if url.query else b"")
+
+
+def _address(name: Any) -> tuple[str, int] | None:
+    return (name[0], name[1]) if isinstance(name, tuple) else None

@@ -1,0 +1,134 @@
+"""One request on a connection, and the way to answer it, as an ASGI application sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from agentworld.http_server.heads import CONTINUE, Framing, framed_head
+
+if TYPE_CHECKING:
+    from agentworld.http_server.connection import Connection
+
+Message = MutableMapping[str, Any]
+
+
+class Exchange:
+    """A request and its answer. `keep_alive`: whether the connection may serve another request after it.
+
+    Sending to a client that has left does nothing; `receive` says that it has.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_expects_continue",
+        "_framing",
+        "_head",
+        "_told",
+        "_waiting",
+        "broken",
+        "complete",
+        "finished",
+        "held",
+        "keep_alive",
+        "scope",
+        "started",
+    )
+
+    def __init__(self, connection: Connection, scope: Message, keep_alive: bool, expects_continue: bool) -> None:
+        self._connection = connection
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self._expects_continue = expects_continue
+        self._chunks: list[bytes] = []
+        self.held = 0
+        """Bytes of the body that the application has not taken."""
+        self.complete = False
+        """Whether the whole body has come."""
+        self.broken = False
+        """Whether no more of it will come: the client has left, or sent something else than a body."""
+        self._told = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._framing: Framing | None = None
+        self._head = b""  # of an answer whose body is awaited, so that both go out together
+        self.started = False
+        """Whether something of the answer was given to the connection."""
+        self.finished = False
+        """Whether the whole answer was given to the connection."""
+
+    def feed(self, chunk: bytes) -> None:
+        """A piece of the body has come."""
+        self._chunks.append(chunk)
+        self.held += len(chunk)
+        if self._waiting:
+            self.wake()
+
+    def wake(self) -> None:
+        """Have whoever waits for the client look again."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def receive(self) -> Message:
+        """The next piece of the body; after its end, and where it breaks off, that the client has left."""
+        while True:
+            if not self._told:
+                if self._chunks or self.complete:
+                    return self._taken()
+                if self.broken:
+                    return {"type": "http.disconnect"}
+                if self._expects_continue and not self.started:
+                    self._expects_continue = False
+                    self._connection.write(CONTINUE)
+            elif self.broken or self.finished:
+                return {"type": "http.disconnect"}
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.remove(waiting)
+
+    def _taken(self) -> Message:
+        chunks = self._chunks
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        self._chunks = []
+        self._told = self.complete
+        self.held = 0
+        self._connection.took()
+        return {"type": "http.request", "body": body, "more_body": not self.complete}
+
+    async def send(self, message: Message) -> None:
+        """Answer, piece by piece. Waits while the client takes less than is sent. RuntimeError where the application
+        does not answer as it should; ValueError for a head that HTTP cannot carry.
+        """
+        connection = self._connection
+        if message["type"] == "http.response.start":
+            if self._framing is not None:
+                raise RuntimeError("this request has been answered")
+            head, self._framing = framed_head(message, self.scope, connection.lasts(self))
+            if self._framing.length is None:  # Whoever waits for a stream sees that it begins.
+                self.started = True
+                connection.write(head)
+            else:
+                self._head = head
+            return
+        framing = self._framing
+        if framing is None or self.finished:
+            raise RuntimeError("a piece of an answer came before its beginning or after its end")
+        more = message.get("more_body", False)
+        data = framing.piece(message.get("body", b""), last=not more)
+        if self._head:
+            data, self._head = self._head + data, b""
+        self.started = True
+        if not more:
+            self.finished = True
+            self.keep_alive = self.keep_alive and not framing.closes
+            if self._waiting:
+                self.wake()
+        if data:
+            connection.write(data)
+            if connection.drained is not None:
+                await connection.drain()
