@@ -125,10 +125,11 @@ def _place_leased_units() -> None:
 
 def _seed_keys() -> None:
     connection = op.get_bind()
-    on_sqlite = connection.dialect.name == "sqlite"
+    # Pools of the first schema let SQLite count too.
+    counts = connection.dialect.name == "sqlite" and sa.inspect(connection).has_table("sqlite_sequence")
     for name in _TABLES_WITH_KEYS.split():
         highest = connection.execute(sa.text(f"SELECT coalesce(max(pk), 0) FROM {name}")).scalar_one()
-        if on_sqlite:
+        if counts:
             used = connection.execute(sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": name})
             highest = max(highest, used.scalar() or 0)
         connection.execute(

@@ -43,7 +43,7 @@ from agentworld.pool.schema.signals import (
     rewards,
 )
 
-SCHEMA_VERSION = "0006"
+SCHEMA_VERSION = "0007"
 
 __all__ = [
     "BLOCK_BITS",

@@ -27,19 +27,20 @@ BLOCK_BITS = 11  # Pages find times by blocks of so many bits of the primary key
 
 
 def growing(name: str, *columns: Column[object] | UniqueConstraint | Index, full: int | None = None) -> Table:
-    """A table whose numbers are never used twice, so that cursors and sequences stay valid after deletions.
+    """A table whose numbers are never used twice, so that cursors and sequences stay valid after deletions: they come
+    from a counter (Transaction.next_pk), not from the engine.
 
     `full`: percent of a page that PostgreSQL fills with new rows; the rest is for what they change to.
     """
     key = Column("pk", Whole, primary_key=True, autoincrement=False)
     options: dict[str, Any] = {} if full is None else {"postgresql_with": {"fillfactor": full}}
-    return Table(name, metadata, key, *columns, sqlite_autoincrement=True, **options)
+    return Table(name, metadata, key, *columns, **options)
 
 
-def where_there(name: str, column: str) -> Index:
-    """An index of the rows that have the column, for one that most rows may lack."""
+def where_there(name: str, column: str, *further: str) -> Index:
+    """An index of the rows that have the column, for one that most rows may lack; by it, then by the `further` ones."""
     there = text(f"{column} IS NOT NULL")
-    return Index(name, column, sqlite_where=there, postgresql_where=there)
+    return Index(name, column, *further, sqlite_where=there, postgresql_where=there)
 
 
 def in_order_of_pk(name: str, column: str, by: str) -> list[Index]:

@@ -47,16 +47,16 @@ trajectories = growing(
         "masked", Whole, nullable=False, server_default="0"
     ),  # 1: served for its group's statistics, not for training
     Column("ready_seq", Whole),  # grows each time it becomes fit to be served; what a consumer goes on from
-    Index("trajectories_by_group", "group_id", "rollout_index"),
+    where_there("trajectories_by_group", "group_id", "rollout_index"),
     Index("trajectories_by_readiness", "readiness", "pk"),
     Index("trajectories_by_channel", "channel", "pk"),
     Index("trajectories_by_status", "status", "pk"),
     by_block("trajectories_by_creation", "created_at"),
-    Index("trajectories_by_reward", "reward"),
-    Index("trajectories_by_policy", "policy_model", "policy_run", "policy_version", "pk"),
-    Index("trajectories_by_user", "user_id", "pk"),
+    where_there("trajectories_by_reward", "reward"),
+    where_there("trajectories_by_policy", "policy_model", "policy_run", "policy_version", "pk"),
+    where_there("trajectories_by_user", "user_id", "pk"),
     Index("trajectories_by_priority", "priority"),
-    Index("trajectories_by_ready_seq", "ready_seq"),
+    where_there("trajectories_by_ready_seq", "ready_seq"),
     # Every step changes its trajectory's row. Where the page has room, PostgreSQL leaves the entries of the ten indexes
     # as they are.
     full=50,

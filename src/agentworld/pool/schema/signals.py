@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, LargeBinary, Table, UniqueConstraint
 
-from agentworld.pool.schema.base import Text, Whole, growing, in_order_of_pk, metadata
+from agentworld.pool.schema.base import Text, Whole, growing, in_order_of_pk, metadata, where_there
 
 END_OF_TRAJECTORY_ID = "substr(trajectory_id, length(trajectory_id) - 3)"
 
@@ -83,7 +83,7 @@ groups = growing(
     Column("served", Whole, nullable=False),  # members that are fit to be served
     Column("ready_seq", Whole),
     Index("groups_by_timeout", "state", "timeout_at"),
-    Index("groups_by_ready_seq", "ready_seq"),
+    where_there("groups_by_ready_seq", "ready_seq"),
 )
 
 events = growing(

@@ -1,17 +1,18 @@
 """Pages of trajectories in the order of a value, within the budget of rows and time of other pages.
 
 Where a condition finds few, all of these are sorted. Otherwise entries of the value's index are gone through in their
-order, in looks that grow, and those that match are kept.
+order, in looks that grow, and those that match are kept. Rows without the value, which come last, are in no index: for
+them all rows are gone through, as for any condition without one.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import Column, ColumnElement, Select, and_, or_, select
 
 from agentworld.pool import schema
 from agentworld.pool.sorting import Entry, Sort, comes_after, cursor_after, in_order, read_cursor_after, read_sort
@@ -25,7 +26,7 @@ from agentworld.pool.sql.statements import NO_INDEX, Statement, json_list, param
 from agentworld.pool.sql.where import NOW
 
 _t = schema.trajectories
-_COLUMNS: dict[str, tuple[ColumnElement[Any], str]] = {
+_COLUMNS: dict[str, tuple[Column[Any], str]] = {
     "reward": (_t.c.reward, "trajectories_by_reward"),
     "priority": (_t.c.priority, "trajectories_by_priority"),
     "status": (_t.c.status, "trajectories_by_status"),
@@ -34,7 +35,9 @@ _COLUMNS: dict[str, tuple[ColumnElement[Any], str]] = {
     "group_id": (_t.c.group_id, "trajectories_by_group"),
     "user": (_t.c.user_id, "trajectories_by_user"),
 }
+_BEHIND_ALL = 2**62
 _FIRST_LOOK, _LARGEST_LOOK, _GROWTH = 200, 20_000, 4
+_LARGEST_ROWS = 5_000  # whole rows, which are wider than entries
 
 
 def sorted_page(
@@ -86,7 +89,9 @@ def _all_of_few(reader: Reader, search: Search, plan: PagePlan, by: Sort, after:
 
 
 class _Walk:
-    """Through the entries of the value's index. `at`: the last one looked at; `ended`: there are no more."""
+    """Through the entries of the value's index, then through the rows that lack it. `at`: the last one looked at;
+    `ended`: there are no more.
+    """
 
     def __init__(
         self, reader: Reader, search: Search, plan: PagePlan, bound: Mapping[str, Any], by: Sort, after: Entry | None
@@ -107,38 +112,52 @@ class _Walk:
                 left = reads.SCAN_ROWS - self.scanned
                 if left <= 0 or (self.scanned and time.monotonic() - begun > PAGE_SECONDS):
                     break
-                for entry in self._next(wanted - len(found) if not self._plan.filtered else min(look, left)):
+                if self.at is not None and self.at.value is None:
+                    matching = self._without_value(self.at.number, min(look, left, _LARGEST_ROWS))
+                else:
+                    matching = self._with_value(
+                        self.at, min(look, left) if self._plan.filtered else wanted - len(found)
+                    )
+                for entry in matching:
                     found.append(entry)
                     if len(found) == wanted:
-                        self.at = entry
+                        self.at, self.ended = entry, False
                         return found
                 look = min(look * _GROWTH, _LARGEST_LOOK)
         return found
 
-    def _next(self, size: int) -> Iterator[Entry]:
-        """The matches among the next `size` entries, which are looked at all before the first one is given."""
-        absent = self.at is not None and self.at.value is None
-        which = "absent" if absent else "first" if self.at is None else "rest"
+    def _with_value(self, after: Entry | None, size: int) -> list[Entry]:
+        """The matches among the next `size` entries."""
         given: dict[str, Any] = {"limit": size}
-        if self.at is not None:
-            given["number"] = self.at.number
-            if not absent:
-                given["value"] = self.at.value
-        rows = self._reader.execute(_entries(self._by, which), given)
+        if after is not None:
+            given |= {"number": after.number, "value": after.value}
+        rows = self._reader.execute(_entries(self._by, after is None), given)
         entries = [Entry(row[1], row[0]) for row in rows]
-        if len(entries) < size and not absent:
-            given = {"limit": size - len(entries), "number": 2**62 if self._by.down else 0}
-            entries += [Entry(None, row[0]) for row in self._reader.execute(_entries(self._by, "absent"), given)]
-        fitting = {entry.number for entry in entries}
-        if self._plan.filtered and entries:
-            asked = {**self._bound, "rows": json_list([entry.number for entry in entries])}
-            fitting = {row[0] for row in self._reader.execute(self._plan.chosen, asked)}
-        self.scanned += len(entries)
-        self._search.scanned = self.scanned
-        self.ended = len(entries) < size
-        if entries:
+        if len(entries) == size:
             self.at = entries[-1]
-        return (entry for entry in entries if entry.number in fitting)
+        elif _COLUMNS[self._by.name][0].nullable:
+            self.at = Entry(None, _BEHIND_ALL if self._by.down else 0)
+        else:
+            self.ended = True
+        return self._fitting(entries, len(entries))
+
+    def _without_value(self, after: int, size: int) -> list[Entry]:
+        """The matches among the next `size` rows, as far as they lack the value."""
+        rows = self._reader.execute(_rows(self._by), {"number": after, "limit": size})
+        if len(rows) < size:
+            self.ended = True
+        else:
+            self.at = Entry(None, rows[-1][0])
+        return self._fitting([Entry(None, row[0]) for row in rows if row[1] is None], len(rows))
+
+    def _fitting(self, entries: list[Entry], looked_at: int) -> list[Entry]:
+        self.scanned += looked_at
+        self._search.scanned = self.scanned
+        if not self._plan.filtered or not entries:
+            return entries
+        asked = {**self._bound, "rows": json_list([entry.number for entry in entries])}
+        fitting = {row[0] for row in self._reader.execute(self._plan.chosen, asked)}
+        return [entry for entry in entries if entry.number in fitting]
 
 
 @functools.cache
@@ -149,18 +168,25 @@ def _values(name: str) -> Statement:
 
 
 @functools.cache
-def _entries(by: Sort, which: str) -> Statement:
-    """The next `limit` entries of the index: its `first` ones, the `rest` after an entry, those without value."""
+def _entries(by: Sort, first: bool) -> Statement:
+    """The next `limit` entries of the index: its `first` ones, or those after one."""
     column, index = _COLUMNS[by.name]
     pk: ColumnElement[Any] = _t.c.pk
     value, number = parameter("value"), parameter("number")
-    further = pk < number if by.down else pk > number
     found: Select[Any] = select(pk, column).with_hint(_t, f"INDEXED BY {index}", "sqlite").limit(parameter("limit"))
-    if which == "absent":
-        return sql(found.where(column.is_(None), further).order_by(pk.desc() if by.down else pk))
-    if which == "rest":
+    if not first:
         on = column <= value if by.down else column >= value
         beyond = column < value if by.down else column > value
+        further = pk < number if by.down else pk > number
         found = found.where(and_(on, or_(beyond, further)))
     found = found.where(column.is_not(None))
     return sql(found.order_by(column.desc() if by.down else column, pk.desc() if by.down else pk))
+
+
+@functools.cache
+def _rows(by: Sort) -> Statement:
+    """The next `limit` rows with the value that they have, if any."""
+    pk = _t.c.pk
+    further = pk < parameter("number") if by.down else pk > parameter("number")
+    found = select(pk, _COLUMNS[by.name][0]).where(further).order_by(pk.desc() if by.down else pk)
+    return sql(found.with_hint(_t, NO_INDEX, "sqlite").limit(parameter("limit")))

@@ -32,7 +32,6 @@ def upgrade() -> None:
         sa.Column("record", Text, nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
-        sqlite_autoincrement=True,
     )
     op.create_table(
         "events",
@@ -43,7 +42,6 @@ def upgrade() -> None:
         sa.Column("step_id", Text, nullable=True),
         sa.Column("data", Text, nullable=True),
         sa.PrimaryKeyConstraint("pk"),
-        sqlite_autoincrement=True,
     )
     op.create_table(
         "message_nodes",
@@ -130,7 +128,6 @@ def upgrade() -> None:
         sa.Column("completed_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("trajectory_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("trajectories_by_group", "trajectories", ["group_id"], unique=False)
     op.create_index("trajectories_by_readiness", "trajectories", ["readiness", "group_id"], unique=False)
@@ -150,7 +147,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("batch_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("batches_by_state", "batches", ["state", "deadline"], unique=False)
     op.create_table(
@@ -235,7 +231,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("step_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("steps_by_trajectory", "steps", ["trajectory"], unique=False)
     op.create_table(

@@ -63,7 +63,6 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("feedback_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("feedback_by_target", "feedback", ["target", "target_id"])
     op.create_table(
@@ -107,7 +106,6 @@ def _create_tables() -> None:
         sa.Column("ready_seq", Whole, nullable=True),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("group_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("groups_by_timeout", "groups", ["state", "timeout_at"])
     op.create_index("groups_by_ready_seq", "groups", ["ready_seq"])
@@ -157,7 +155,6 @@ def _create_tables() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("kind", "target_id"),
-        sqlite_autoincrement=True,
     )
 
 

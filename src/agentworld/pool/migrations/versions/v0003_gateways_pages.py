@@ -36,7 +36,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("key_id"),
         sa.UniqueConstraint("digest"),
-        sqlite_autoincrement=True,
     )
     op.create_table(
         "call_marks",

@@ -24,7 +24,6 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Float(), nullable=True),
         sa.Column("swept", Whole, nullable=True),
         sa.PrimaryKeyConstraint("pk"),
-        sqlite_autoincrement=True,
     )
     _index_where_there("curation_policies_sweeping", "curation_policies", "swept")
     op.create_index("curation_policies_by_channel", "curation_policies", ["channel", "pk"])
@@ -45,7 +44,6 @@ def upgrade() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("subject", "row_pk", "by"),
-        sqlite_autoincrement=True,
     )
     op.create_index("decisions_by_trajectory", "decisions", ["trajectory"])
     op.create_table(
@@ -68,7 +66,6 @@ def upgrade() -> None:
         sa.Column("resolved_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("target", "target_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("reviews_by_worth", "reviews", ["state", "worth", "pk"])
     op.create_index("reviews_by_channel", "reviews", ["channel", "state", "worth", "pk"])
@@ -89,7 +86,6 @@ def upgrade() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("evaluator", "target", "target_id"),
-        sqlite_autoincrement=True,
     )
     op.create_index("evaluations_by_content", "evaluations", ["content", "fingerprint"])
     op.create_index("evaluations_by_target", "evaluations", ["target", "target_id"])

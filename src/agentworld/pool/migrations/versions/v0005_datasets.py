@@ -21,7 +21,6 @@ def upgrade() -> None:
         sa.Column("began_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("pk"),
         sa.UniqueConstraint("name", "digest"),
-        sqlite_autoincrement=True,
     )
     _index_where_there("datasets_by_freezing", "datasets", "frozen")
     op.create_index("datasets_by_name", "datasets", ["name", "frozen"])
