@@ -3,43 +3,58 @@
 As commit_delay with commit_siblings in PostgreSQL. A transaction has a cost that those in it share. Calls of a gateway
 come one after the other while the thread writes what came before, so that each transaction would hold only a few of
 them, and the event loop, which makes the next ones, would wait for the thread meanwhile.
+
+How many can be expected is not known. As many as were lately written together can come together again, so it waits for
+these, now and then for a few more, and never longer than while somebody comes.
 """
 
 from __future__ import annotations
 
-STEP_SECONDS = 0.001
+from collections import deque
+
+STEP_SECONDS = 0.003
+"""After a step in which nobody came, nobody comes."""
 MOST_STEPS = 10
-# After so many steps in which nobody came, nobody comes.
-QUIET_STEPS = 3
 # Whoever writes alone, or with few others, waits for nobody.
 LEAST_OPERATIONS = 4
+REMEMBERED = 16
+"""Transactions; the largest of them is what can be expected."""
+FIRST_LOOK, LAST_LOOK = 4, 64
+"""Transactions between two that wait for more than that: doubled each time that no more came."""
 
 
 class Lingering:
     """Told of each transaction, it says whether the next one waits another step."""
 
     def __init__(self) -> None:
-        self._lately = 0
-        self._waiting = 0
-        self._steps = self._quiet = 0
+        self._lately = deque([0], maxlen=REMEMBERED)
+        self._expected = 0
+        self._reached = False
+        self._before = self._steps = 0
+        self._between = self._left = FIRST_LOOK
 
     def begin(self, waiting: int) -> None:
         """So many operations wait for a transaction that could begin now."""
-        self._waiting, self._steps, self._quiet = waiting, 0, 0
+        self._before, self._steps, self._reached = waiting, 0, False
 
     def goes_on(self, waiting: int) -> bool:
-        """Whether to wait one more step; `waiting`: how many operations wait by now. As many as were in the latest
-        transaction are all that can be expected: who waits for its commit brings nothing new.
-        """
-        if self._steps:
-            self._quiet = self._quiet + 1 if waiting == self._waiting else 0
-            self._waiting = waiting
-        expected = self._lately >= LEAST_OPERATIONS and waiting < self._lately
-        if not expected or self._steps >= MOST_STEPS or self._quiet >= QUIET_STEPS:
+        """Whether to wait one more step; `waiting`: how many operations wait by now."""
+        quiet = self._steps > 0 and waiting == self._before
+        self._before = waiting
+        self._reached = waiting >= self._expected
+        if self._expected < LEAST_OPERATIONS or self._reached or quiet or self._steps >= MOST_STEPS:
             return False
         self._steps += 1
         return True
 
     def wrote(self, operations: int) -> None:
         """So many were in the transaction."""
-        self._lately = operations
+        most = max(self._lately)
+        if self._expected > most:  # It waited for more than there ever were.
+            self._between = FIRST_LOOK if operations > most else min(2 * self._between, LAST_LOOK)
+            self._left = self._between
+        self._lately.append(operations)
+        self._expected = max(self._lately)
+        self._left -= self._reached
+        if self._left <= 0 and self._expected >= LEAST_OPERATIONS:
+            self._expected += self._expected // 4 + 1
