@@ -1,6 +1,7 @@
 """A disk that is full or fails: a clear error, nothing half written, and the pool goes on once there is room."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -104,6 +105,43 @@ def test_a_pool_that_fills_its_disk_again_and_again_keeps_what_it_acknowledged(t
     assert left == ended - delivered
     for step in listed(pool):
         assert step.prompt_ids == made_step(step.trajectory_id, step.step_index).prompt_ids
+    pool.close()
+
+
+def test_threads_that_lease_together_are_all_told_of_a_full_disk_and_have_each_unit_once_after(
+    tmp_path, disk, monkeypatch
+):
+    monkeypatch.setattr(session, "PRESSED_SECONDS", 600.0)  # No checkpoint, so that the log grows by each transaction.
+    pool = SqlitePool(tmp_path / "pool.db")
+    everything = {f"t{place}" for place in range(64)}
+    for name in everything:
+        pool.create_trajectory(NewTrajectory(trajectory_id=name))
+        pool.append_steps([made_step(name, 0)])
+        pool.complete_trajectory(name, "finished", 1.0)
+
+    def work():
+        found = []
+        while True:
+            try:
+                batch = pool.lease(SPEC, "c")
+                if batch is None:
+                    return found, None
+                pool.ack(batch.batch_id, batch.epoch)
+            except PoolError as error:
+                return found, error
+            found.append(batch.items[0].key)
+
+    disk.free = 400_000
+    with ThreadPoolExecutor(8) as threads:
+        results = [future.result() for future in [threads.submit(work) for _ in range(8)]]
+    assert {type(error) for _, error in results} == {PoolFullError}
+    assert len([key for found, _ in results for key in found]) < len(everything)
+    disk.free = None
+    pool.resume("c", [])
+    delivered = [key for found, _ in results for key in found]
+    with ThreadPoolExecutor(8) as threads:
+        delivered += [key for future in [threads.submit(work) for _ in range(8)] for key in future.result()[0]]
+    assert sorted(delivered) == sorted(everything)
     pool.close()
 
 

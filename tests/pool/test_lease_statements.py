@@ -6,7 +6,7 @@ import re
 import psycopg
 import pytest
 
-from agentworld.pool.sql import backlog, batch_rows, items, leases, pairs, pulling, units
+from agentworld.pool.sql import backlog, batch_reading, batch_rows, items, pairs, pulling, units
 from agentworld.pool.sql.statements import Statement
 from agentworld.pool.sql.units import Wish
 from agentworld.records import BatchSpec
@@ -90,7 +90,7 @@ def test_a_lease_that_cannot_be_read_is_given_back_at_once(sqlite_pool, monkeypa
         raise RuntimeError("the disk is gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr(leases, "read_items", fail)
+        broken.setattr(batch_reading, "read_items", fail)
         with pytest.raises(RuntimeError):
             sqlite_pool.lease(spec, "c")
     assert sqlite_pool.stats().batches == {"released": 1}

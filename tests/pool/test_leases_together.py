@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentworld.errors import NotFoundError, PoolError, StaleLeaseError
-from agentworld.pool.sql import gathered, leases
+from agentworld.pool.sql import batch_reading, gathered
 from agentworld.records import BatchSpec
 
 from .samples import finished
@@ -112,7 +112,7 @@ def test_leases_that_wait_together_share_their_statements(store, statements):
 def test_threads_of_one_process_read_their_batches_one_after_the_other(store, monkeypatch):
     for number in range(WAITING):
         finished(store, f"t{number}", reward=1.0)
-    reading, most, read = [], [], leases.read_items
+    reading, most, read = [], [], batch_reading.read_items
 
     def slowly(*args):
         reading.append(1)
@@ -122,7 +122,7 @@ def test_threads_of_one_process_read_their_batches_one_after_the_other(store, mo
         reading.pop()
         return found
 
-    monkeypatch.setattr(leases, "read_items", slowly)
+    monkeypatch.setattr(batch_reading, "read_items", slowly)
     batches = together(store, [lambda: store.lease(BatchSpec(method="reinforce", size=1), "c")] * WAITING)
     assert sorted(key for batch in batches for key in keys(batch)) == [f"t{number}" for number in range(WAITING)]
     assert most == [1] * WAITING
@@ -183,7 +183,8 @@ def test_a_pool_that_is_closed_refuses_and_waits_for_nobody(sqlite_pool):
             store.ack(batch.batch_id, batch.epoch)
 
 
-def test_an_operation_that_never_began_lets_its_requests_hear_of_it(monkeypatch):
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_operation_that_never_began_lets_its_requests_hear_of_it(waits):
     from concurrent.futures import Future
 
     class Busy:
@@ -195,7 +196,7 @@ def test_an_operation_that_never_began_lets_its_requests_hear_of_it(monkeypatch)
             return self.operations[-1][1]
 
     writer = Busy()
-    asked = gathered.Gathered(writer, lambda txn, payloads: payloads)
+    asked = gathered.Gathered(writer, lambda txn, payloads: payloads, gathered.Company(waits=waits))
     with ThreadPoolExecutor(2) as threads:
         futures = [threads.submit(asked.ask, number) for number in range(2)]
         until = time.monotonic() + SECONDS
@@ -207,7 +208,8 @@ def test_an_operation_that_never_began_lets_its_requests_hear_of_it(monkeypatch)
     assert asked._waiting == []
 
 
-def test_an_operation_that_has_failed_before_its_request_looks_is_told():
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_operation_that_has_failed_before_its_request_looks_is_told(waits):
     from concurrent.futures import Future
 
     class Failed:
@@ -216,7 +218,7 @@ def test_an_operation_that_has_failed_before_its_request_looks_is_told():
             done.set_exception(PoolError("the pool file was removed"))
             return done
 
-    asked = gathered.Gathered(Failed(), lambda txn, payloads: payloads)
+    asked = gathered.Gathered(Failed(), lambda txn, payloads: payloads, gathered.Company(waits=waits))
     for _ in range(2):
         outcome = Future()
 

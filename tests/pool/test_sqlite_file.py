@@ -131,7 +131,7 @@ def test_what_came_too_late_is_let_go_of(lock_path):
     with holder, pytest.raises(PoolError), late:
         pass
     # The late one's thread now gets the lock, and nobody wants it.
-    with FileLock(lock_path, 20):
+    with contextlib.closing(FileLock(lock_path, 20)) as third, third:
         pass
     with late:
         pass
@@ -167,6 +167,24 @@ def test_those_who_wait_in_time_get_the_lock(lock_path):
         order.append("first")
     thread.join(100)
     assert order == ["first", "second"]
+    holder.close()
+    second.close()
+
+
+def test_one_thread_waits_however_often_a_lock_is_waited_for(lock_path):
+    holder, second = FileLock(lock_path), FileLock(lock_path, 20)
+    for number in range(3):
+        holder.acquire()
+        release = threading.Timer(0.02, holder.release)
+        release.start()
+        with second:
+            assert len(waiting_threads()) == 1, number
+        release.join()
+    [thread] = waiting_threads()
+    holder.close()
+    second.close()
+    thread.join(100)
+    assert waiting_threads() == []
 
 
 def test_readers_need_no_lock(hasty, lock_path):

@@ -44,6 +44,7 @@ class PostgresDatabase(Database):
 
     engine: EngineName = "postgres"
     tells = True
+    works_elsewhere = True
 
     def __init__(self, url: str, lock_seconds: float = LOCK_SECONDS) -> None:
         self.address: Address = read_address(url)

@@ -45,6 +45,13 @@ class Reader(Protocol):
         """Statements inside that together take longer raise SearchTimeoutError."""
 
 
+class Counters(Protocol):
+    """Values by name."""
+
+    def get(self, name: str, default: int, /) -> int:
+        """The value, `default` where there is none."""
+
+
 class Connection(Reader, Protocol):
     """A connection that writes, inside a transaction that the WriteSession began.
 
@@ -53,8 +60,10 @@ class Connection(Reader, Protocol):
 
     works_ahead: bool
 
-    def counters(self) -> Mapping[str, int] | None:
-        """The counters as the transaction found them, where the engine has read them as it began; None where not."""
+    def counters(self) -> Counters | None:
+        """The counters as the transaction found them, where the engine has read them as it began, or reads each as it
+        is asked for; None where not.
+        """
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run one statement for each of the rows, in order, in as few round trips as the engine allows."""
@@ -124,6 +133,7 @@ class Database(abc.ABC):
     engine: EngineName
     url: str  # without secrets
     tells = False  # whether `listen` hears of the commits of other processes
+    works_elsewhere = False  # whether the engine's own work is done by another process than this one
 
     @abc.abstractmethod
     def reading(self) -> contextlib.AbstractContextManager[Reader]:

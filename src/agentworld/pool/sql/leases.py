@@ -15,7 +15,6 @@ from functools import partial
 from typing import NamedTuple
 
 from agentworld.errors import AgentWorldError, NotFoundError
-from agentworld.pool import rules
 from agentworld.pool.lease_rules import (
     check_ack,
     check_extend,
@@ -26,12 +25,12 @@ from agentworld.pool.lease_rules import (
 )
 from agentworld.pool.sql import backlog, batch_rows, events, groups, items, pulling, resuming, units
 from agentworld.pool.sql.backlog import READY
+from agentworld.pool.sql.batch_reading import BatchReading
 from agentworld.pool.sql.batch_rows import end_batch, lease_state
 from agentworld.pool.sql.connections import Database, Row
-from agentworld.pool.sql.gathered import Gathered
-from agentworld.pool.sql.items import ask_items, read_items
+from agentworld.pool.sql.gathered import Company, Gathered
 from agentworld.pool.sql.knowledge import Knowledge
-from agentworld.pool.sql.policies import ask_policies, current_policies
+from agentworld.pool.sql.policies import current_policies
 from agentworld.pool.sql.pulling import FEEDBACK, is_behind
 from agentworld.pool.sql.taking import Attempt, Taken, Without, policies_for, take, take_together
 from agentworld.pool.sql.transaction import Transaction
@@ -62,8 +61,9 @@ class Leases:
         self._clock = clock
         self._hints: OrderedDict[tuple[str, BatchSpec], _Shared] = OrderedDict()
         self._guard = threading.Lock()
-        self._turns = threading.Lock()
-        self._acks: Gathered[tuple[str, int], None] = Gathered(writer, _acknowledge_together)
+        self._company = Company(waits=not database.works_elsewhere)
+        self._reading = BatchReading(database, self._company)
+        self._acks: Gathered[tuple[str, int], None] = Gathered(writer, _acknowledge_together, self._company)
 
     def lease(self, spec: BatchSpec, consumer: str) -> Batch | None:
         """See Pool."""
@@ -151,9 +151,10 @@ class Leases:
 
     def _new(self, wanted: Plan) -> _Shared:
         knowledge = Knowledge(wanted)
-        return _Shared(
-            knowledge, Gathered(self._writer, lambda txn, turns: take_together(txn, wanted, knowledge, turns))
+        takes: Gathered[Attempt, Taken | Without] = Gathered(
+            self._writer, lambda txn, turns: take_together(txn, wanted, knowledge, turns), self._company
         )
+        return _Shared(knowledge, takes)
 
     def _take_alone(self, wanted: Plan, knowledge: Knowledge, turn: Attempt) -> Taken | Without:
         outcome = self._writer.submit(lambda txn: take(txn, wanted, knowledge, turn), patient=True).result()
@@ -213,12 +214,7 @@ class Leases:
     def _read(self, wanted: Plan, taken: Taken) -> Batch:
         batch = taken.batch
         try:
-            # One thread of the process after the other: nearly all of it holds the interpreter's lock, which several
-            # would hand to one another at every row.
-            with self._turns, self._database.reading() as reader:
-                reader.foresee([*ask_items(wanted, taken.units), ask_policies()])
-                batch.items = read_items(reader, wanted, taken.units)
-                batch.policy = rules.batch_policy(batch.items, current_policies(reader))
+            self._reading.read(wanted, taken)
         except BaseException:
             # Nobody learns of this lease, so nobody could end it before its time runs out.
             self.release(batch.batch_id, batch.epoch)

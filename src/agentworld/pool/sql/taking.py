@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from agentworld.pool.sql import backlog, batch_rows, curating, groups, standing
 from agentworld.pool.sql.backlog import READY
@@ -59,11 +59,16 @@ class Attempt:
         self.shuffled, self.swept = other.shuffled, other.swept
 
 
-class Taken(NamedTuple):
-    """A batch without its items, and the units that they are read of."""
+@dataclass(slots=True)
+class Taken:
+    """A batch, at first without its items, and the units that they are read of. `together`: all batches that one
+    operation took, this one among them.
+    """
 
     batch: Batch
     units: list[TakenUnit]
+    together: list[Taken]
+    is_read: bool = False
 
 
 # What else an attempt comes to: nothing is there; something is done, try again; look outside of the lock.
@@ -166,7 +171,7 @@ def _hand_out(
     knowledge.remove(found.unit.key for found in chosen)
     rewards = iter(rewards_of(txn, wanted, [found.members for found in chosen]))
     epoch = batch_rows.next_epochs(txn, consumer, len(shares), is_new=is_new)
-    taken = []
+    taken: list[Taken] = []
     for number, share in enumerate(shares):
         batch = Batch(
             batch_id=new_id("bat"),
@@ -178,7 +183,7 @@ def _hand_out(
             items=[],
         )
         units = [TakenUnit(found.unit.key, found.members, found.unit.deliveries + 1, next(rewards)) for found in share]
-        taken.append(Taken(batch, units))
+        taken.append(Taken(batch, units, taken))
     waiting = [[found.unit for found in share] for share in shares]
     batch_rows.insert_batches(txn, spec, [(one.batch, one.units) for one in taken], waiting)
     txn.connection.trust()

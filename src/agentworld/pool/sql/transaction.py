@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from agentworld.pool import schema
-from agentworld.pool.sql.connections import Connection, Row
+from agentworld.pool.sql.connections import Connection, Counters, Row
 from agentworld.pool.sql.statements import Statement, numbers_by_name, sql
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Transaction:
         self._counts: dict[str, int] = {}
         self._trace = Trace(connection.era)
         self._undo: list[Callable[[], None]] = []
-        self._before: Mapping[str, int] | None = connection.counters()
+        self._before: Counters | None = connection.counters()
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of one statement; InvalidRequestError where the engine cannot hold a parameter."""
@@ -163,9 +163,10 @@ class Transaction:
         """Run what `on_rollback` was given: everything is rolled back."""
         self._undo_from(0)
 
-    def _read_counters(self) -> Mapping[str, int]:
-        self._before = {row[0]: row[1] for row in self.execute(_COUNTERS)}
-        return self._before
+    def _read_counters(self) -> Counters:
+        found: dict[str, int] = {row[0]: row[1] for row in self.execute(_COUNTERS)}
+        self._before = found
+        return found
 
     def _undo_from(self, first: int) -> None:
         for action in self._undo[first:]:

@@ -18,7 +18,7 @@ from agentworld.pool.unit_rules import Member, Policies, Verdict
 
 FITS: Known = "fits"
 MOST_LEAVING = 512  # that one walk finds and one transaction takes out
-_FIRST_PAGE = 16  # for few units; pages double, so that what fits is not far beyond what is taken
+_FIRST_PAGE = 8  # for few units; pages double, so that what fits is not far beyond what is taken
 _LARGE_PAGE = 512
 _PAGE: dict[str, int] = {"step": 256, "trajectory": 256, "group": 32, "pair": 32}
 

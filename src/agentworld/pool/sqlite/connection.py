@@ -12,10 +12,10 @@ from typing import Any, cast
 from agentworld.pool.exact_text import sought
 from agentworld.pool.sql.connections import Asked, Row, SearchTimeoutError
 from agentworld.pool.sql.statements import ROWS_TOGETHER, EngineName, Statement
+from agentworld.pool.sqlite.counters import Counters
 
 _STEPS_BETWEEN_LOOKS = 5_000  # of SQLite's machine, which take well under a millisecond
 _NOTHING: Mapping[str, Any] = {}
-_COUNTERS = "SELECT name, value FROM counters"
 # For every None and every bytes the driver asks what it should be adapted to, and looks long before it finds nothing.
 # Told that both are what they are, it binds them in half the time: a twentieth of what a step costs.
 sqlite3.register_adapter(type(None), cast("Callable[[None], None]", {}.get))
@@ -32,7 +32,7 @@ class SqliteConnection:
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
         self._version: int | None = None  # of what others have written, as the connection saw it last
-        self._counters: dict[str, int] | None = None  # as the latest transaction left them
+        self._counters = Counters(raw)  # as the latest transaction left them
         self._changes = 0  # that the connection had made when its transaction began
         self._at_start: list[bool] = []  # of each open savepoint, whether nothing was changed before it
 
@@ -42,7 +42,7 @@ class SqliteConnection:
         self._begin()
         version = self.raw.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
-            self._version, self._counters = version, None
+            self._version, self._counters = version, Counters(self.raw)
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any] = _NOTHING) -> list[Row]:
         """See Reader."""
@@ -57,22 +57,17 @@ class SqliteConnection:
     def trust(self) -> None:
         """See Connection."""
 
-    def counters(self) -> Mapping[str, int]:
+    def counters(self) -> Counters:
         """See Connection."""
-        if self._counters is None:
-            self._counters = dict(self.raw.execute(_COUNTERS).fetchall())
         return self._counters
 
     def counted(self, changes: Mapping[str, int]) -> None:
         """What the transaction, which is committed, has added to the counters."""
-        counters = self._counters
-        if counters is not None:
-            for name, change in changes.items():
-                counters[name] = counters.get(name, 0) + change
+        self._counters.add(changes)
 
     def forget(self) -> None:
         """Read the counters again, as a transaction has failed."""
-        self._counters = None
+        self._counters = Counters(self.raw)
 
     def many(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
         """See Connection."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class FileLock:
         self._text = str(path)
         self._seconds = seconds
         self._waiting: _Waiting | None = None
+        self._thread: _Thread | None = None
         self._descriptor = self._open()
 
     def __enter__(self) -> FileLock:
@@ -72,6 +74,7 @@ class FileLock:
             self._waiting.abandon()  # The thread that waits closes it.
         elif descriptor >= 0:
             os.close(descriptor)
+        self._end_thread()
 
     def after_fork(self) -> None:
         """Leave it to the process that this one was forked from: what that holds when it dies is free then."""
@@ -84,6 +87,7 @@ class FileLock:
             if not self._is_in_place():
                 fresh = self._open()
                 self._waiting.abandon()
+                self._end_thread()
                 self._waiting, self._descriptor = None, fresh
         if self._waiting is None or not self._waiting.want_again():
             self._waiting = None
@@ -92,13 +96,20 @@ class FileLock:
                 return
             except BlockingIOError:
                 self.look()
-                self._waiting = _Waiting(self._descriptor)
+                if self._thread is None:
+                    self._thread = _Thread()
+                self._waiting = _Waiting(self._descriptor, self._thread)
         if not self._waiting.get(deadline - time.monotonic()):
             raise PoolError(
                 f"the lock file {self.path} was held by another process for {self._seconds:g} s; nothing was written",
                 hint=f"Continue or end its holder, which may be stopped: `lsof {self.path}` names who has it open",
             )
         self._waiting = None
+
+    def _end_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.end()
+            self._thread = None
 
     def _open(self) -> int:
         try:
@@ -122,21 +133,41 @@ def _nothing() -> None:
     return
 
 
+class _Thread:
+    """Does one thing after the other, for all waits of one lock: to start a thread takes as long as many a commit."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="agentworld-pool-lock", daemon=True).start()
+
+    def do(self, work: Callable[[], None]) -> None:
+        """After what it does now."""
+        self._queue.put(work)
+
+    def end(self) -> None:
+        """Once all is done."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+
+
 class _Waiting:
-    """A thread that waits in the kernel's queue, since flock itself waits without limit.
+    """A wait in the kernel's queue by another thread, since flock itself waits without limit.
 
     After a wait that took too long the thread stays where it is, and the next attempt waits for the same one: its place
     in the queue is kept, and threads do not pile up. What it gets while nobody wants it, it lets go of at once.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, thread: _Thread) -> None:
         self._descriptor = descriptor
         self._guard = threading.Lock()
         self._ended = threading.Event()
         self._wanted = True
         self._close = False
         self._error: OSError | None = None
-        threading.Thread(target=self._wait, name="agentworld-pool-lock", daemon=True).start()
+        thread.do(self._wait)
 
     def get(self, seconds: float) -> bool:
         """Whether the lock is held now; False where it was not to be had in time."""
