@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from agentworld.engines.broken import BrokenError
+from agentworld.read_buffer import Reader
 from agentworld.timing_wheel import Alarm
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ class Answer:
         self._link.release(whole=self.ended)
 
 
-class Link(asyncio.Protocol):
+class Link(Reader):
     """One connection, which carries one call at a time."""
 
     def __init__(self, client: HttpClient) -> None:
+        super().__init__()
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
@@ -104,14 +106,14 @@ class Link(asyncio.Protocol):
         elif not self.ended:
             self._fail(f"{type(exc).__name__}: {exc}" if exc is not None else "the other side closed it")
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio."""
+    def received(self, data: memoryview) -> None:
+        """Something has come."""
         if self.ended:
             self._fail("data came that nobody asked for")
             return
         self._heard = True
         try:
-            self._take_in(data)
+            self._take_in(bytes(data))
         except ValueError as error:
             self._fail(str(error))
         self._wake()

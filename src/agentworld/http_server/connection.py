@@ -17,6 +17,7 @@ import structlog
 from agentworld.errors import AgentWorldError, InvalidRequestError
 from agentworld.http_server.exchange import Exchange
 from agentworld.http_server.heads import framed_head
+from agentworld.read_buffer import Reader
 
 if TYPE_CHECKING:
     from agentworld.http_server.listener import Listener
@@ -45,10 +46,11 @@ class HeadTooLargeError(AgentWorldError):
     status = 431
 
 
-class Connection(asyncio.Protocol):
+class Connection(Reader):
     """What one client sends and gets. `deadline`: when `expire` is to be called, by the event loop's clock."""
 
     def __init__(self, listener: Listener) -> None:
+        super().__init__()
         self._listener = listener
         self._loop = listener.loop
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -113,7 +115,7 @@ class Connection(asyncio.Protocol):
             if not drained.done():
                 drained.set_result(None)
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: memoryview) -> None:
         """Something has come."""
         if self._deaf:
             return
