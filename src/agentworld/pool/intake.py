@@ -21,8 +21,8 @@ from agentworld.pool.lacks import lacks
 from agentworld.pool.plain_values import as_number, plain_json
 from agentworld.pool.rules import of_caller
 from agentworld.pool.step_arrays import ids_taken, logprobs_taken, mask_taken
-from agentworld.pool.step_text import check_tools, checked_text, said_text
-from agentworld.pool.usual_steps import is_usual, remember
+from agentworld.pool.step_text import check_tools, checked_text
+from agentworld.pool.usual_steps import is_usual, remember, usual_text
 from agentworld.records import Exchange, Policy, Step, check_id
 
 INCLUDABLE = ("tokens", "messages", "logprobs")
@@ -106,7 +106,7 @@ def _prepared(step: Step) -> Prepared:
             raise InvalidRequestError("a step cannot supersede itself", path="supersedes")
     rewards: dict[str, float] = {}
     if usual:
-        rest = said_text(step)
+        rest = usual_text(step)
     else:
         rewards = _rewards(step)
         rest = checked_text(step)

@@ -65,9 +65,9 @@ class _Said(msgspec.Struct, gc=False):
     metadata: Any
 
 
-def said_text(step: Step) -> bytes:
-    """The canonical JSON of all that is neither array nor message; raises where something is no JSON."""
-    said = _Said(
+def said(step: Step, policy: Any, sampling: Any) -> msgspec.Struct:
+    """All that is neither array nor message, with these records or their JSON."""
+    return _Said(
         step.step_id,
         step.trajectory_id,
         step.exchange_id,
@@ -81,7 +81,7 @@ def said_text(step: Step) -> bytes:
         step.agent,
         step.model,
         step.requested_model,
-        step.policy,
+        policy,
         step.version_spans,
         step.dialect,
         step.token_source,
@@ -96,7 +96,7 @@ def said_text(step: Step) -> bytes:
         None,
         step.prompt_length,
         step.response_length,
-        step.sampling,
+        sampling,
         step.finish_reason,
         step.usage,
         step.rewards,
@@ -110,7 +110,11 @@ def said_text(step: Step) -> bytes:
         step.latency_ms,
         step.metadata,
     )
-    return exact_json.encode(said)
+
+
+def said_text(step: Step) -> bytes:
+    """The canonical JSON of all that is neither array nor message; raises where something is no JSON."""
+    return exact_json.encode(said(step, step.policy, step.sampling))
 
 
 def checked_text(step: Step) -> bytes:

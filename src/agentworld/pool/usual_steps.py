@@ -8,11 +8,13 @@ way, which finds what is wrong with it, if anything.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import msgspec
 
 from agentworld.errors import InvalidRequestError
 from agentworld.pool.bounds import MAX_COUNT, MAX_NAME, NOT_STORABLE, check_exchange, check_policy, check_sampling
+from agentworld.pool.step_text import said, said_text
 from agentworld.records import Exchange, Policy, Sampling, Step, Usage, exact_json
 
 _words_of = operator.attrgetter(
@@ -31,10 +33,13 @@ _FLAT = frozenset((str, bool, int, type(None)))
 _CONSTANT = (str, int, float, bool, tuple)
 _INFINITY = float("inf")
 _MOST, _LONGEST = 1024, 4096  # and bytes of JSON
-# Words that were found good together, and records that were, by their identity; equal ones may differ in their types.
+# Words that were found good together, and records that were, by their identity, with their JSON; equal ones may differ
+# in their types.
 _words: set[tuple[str | None, ...]] = set()
 _exchange_words: set[tuple[str | None, ...]] = set()
-_records: dict[int, Policy | Sampling] = {}
+_records: dict[int, tuple[Policy | Sampling, Any]] = {}
+_encoder = msgspec.json.Encoder()
+_FIRST_MAPPED = 0xF4  # JSON without it, and without escapes, is stored as it is spoken
 
 
 def is_usual(step: Step) -> bool:
@@ -88,15 +93,15 @@ def remember(step: Step) -> None:
         _words.add(words)
 
 
-def exchange_text(kept: Exchange) -> bytes:
-    """`check_exchange`, in short for one that is seen to be good."""
-    words = kept.dialect, kept.model, kept.requested_model, kept.channel, kept.agent
+def exchange_text(exchange: Exchange) -> bytes:
+    """`check_exchange` of an exchange without what is not kept, in short for one that is seen to be good."""
+    words = exchange.dialect, exchange.model, exchange.requested_model, exchange.channel, exchange.agent
     try:
-        if words in _exchange_words and _is_usual(kept):
-            return exact_json.encode(kept)
-    except NOT_STORABLE:  # A word without a hash, for one.
+        if words in _exchange_words and _is_usual(exchange):
+            return _encoder.encode(kept_of(exchange, said_of(exchange.policy), said_of(exchange.sampling)))
+    except NOT_STORABLE:  # A word without a hash, or with a lone surrogate.
         pass
-    text = check_exchange(kept)
+    text = check_exchange(kept_of(exchange, exchange.policy, exchange.sampling))
     if all(word is None or word.__class__ is str for word in words):
         if len(_exchange_words) >= _MOST:
             _exchange_words.clear()
@@ -104,8 +109,46 @@ def exchange_text(kept: Exchange) -> bytes:
     return text
 
 
+def kept_of(exchange: Exchange, policy: Any, sampling: Any) -> Exchange:
+    """What is kept of an exchange, with these records or their JSON."""
+    return msgspec.structs.replace(
+        exchange,
+        messages=[],
+        tools=[],
+        choices=[],
+        marks=[],
+        only_group=None,
+        only_channel=None,
+        policy=policy,
+        sampling=sampling,
+    )
+
+
+def said_of(record: Policy | Sampling | None) -> Any:
+    """What stands for a record in JSON: its text, where that is known."""
+    known = _records.get(id(record))
+    return known[1] if known is not None and known[0] is record else record
+
+
+def stored_text_of(record: Policy | Sampling) -> str | None:
+    """A record's JSON as stores hold it, where it is known; what it holds cannot change then."""
+    known = said_of(record)
+    if known.__class__ is not msgspec.Raw:
+        return None
+    text = bytes(known)
+    return None if _FIRST_MAPPED in text else text.decode()
+
+
+def usual_text(step: Step) -> bytes:
+    """`said_text` of a usual step."""
+    try:
+        return _encoder.encode(said(step, said_of(step.policy), said_of(step.sampling)))
+    except UnicodeEncodeError:
+        return said_text(step)
+
+
 def _is_usual(kept: Exchange) -> bool:
-    """Whether an exchange without messages, tools and choices is of its types and in its bounds, but for its words."""
+    """Whether what is kept of an exchange is of its types and in its bounds, but for its words."""
     body, created, took = kept.body_digest, kept.created_at, kept.latency_ms
     return (
         kept.error is None
@@ -126,9 +169,10 @@ def _is_usual(kept: Exchange) -> bool:
 
 
 def _is_good(record: Policy | Sampling | None, kind: type[Policy] | type[Sampling]) -> bool:
-    if record.__class__ is kind and _records.get(id(record)) is record:
-        return True
     if record is None:
+        return True
+    known = _records.get(id(record))
+    if known is not None and known[0] is record and record.__class__ is kind:
         return True
     if record.__class__ is not kind:
         return False
@@ -147,5 +191,6 @@ def _is_good(record: Policy | Sampling | None, kind: type[Policy] | type[Samplin
     ):
         if len(_records) >= _MOST:
             _records.clear()
-        _records[id(record)] = record
+        # What is spelled with escapes is said together with all around it.
+        _records[id(record)] = record, record if b"\\" in text else msgspec.Raw(text)
     return True

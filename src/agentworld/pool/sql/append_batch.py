@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import msgspec
-
 from agentworld.errors import ConflictError, GoneError, InvalidRequestError
 from agentworld.forest import BLOCK_SIZE
 from agentworld.pool import counters, rules
@@ -68,12 +66,15 @@ class Batch:
         self._late_steps: list[int] = []
         self._tails: list[tuple[list[Any], bytes]] = []
         self._first_step = self._next_step = txn.next_pk("steps", 0)
+        self._first_exchange = txn.next_pk("exchanges", 0)
         self._ids = self._ids_in_tails = self._sampled = self._excluded = 0
         self._in_channel: dict[str, int] = {}
 
     # --- looking up -------------------------------------------------------------------------------------------
     def load(self, payloads: Sequence[Payload]) -> None:
         """Read what is there of all that the payloads name."""
+        if len(payloads) == 1 and self._finds_nothing(payloads[0]):
+            return
         named: set[str] = set()
         steps: set[str] = set()
         exchanges: set[str] = set()
@@ -105,6 +106,22 @@ class Batch:
                     self._txn, {rules.printable(one.trajectory_id) for one in refused}
                 )
 
+    def _finds_nothing(self, payload: Payload) -> bool:
+        """Whether it is a lone call of which nothing is there but its trajectory, as one look tells."""
+        if not isinstance(payload, PreparedExchange) or len(payload.steps) != 1:
+            return False
+        trajectory_id, step = payload.exchange.trajectory_id, payload.steps[0]
+        if not isinstance(step, Prepared) or step.step.trajectory_id != trajectory_id:
+            return False
+        if self._txn.counter(counters.TOMBSTONES) > 0:
+            return False
+        tallies = self._counting.load(self._txn, (), self._undisturbed)
+        sought = "" if trajectory_id in tallies else trajectory_id
+        if append_rows.is_any_there(self._txn, sought, step.step.step_id, payload.exchange.exchange_id):
+            return False
+        self._tallies = tallies
+        return True
+
     def go_on(self, before: Batch, payloads: Sequence[Payload]) -> None:
         """In the place of `load`: `before` has looked up what these name; what it left unwritten goes with this one."""
         self._known, self._exchanges = before._known, before._exchanges
@@ -132,14 +149,10 @@ class Batch:
         if made is not None and (misplaced := conflict_of(exchange, made.group_id, made.channel)) is not None:
             return misplaced
         tally = self._tally(exchange.trajectory_id, exchange.group_id, exchange.channel, exchange.agent)
-        kept = prepared.kept
-        if not exchange.created_at:
-            kept = msgspec.structs.replace(kept, created_at=txn.now)
         self._exchanges[exchange.exchange_id] = prepared.content
-        record = stored_json(kept).decode()
-        self._new_exchanges.append(
-            (txn.next_pk("exchanges"), exchange.exchange_id, prepared.content, tally.pk, prepared.status, record)
-        )
+        record = prepared.record_at(txn.now)
+        pk = self._first_exchange + len(self._new_exchanges)
+        self._new_exchanges.append((pk, exchange.exchange_id, prepared.content, tally.pk, prepared.status, record))
         if prepared.marks and tally.status == "open":
             self._new_marks += [
                 {"mark": mark, "trajectory_id": exchange.trajectory_id, "said": said, "at": txn.now}
@@ -249,7 +262,8 @@ class Batch:
         """The trajectory, implied where it is not there."""
         known = self._tallies.get(trajectory_id)
         if known is None:
-            self._number_events()
+            if group_id is not None:
+                self._number_events()  # What becomes of groups is told too.
             row = self._implied.plan(trajectory_id, NewTrajectory(group_id=group_id, channel=channel, agent=agent))
             known = self._tallies[trajectory_id] = self._begun[trajectory_id] = Tally(row, channel, group_id)
             self._event(trajectories.CREATED, trajectory_id, None, None, channel)
@@ -317,7 +331,9 @@ class Batch:
                         row[place] = rows[ref]
         txn.next_pk("steps", self._next_step - self._first_step)
         append_rows.insert_steps(txn, self._steps)
-        txn.many_in_order(append_rows.INSERT_EXCHANGE, self._new_exchanges)
+        if self._new_exchanges:
+            txn.next_pk("exchanges", len(self._new_exchanges))
+            txn.many_in_order(append_rows.INSERT_EXCHANGE, self._new_exchanges)
         if self._new_marks:
             set_marks(txn, self._new_marks)
         txn.many(append_rows.INSERT_DEAD, self._dead)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import insert, literal, select, union_all
+from sqlalchemy import exists, insert, literal, or_, select, union_all
 
 from agentworld.errors import GoneError
 from agentworld.pool import rules, schema
@@ -22,12 +22,12 @@ from agentworld.pool.sql.rows import (
     json_or_none,
 )
 from agentworld.pool.sql.statements import Statement, json_list, parameter, sql
-from agentworld.pool.sql.step_digest import step_digest, stored_parts
+from agentworld.pool.sql.step_digest import content_digest as digest_of_all
 from agentworld.pool.sql.tally import Tally
 from agentworld.pool.sql.traces import MessageTrace, TokenTrace
 from agentworld.pool.sql.transaction import Transaction
 
-_s, _x, _stones = schema.steps, schema.exchanges, schema.tombstones
+_s, _x, _t, _stones = schema.steps, schema.exchanges, schema.trajectories, schema.tombstones
 _KNOWN_STEPS = sql(select(_s.c.step_id, _s.c.content, _s.c.step_index).where(among_texts(_s.c.step_id, "ids")))
 _KNOWN_EXCHANGES = sql(select(_x.c.exchange_id, _x.c.content).where(among_texts(_x.c.exchange_id, "ids")))
 _KNOWN = sql(
@@ -38,6 +38,15 @@ _KNOWN = sql(
         select(literal(1), _x.c.exchange_id, _x.c.content, literal(0)).where(
             among_texts(_x.c.exchange_id, "exchanges")
         ),
+    )
+)
+_IS_ANY_THERE = sql(
+    select(literal(1)).where(
+        or_(
+            exists().where(_t.c.trajectory_id == parameter("trajectory")),
+            exists().where(_s.c.step_id == parameter("step")),
+            exists().where(_x.c.exchange_id == parameter("exchange")),
+        )
     )
 )
 _DELETED = sql(
@@ -53,10 +62,11 @@ def _insert(table: Any, order: Sequence[str] | None = None) -> Statement:
 
 # What fewer steps have stands later. A batch is inserted without the columns that none of its steps has, each of which
 # costs as much as another.
-_SPOKEN = ("tools", "prompt_node", "reply_node")
+_SPOKEN = ("prompt_node", "reply_node")
+_OFTEN = ("tools", "parent_step_id", "agent")
 _SELDOM = ("supersedes", "fork_reason", "mask", "reward", "rewards", "labels", "call", "excluded_reason")
-_OF_ALL = [one.name for one in _s.c if one.name not in (*_SPOKEN, *_SELDOM, "annotations")]
-STEP_COLUMNS = [*_OF_ALL, *_SPOKEN, *_SELDOM]
+_OF_ALL = [one.name for one in _s.c if one.name not in (*_SPOKEN, *_OFTEN, *_SELDOM, "annotations")]
+STEP_COLUMNS = [*_OF_ALL, *_SPOKEN, *_OFTEN, *_SELDOM]
 # Where the row of a step holds what is known only once the forests have numbered and packed it.
 STEP_ID = STEP_COLUMNS.index("step_id")
 BLOCK, TAIL, ID_COUNT = (STEP_COLUMNS.index(name) for name in ("block", "tail", "id_count"))
@@ -70,9 +80,15 @@ def _insert_steps(width: int) -> Statement:
     return sql(insert(_s).values({name: parameter(name) for name in names}), names)
 
 
-_NARROW, _WIDE = len(_OF_ALL), len(_OF_ALL) + len(_SPOKEN)
-_UNSPOKEN, _NOTHING_SELDOM = [None] * len(_SPOKEN), [None] * len(_SELDOM)
-_INSERT_NARROW, _INSERT_WIDE, INSERT_STEP = map(_insert_steps, (_NARROW, _WIDE, len(STEP_COLUMNS)))
+_NARROW = len(_OF_ALL)
+_WIDER = _NARROW + len(_SPOKEN)
+_WIDE = _WIDER + len(_OFTEN)
+# Each with where its last columns begin, and what a row without them has there; the widest first.
+_INSERTS = [
+    (_insert_steps(begin + width), begin, begin + width, [None] * width)
+    for begin, width in ((_WIDE, len(_SELDOM)), (_WIDER, len(_OFTEN)), (_NARROW, len(_SPOKEN)))
+]
+_INSERT_NARROW, INSERT_STEP = _insert_steps(_NARROW), _INSERTS[0][0]
 INSERT_EXCHANGE = _insert(_x, ("pk", "exchange_id", "content", "trajectory", "status", "record"))
 INSERT_EVENT = _insert(schema.events)
 INSERT_DEAD = _insert(schema.dead_letters)
@@ -80,9 +96,9 @@ STATEMENTS = (
     _KNOWN_STEPS,
     _KNOWN_EXCHANGES,
     _KNOWN,
-    INSERT_STEP,
+    _IS_ANY_THERE,
     _INSERT_NARROW,
-    _INSERT_WIDE,
+    *(insertion for insertion, *_ in _INSERTS),
     INSERT_EXCHANGE,
     INSERT_EVENT,
 )
@@ -115,6 +131,12 @@ def known_calls(
     return steps, exchanges
 
 
+def is_any_there(txn: Transaction, trajectory_id: str, step_id: str, exchange_id: str) -> bool:
+    """Whether there is a trajectory, a step or an exchange of these ids; nothing has an empty one."""
+    asked = {"trajectory": trajectory_id, "step": step_id, "exchange": exchange_id}
+    return bool(txn.execute(_IS_ANY_THERE, asked))
+
+
 def deleted_steps(txn: Transaction, step_ids: Iterable[str]) -> dict[str, str]:
     """Why steps were deleted on request."""
     found = txn.execute(_DELETED, {"kind": "step", "ids": json_list(list(step_ids))})
@@ -135,14 +157,11 @@ def was_deleted(step_id: str, reason: str) -> GoneError:
 
 def insert_steps(txn: Transaction, rows: Sequence[Sequence[Any]]) -> None:
     """Insert the rows that `step_row` made."""
-    for row in rows:
-        if row[_WIDE:] != _NOTHING_SELDOM:
-            txn.many_in_order(INSERT_STEP, rows)
-            return
-    for row in rows:
-        if row[_NARROW:_WIDE] != _UNSPOKEN:
-            txn.many_in_order(_INSERT_WIDE, [row[:_WIDE] for row in rows])
-            return
+    for insertion, begin, end, nothing in _INSERTS:
+        for row in rows:
+            if row[begin:end] != nothing:
+                txn.many_in_order(insertion, [row[:end] for row in rows])
+                return
     txn.many_in_order(_INSERT_NARROW, [row[:_NARROW] for row in rows])
 
 
@@ -181,8 +200,6 @@ def step_row(
         step.choice_index,
         channel,
         tally.step_count,
-        step.parent_step_id,
-        step.agent,
         step.model,
         step.requested_model,
         None if policy is None else policy.model,
@@ -206,9 +223,12 @@ def step_row(
         step.latency_ms,
         prepared.sampled,
         # What steps with messages have.
-        None,  # tools
         None,  # prompt_node
         None,  # reply_node
+        # What many have.
+        None,  # tools
+        step.parent_step_id,
+        step.agent,
         # What few have.
         step.supersedes,
         step.fork_reason,
@@ -254,4 +274,4 @@ def content_digest(
     if tokens is not None:
         first = prepared.response if prepared.prompt is None else prepared.prompt
         sequence = tokens.content, 0 if first is None else len(first)
-    return step_digest(prepared.rest, stored_parts(mask, logprobs, sequence, messages.content, present))
+    return digest_of_all(prepared.rest, mask, logprobs, sequence, messages.content, present)

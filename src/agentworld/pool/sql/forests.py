@@ -21,7 +21,7 @@ from agentworld.pool.exact_text import read_json, stored_json, stored_spoken
 from agentworld.pool.media import media_uses_of
 from agentworld.pool.sql.bodies import BodyWriter, pack_alone
 from agentworld.pool.sql.packing import pack_blocks
-from agentworld.pool.sql.pieces import Ends, Pieces, Ref, Run, finder
+from agentworld.pool.sql.pieces import Ends, Pieces, Ref, Run, finder, looks
 from agentworld.pool.sql.statements import parameter, sql
 from agentworld.pool.sql.step_digest import conversation_content, sequence_content
 from agentworld.pool.sql.tips import MessageTip, TipCache, TokenTip
@@ -45,7 +45,8 @@ _NODE_COLUMNS = ("pk", "digest", "parent", "depth", "body", "coding")
 _ADD_NODE = sql(insert(_nodes).values({name: parameter(name) for name in _NODE_COLUMNS}))
 _ADD_TOOLS = sql(insert(_tools).values({name: parameter(name) for name in ("pk", "digest", "body", "coding")}))
 _ADD_USE = sql(insert(schema.media_uses).values(node=parameter("node"), digest=parameter("digest")))
-STATEMENTS = (_ADD_BLOCK, _ADD_NODE, _ADD_TOOLS)
+_LOOK_BLOCKS, _LOOK_NODES = looks(_blocks), looks(_nodes)
+STATEMENTS = (_ADD_BLOCK, _ADD_NODE, _ADD_TOOLS, *_LOOK_BLOCKS, *_LOOK_NODES)
 GENERATION = "gc.generation"  # grows whenever content is deleted
 
 _NO_IDS: TokenArray = np.zeros(0, dtype="<u4")
@@ -360,8 +361,8 @@ class ForestWriter:
         self._has_parts = False  # any of the new messages
         self._unresolved: list[tuple[TokenTip | MessageTip, Pieces]] = []
         find_blocks, find_nodes, find_tools = self._finders
-        self._new_blocks = Pieces(find_blocks, "token_blocks", self._ends.blocks, _BLOCK_BYTES)
-        self._new_nodes: Pieces = Pieces(find_nodes, "message_nodes", self._ends.nodes)
+        self._new_blocks = Pieces(find_blocks, "token_blocks", self._ends.blocks, _BLOCK_BYTES, _LOOK_BLOCKS)
+        self._new_nodes: Pieces = Pieces(find_nodes, "message_nodes", self._ends.nodes, look=_LOOK_NODES)
         self._new_tools = Pieces(find_tools, "tool_sets", set())
 
     def _undo(self, touched: set[str], tools: Pieces) -> None:

@@ -16,11 +16,44 @@ _LENGTH = struct.Struct(">Q").pack  # how `framed` writes the length before each
 _SHORT = [_LENGTH(length) for length in range(32)]  # of numbers as text
 _OF_DIGEST = _LENGTH(DIGEST_SIZE)
 _NO_NUMBERS = _LENGTH(1) + b"-"
+_NOTHING = _LENGTH(0)
 _STORED_BYTES = 8
 
 
 def step_digest(rest: bytes, stored: bytes) -> bytes:
     """`rest`: the JSON of all that is neither array nor message; `stored`: see stored_parts."""
+    said = framed_digest(b"".join((_LENGTH(len(rest)), rest, stored)))
+    return said + framed_digest(stored)[:_STORED_BYTES]
+
+
+def content_digest(
+    rest: bytes,
+    mask: bytes | None,
+    logprobs: bytes | None,
+    tokens: tuple[bytes, int] | None,
+    messages: bytes,
+    present: int,
+) -> bytes:
+    """`step_digest` of `rest` and `stored_parts` of all else, as it is of nearly every step."""
+    if mask is not None or logprobs is None or tokens is None:
+        return step_digest(rest, stored_parts(mask, logprobs, tokens, messages, present))
+    first, number = b"%d" % tokens[1], b"%d" % present
+    stored = b"".join(
+        (
+            _NOTHING,
+            _LENGTH(1 + len(logprobs)),
+            b"+",
+            logprobs,
+            _OF_DIGEST,
+            tokens[0],
+            _SHORT[len(first)],
+            first,
+            _OF_DIGEST,
+            messages,
+            _SHORT[len(number)],
+            number,
+        )
+    )
     said = framed_digest(b"".join((_LENGTH(len(rest)), rest, stored)))
     return said + framed_digest(stored)[:_STORED_BYTES]
 

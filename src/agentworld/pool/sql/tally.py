@@ -18,6 +18,7 @@ from agentworld.pool.sql.lookups import among_texts
 from agentworld.pool.sql.rows import PROMPT_MESSAGES, RESPONSE_IDS
 from agentworld.pool.sql.statements import json_list, parameter, sql
 from agentworld.pool.sql.transaction import Transaction
+from agentworld.pool.usual_steps import stored_text_of
 from agentworld.records import Sampling
 
 _s, _t = schema.steps, schema.trajectories
@@ -119,13 +120,14 @@ class Tally:
         """Whether the trajectory is sampled so, which the first step that says how decides."""
         if sampling is self.said:
             return True
-        text = stored_json(sampling).decode()
+        known = stored_text_of(sampling)
+        text = stored_json(sampling).decode() if known is None else known
         if self.sampling is None:
             self.sampling, self.restated = text, True
         if self.sampling != text:
             return False
         # A record cannot change, but what it holds may.
-        if _CONSTANT.issuperset(map(type, msgspec.structs.astuple(sampling))):
+        if known is not None or _CONSTANT.issuperset(map(type, msgspec.structs.astuple(sampling))):
             self.said = sampling
         return True
 

@@ -153,7 +153,7 @@ class TipCache(Generic[V]):
 
 def _common(first: TokenArray, second: TokenArray) -> int:
     length = min(len(first), len(second))
-    if not length:
+    if not length or first.item(0) != second.item(0):  # As those of two replies mostly do.
         return 0
     differs = first[:length] != second[:length]
     place = int(differs.argmax())

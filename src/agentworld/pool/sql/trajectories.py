@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 
 from agentworld.errors import AgentWorldError, GoneError, NotFoundError
 from agentworld.pool import rules, schema
-from agentworld.pool.counters import CHANNEL_TRAJECTORIES, READINESS, TRAJECTORIES
+from agentworld.pool.counters import CHANNEL_TRAJECTORIES, READINESS, TOMBSTONES, TRAJECTORIES
 from agentworld.pool.group_rules import LATE, Member
 from agentworld.pool.sql import groups
 from agentworld.pool.sql.call_marks import forget_marks
@@ -37,6 +37,10 @@ FIND = sql(select_trajectories().where(_t.c.trajectory_id == parameter("id")))
 _STARTED = ("readiness", "excluded_reason", "status", "declared", "created_at", *COLUMNS)
 _CREATED = ("pk", "trajectory_id", *CREATION_COLUMNS, *_STARTED)
 _CREATE = sql(insert(_t).values({name: parameter(name) for name in _CREATED}), _CREATED)
+# Of one that a step implies outside of a group: what most have none of costs as much as what they have.
+_PLAIN = ("attempt", "agent", "channel", "priority", "readiness", "status", "declared", "created_at")
+_CREATED_PLAIN = ("pk", "trajectory_id", *_PLAIN, *COLUMNS)
+_CREATE_PLAIN = sql(insert(_t).values({name: parameter(name) for name in _CREATED_PLAIN}), _CREATED_PLAIN)
 _FIND_ALL = sql(select_trajectories().where(among_texts(_t.c.trajectory_id, "ids")))
 _DECLARE = sql(
     update(_t)
@@ -47,7 +51,7 @@ _COMPLETE = sql(
     update(_t).where(_t.c.pk == parameter("row")).values(status=parameter("ended_as"), completed_at=parameter("at"))
 )
 CREATED = "trajectory.created"
-STATEMENTS = (_CREATE,)  # of a trajectory that a step implies
+STATEMENTS = (_CREATE, _CREATE_PLAIN)  # of a trajectory that a step implies
 
 
 class Creation(NamedTuple):
@@ -92,13 +96,15 @@ class Implied:
         self._txn = txn
         self._known: dict[str, Group] = {}
         self._begun: list[tuple[int, Creation]] = []
+        self._any_deleted = txn.counter(TOMBSTONES) > 0
 
     def plan(self, trajectory_id: str, new: NewTrajectory) -> int:
         """The row that the open trajectory will have; GoneError where it was deleted, ConflictError where its group was
         planned otherwise.
         """
         txn, known = self._txn, self._known
-        check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
+        if self._any_deleted:
+            check_not_deleted(txn, "trajectory", trajectory_id, "trajectory_id")
         if new.group_id is not None:
             if new.group_id not in known:
                 known.update(groups.load(txn, [new.group_id]))
@@ -205,24 +211,47 @@ def _begin(
         return
     rows: list[tuple[Any, ...]] = []
     members: list[groups.Change] = []
+    are_plain = not declared and all([_is_plain(one.new) for _, one in begun])
+    of_readiness: dict[str, int] = {}
+    in_channel: dict[str, int] = {}
     for pk, (trajectory_id, new) in begun:
         late = new.group_id is not None and known[new.group_id].state == "closed"
         readiness: Readiness = "excluded" if late else "open"
         reason = LATE if late else None
         tally = counted.get(trajectory_id)
         came = NOTHING if tally is None else tally.columns()
-        started = (readiness, reason, "open", int(declared), txn.now)
-        rows.append((pk, trajectory_id, *creation_values(new), *started, *came))
+        if are_plain:
+            plain = new.attempt, new.agent, new.channel, new.priority, readiness, "open", 0, txn.now
+            rows.append((pk, trajectory_id, *plain, *came))
+        else:
+            started = (readiness, reason, "open", int(declared), txn.now)
+            rows.append((pk, trajectory_id, *creation_values(new), *started, *came))
         if new.group_id is not None:
             member = Member(pk, new.group_id, new.rollout_index, new.attempt, "open", readiness, reason)
             members.append((None, member))
-        txn.count(TRAJECTORIES + "open")
-        txn.count(READINESS + readiness)
-        txn.count(CHANNEL_TRAJECTORIES + new.channel)
-    txn.many_in_order(_CREATE, rows)
+        of_readiness[readiness] = of_readiness.get(readiness, 0) + 1
+        in_channel[new.channel] = in_channel.get(new.channel, 0) + 1
+    txn.many_in_order(_CREATE_PLAIN if are_plain else _CREATE, rows)
+    txn.count(TRAJECTORIES + "open", len(rows))
+    for value, number in of_readiness.items():
+        txn.count(READINESS + value, number)
+    for value, number in in_channel.items():
+        txn.count(CHANNEL_TRAJECTORIES + value, number)
     if members:
         groups.count_all(txn, members)
     apply_awaited(txn, "trajectory", [one.trajectory_id for _, one in begun])
+
+
+def _is_plain(new: NewTrajectory) -> bool:
+    """Whether it has no more than _CREATE_PLAIN writes."""
+    return (
+        new.group_id is None
+        and new.group_size is None
+        and new.rollout_index is None
+        and new.task is None
+        and new.user is None
+        and not new.metadata
+    )
 
 
 def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known: dict[str, Group]) -> None:
