@@ -22,6 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from agentworld.api.access import reach
 from agentworld.gateway.metrics import IN_FLIGHT, REGISTRY, REQUESTS, SECONDS, TALLIES
 from agentworld.gateway.routes import route_name
+from agentworld.http_server.exchange import EXCHANGE, Exchange
 from agentworld.http_server.lifespan import ASGI, Receive, Scope, Send
 from agentworld.pool.protocol import Pool, PoolStats
 from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
@@ -36,28 +37,38 @@ _requests = functools.lru_cache(1024)(REQUESTS.labels)
 _LIVE = re.compile(r"gauge_live[a-z]*_(\d+)\.db")
 
 
+class _Watched:
+    """A way to answer, and the status that goes through it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    def send(self, message: Any) -> Awaitable[None]:
+        """As ASGI has it."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        return self._send(message)
+
+
 async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send: Send) -> None:
     """Serve one request by `app` and count it; status 0 where it ended without a reply."""
     begun = time.perf_counter()
-    status = 0
-
-    def watch(message: Any) -> Awaitable[None]:
-        nonlocal status
-        if message["type"] == "http.response.start":
-            status = message["status"]
-        return send(message)
-
+    exchange: Exchange | _Watched | None = scope.get(EXCHANGE)
+    if exchange is None:  # Under another server.
+        exchange = _Watched(send)
+        send = exchange.send
     in_flight = _in_flight(surface)
     TALLIES.count(in_flight, 1)
     try:
-        await app(scope, receive, watch)
+        await app(scope, receive, send)
     finally:
         TALLIES.count(in_flight, -1)
         # Methods and paths are a client's to choose; the labels must not be.
         method = scope["method"] if scope["method"] in METHODS else "other"
         path = scope["path"]
         route = path if path in PROBES else route_name(path) if surface == "llm" else scope.get("path_template")
-        TALLIES.count(_requests(surface, route or "other", method, str(status)))
+        TALLIES.count(_requests(surface, route or "other", method, str(exchange.status)))
         TALLIES.observe(_seconds(surface), time.perf_counter() - begun)
 
 

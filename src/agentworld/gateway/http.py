@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from agentworld.gateway.access import grant_of, presented_key
 from agentworld.gateway.leaving import Leaving
 from agentworld.gateway.metrics import Stopwatch
 from agentworld.gateway.waiting import OverTimeError, within
+from agentworld.http_server.exchange import EXCHANGE, Exchange
 from agentworld.timing_wheel import TimingWheel
 
 Scope = MutableMapping[str, Any]
@@ -77,6 +78,7 @@ class Http:
             self.by_name.setdefault(name.lower(), value)
         self._receive = receive
         self._send = send
+        self._exchange: Exchange | None = scope.get(EXCHANGE)
         self.write_timeout = write_timeout
         self._wheel = wheel or TimingWheel()
         self._stalled = False
@@ -101,6 +103,10 @@ class Http:
         """The whole body; TooLargeError over `limit` bytes, InvalidRequestError where it breaks off,
         RequestTimeoutError where it takes longer than `seconds`.
         """
+        if self._exchange is not None and (whole := self._exchange.whole()) is not None:
+            if len(whole) > limit:
+                raise self._too_large(limit)
+            return whole
         self.watch.wait()
         try:
             return await within(self._wheel, seconds, self._whole_body(limit))
@@ -140,8 +146,13 @@ class Http:
     async def reply(self, status: int, body: Any, content_type: bytes = b"application/json") -> None:
         """Answer with a whole body; anything but bytes is sent as JSON."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        start = self._start(status, content_type, [(b"content-length", str(len(data)).encode())])
-        await self._write(start, {"type": "http.response.body", "body": b"" if self.method == "HEAD" else data})
+        start = self._start(status, content_type, [(b"content-length", b"%d" % len(data))])
+        if self.method == "HEAD":
+            data = b""
+        if self._exchange is None:
+            await self._write(start, {"type": "http.response.body", "body": data})
+        elif not self._exchange.answer(status, start["headers"], data):
+            await self._taken(self._exchange.drain())
 
     async def begin_events(self) -> None:
         """Begin a stream of server-sent events."""
@@ -167,8 +178,11 @@ class Http:
         """Send something; ClientGoneError where the client takes nothing any more."""
         if self._stalled:
             raise _takes_nothing(self.write_timeout)
+        await self._taken(self._sent(messages))
+
+    async def _taken(self, sending: Coroutine[Any, Any, None]) -> None:
         try:
-            await within(self._wheel, self.write_timeout, self._sent(messages))
+            await within(self._wheel, self.write_timeout, sending)
         except OverTimeError:
             self._stalled = True
             raise _takes_nothing(self.write_timeout) from None

@@ -160,7 +160,7 @@ class Connection(Reader):
         if len(self._headers) > MAX_HEADERS or self._head_size + self._came > MAX_HEAD:
             self._check_head()
         parser = self._parser
-        exchange = Exchange(self, self._scope(parser), parser.should_keep_alive(), self._expects())
+        exchange = Exchange(self, self._scope(parser), parser.should_keep_alive())
         self._filling = exchange
         self._sleeping = 0
         if self._current is None:
@@ -324,9 +324,6 @@ class Connection(Reader):
         start = {"status": error.status, "headers": headers}
         head, _ = framed_head(start, {"method": "GET", "http_version": "1.1"}, lasts=False)
         self.write(head + body)
-
-    def _expects(self) -> bool:
-        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._headers)
 
     def _scope(self, parser: Any) -> MutableMapping[str, Any]:
         target = self._url

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from agentworld.http_server.connection import Connection
 
 Message = MutableMapping[str, Any]
+EXCHANGE = "agentworld.exchange"
+"""Where an exchange stands in its ASGI scope, for applications that know this server."""
 
 
 class Exchange:
@@ -23,7 +25,6 @@ class Exchange:
     __slots__ = (
         "_chunks",
         "_connection",
-        "_expects_continue",
         "_framing",
         "_head",
         "_told",
@@ -35,13 +36,14 @@ class Exchange:
         "keep_alive",
         "scope",
         "started",
+        "status",
     )
 
-    def __init__(self, connection: Connection, scope: Message, keep_alive: bool, expects_continue: bool) -> None:
+    def __init__(self, connection: Connection, scope: Message, keep_alive: bool) -> None:
         self._connection = connection
         self.scope = scope
+        scope[EXCHANGE] = self
         self.keep_alive = keep_alive
-        self._expects_continue = expects_continue
         self._chunks: list[bytes] = []
         self.held = 0
         """Bytes of the body that the application has not taken."""
@@ -53,6 +55,8 @@ class Exchange:
         self._waiting: list[asyncio.Future[None]] = []
         self._framing: Framing | None = None
         self._head = b""  # of an answer whose body is awaited, so that both go out together
+        self.status = 0
+        """Of the answer; 0 before it has begun."""
         self.started = False
         """Whether something of the answer was given to the connection."""
         self.finished = False
@@ -79,8 +83,7 @@ class Exchange:
                     return self._taken()
                 if self.broken:
                     return {"type": "http.disconnect"}
-                if self._expects_continue and not self.started:
-                    self._expects_continue = False
+                if not self.started and _expects_continue(self.scope):
                     self._connection.write(CONTINUE)
             elif self.broken or self.finished:
                 return {"type": "http.disconnect"}
@@ -90,6 +93,25 @@ class Exchange:
                 await waiting
             finally:
                 self._waiting.remove(waiting)
+
+    def whole(self) -> bytes | None:
+        """The body, where all of it has come and nothing was taken; as `receive` otherwise."""
+        if not self.complete or self._told or len(self._chunks) != 1:
+            return None
+        self._told = True
+        self.held = 0
+        return self._chunks.pop()
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Answer as a whole, in place of `send`. Whether the client takes it at once: else wait for `drain`."""
+        connection = self._connection
+        self._begin({"status": status, "headers": headers})
+        self._put(body, last=True)
+        return connection.drained is None
+
+    async def drain(self) -> None:
+        """Wait while the client takes less than is sent."""
+        await self._connection.drain()
 
     def _taken(self) -> Message:
         chunks = self._chunks
@@ -104,31 +126,40 @@ class Exchange:
         """Answer, piece by piece. Waits while the client takes less than is sent. RuntimeError where the application
         does not answer as it should; ValueError for a head that HTTP cannot carry.
         """
-        connection = self._connection
         if message["type"] == "http.response.start":
-            if self._framing is not None:
-                raise RuntimeError("this request has been answered")
-            head, self._framing = framed_head(message, self.scope, connection.lasts(self))
-            if self._framing.length is None:  # Whoever waits for a stream sees that it begins.
-                self.started = True
-                connection.write(head)
-            else:
-                self._head = head
+            self._begin(message)
             return
+        self._put(message.get("body", b""), last=not message.get("more_body", False))
+        if self._connection.drained is not None:
+            await self._connection.drain()
+
+    def _begin(self, start: Message) -> None:
+        if self._framing is not None:
+            raise RuntimeError("this request has been answered")
+        head, self._framing = framed_head(start, self.scope, self._connection.lasts(self))
+        self.status = start["status"]
+        if self._framing.length is None:  # Whoever waits for a stream sees that it begins.
+            self.started = True
+            self._connection.write(head)
+        else:
+            self._head = head
+
+    def _put(self, body: bytes, *, last: bool) -> None:
         framing = self._framing
         if framing is None or self.finished:
             raise RuntimeError("a piece of an answer came before its beginning or after its end")
-        more = message.get("more_body", False)
-        data = framing.piece(message.get("body", b""), last=not more)
-        if self._head:
-            data, self._head = self._head + data, b""
+        data = self._head + framing.piece(body, last=last)
+        self._head = b""
         self.started = True
-        if not more:
+        if last:
             self.finished = True
             self.keep_alive = self.keep_alive and not framing.closes
             if self._waiting:
                 self.wake()
         if data:
-            connection.write(data)
-            if connection.drained is not None:
-                await connection.drain()
+            self._connection.write(data)
+
+
+def _expects_continue(scope: Message) -> bool:
+    """Whether the client waits for a word before it sends the body."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
