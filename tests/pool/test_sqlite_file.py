@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from agentworld.errors import InvalidRequestError, PoolError
-from agentworld.pool.sqlite import SqlitePool
+from agentworld.pool.sqlite import SqlitePool, database
 from agentworld.pool.sqlite.lock import FileLock
 
 from .samples import ids, step
@@ -47,6 +47,20 @@ def test_a_pool_whose_file_is_gone_says_so_and_makes_no_other(tmp_path):
         assert "restart" in caught.value.hint
     pool.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_look_up_notices_too_that_the_file_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "LOOK_SECONDS", 0.0)
+    pool = SqlitePool(tmp_path / "pool.db")
+    pool.append_steps([step("t", step_id="a")])
+    assert pool.get_trajectory("t").step_count == 1
+    remove(tmp_path, *FILES)
+    for _ in range(2):  # What failed is looked for anew.
+        with pytest.raises(PoolError, match="removed or replaced"):
+            pool.get_trajectory("t")
+    pool.close()
+    with pytest.raises(PoolError, match="is closed"):
+        pool.get_trajectory("t")
 
 
 def test_a_removed_log_is_noticed_and_what_was_in_it_is_kept_at_close(tmp_path):

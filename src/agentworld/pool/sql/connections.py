@@ -139,6 +139,11 @@ class Database(abc.ABC):
     def reading(self) -> contextlib.AbstractContextManager[Reader]:
         """A connection inside one short read transaction, so that several statements see one state."""
 
+    def look(self, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
+        """The rows of one statement by itself, which every call of a gateway may ask for."""
+        with self.reading() as connection:
+            return connection.execute(statement, parameters)
+
     @abc.abstractmethod
     def open_writer(self) -> WriteSession:
         """The writing connection."""

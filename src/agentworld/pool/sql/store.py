@@ -119,8 +119,7 @@ class SqlPool(
 
     def get_trajectory(self, trajectory_id: str) -> Trajectory:
         """See Pool."""
-        with self._database.reading() as connection:
-            rows = connection.execute(trajectories.FIND, {"id": trajectory_id})
+        rows = self._database.look(trajectories.FIND, {"id": trajectory_id})
         if not rows:
             raise NotFoundError(f"no trajectory {trajectory_id!r}", path="trajectory_id")
         return trajectory_from(rows[0])

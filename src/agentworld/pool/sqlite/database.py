@@ -6,17 +6,19 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy.exc import DBAPIError
 
 from agentworld.errors import AgentWorldError, InvalidRequestError, PoolError, PoolFullError
+from agentworld.pool.exact_text import sought
 from agentworld.pool.schema import SCHEMA_VERSION
-from agentworld.pool.sql.connections import Database, Reader, WriteSession
-from agentworld.pool.sql.statements import EngineName
+from agentworld.pool.sql.connections import Database, Reader, Row, WriteSession
+from agentworld.pool.sql.statements import EngineName, Statement
 from agentworld.pool.sqlite.connection import SqliteConnection
 from agentworld.pool.sqlite.lock import LOCK_SECONDS, FileLock
 from agentworld.pool.stray_logs import WRITE_AHEAD, refuse_stray_logs
@@ -32,6 +34,8 @@ _TRANSLATED = (sqlite3.Error, OSError, *BINDING_ERRORS)
 # A step's row has about 1.5 KB; of SQLite's usual 4 KB pages a tenth would stay empty.
 PAGE_BYTES = 8192
 _IDLE_READERS = 8
+LOOK_SECONDS = 0.05
+"""So long a look-up may read of a file that is no longer at its path."""
 _BUSY_MILLISECONDS = 10_000
 _Identity = tuple[int, int] | None  # device and number of a file; None where there is none
 
@@ -56,6 +60,7 @@ class SqliteDatabase(Database):
         self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
         self._closed = False
+        self._look_again = 0.0
         try:
             with self.lock, translated(self.path):
                 self._prepare()
@@ -134,16 +139,42 @@ class SqliteDatabase(Database):
         """See Database."""
         return _Reading(self)
 
-    def begin_reading(self) -> sqlite3.Connection:
-        """A connection inside a read transaction, for `end_reading`."""
+    def look(self, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
+        """See Database. One statement is a transaction by itself, and the file is looked for only now and then."""
+        now = time.monotonic()
+        if now >= self._look_again:
+            self._check_in_place()
+            self._look_again = now + LOOK_SECONDS
+        connection = self._idle_reader()
+        text, held = statement.on_sqlite
+        parameters = sought(parameters)
+        try:
+            if connection is None:
+                connection = self.connect("ro")
+            rows: list[Row] = connection.execute(text, {**held, **parameters} if held else parameters).fetchall()
+        except _TRANSLATED as error:
+            if connection is not None:
+                connection.close()
+            raise as_pool_error(error, self.path) from error
+        self._return(connection)
+        return rows
+
+    def _check_in_place(self) -> None:
         try:
             self.check_in_place()
         except PoolError:
             self._check_open()  # The last to close a pool takes the log away with it.
             raise
+
+    def _idle_reader(self) -> sqlite3.Connection | None:
         with self._guard:
             self._check_open()
-            connection = self._idle.pop() if self._idle else None
+            return self._idle.pop() if self._idle else None
+
+    def begin_reading(self) -> sqlite3.Connection:
+        """A connection inside a read transaction, for `end_reading`."""
+        self._check_in_place()
+        connection = self._idle_reader()
         try:
             if connection is None:
                 connection = self.connect("ro")
