@@ -3,10 +3,10 @@ costs at least on this machine, with this server, this client and this storage.
 
     python -m agentworld.bench.bare_relay --upstream http://127.0.0.1:8000 --database relay.db --port 8400
 
-Granian with raw ASGI in one worker; the body decoded once, and sent on with what has the engine give ids; the gateway's
-own HTTP client; the reply decoded into typed structs; one row of a call, ids and log-probabilities as blobs, in groups
-that a writing thread commits with `synchronous=FULL`; the answer after the commit. Left out: other APIs and streams,
-checks, keys, trajectories, what is stored once, errors in the caller's API, limits, metrics, logs.
+The gateway's own HTTP server and client; the body decoded once, and sent on with what has the engine give ids; the
+reply decoded into typed structs; one row of a call, ids and log-probabilities as blobs, in groups that a writing thread
+commits with `synchronous=FULL`; the answer after the commit. Left out: other APIs and streams, checks, keys,
+trajectories, what is stored once, errors in the caller's API, limits, metrics, logs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from agentworld.engines.http_client import HttpClient
+from agentworld.http_server.running import run
 
 Message = MutableMapping[str, Any]
 Row = tuple[str, bytes, bytes, bytes, str]
@@ -186,45 +187,17 @@ async def _answer(send: Any, status: int, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data})
 
 
-class _Loader:
-    """Makes the application in the worker."""
-
-    def __init__(self, upstream: str, database: Path) -> None:
-        self._upstream = upstream
-        self._database = database
-
-    def __call__(self) -> Relay:
-        from agentworld.api.worker import spare_the_collector
-
-        spare_the_collector()
-        return Relay(self._upstream, self._database)
-
-
 def main() -> None:
     """Serve until a signal."""
-    from granian import Granian
-    from granian.constants import HTTPModes, Interfaces, Loops
-    from granian.log import LogLevels
+    from agentworld.api.worker import spare_the_collector
 
     parser = argparse.ArgumentParser(prog="agentworld.bench.bare_relay")
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--database", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
-    server: Any = Granian(
-        "agentworld.bench.bare_relay:main",  # Not imported: the loader makes the application.
-        address="127.0.0.1",
-        port=options.port,
-        interface=Interfaces.ASGI,
-        http=HTTPModes.http1,
-        loop=Loops.asyncio,
-        workers=1,
-        websockets=False,
-        backlog=2048,
-        backpressure=16_384,
-        log_level=LogLevels.critical,
-    )
-    server.serve(target_loader=_Loader(options.upstream, options.database), wrap_loader=False)
+    spare_the_collector()
+    asyncio.run(run(Relay(options.upstream, options.database), "127.0.0.1", options.port))
 
 
 if __name__ == "__main__":
