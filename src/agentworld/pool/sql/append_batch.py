@@ -20,7 +20,7 @@ from agentworld.pool.misplaced import conflict_of
 from agentworld.pool.protocol import AppendResult, Rejected
 from agentworld.pool.rejections import kept_text, rejection
 from agentworld.pool.sql import append_rows, trajectories
-from agentworld.pool.sql.append_intake import Intake, Payload, PreparedExchange
+from agentworld.pool.sql.append_intake import Intake, Payload, PreparedExchange, trajectories_of
 from agentworld.pool.sql.call_marks import set_marks
 from agentworld.pool.sql.forests import ForestWriter
 from agentworld.pool.sql.packing import pack_logprobs, pack_mask, pack_tails, raw_logprobs
@@ -130,7 +130,7 @@ class Batch:
             self._tallies, self._changed = before._tallies, before._changed
             self._events, self._event_pks = before._events, before._event_pks
         else:
-            self._tallies = self._counting.load(self._txn, _trajectories(payloads), undisturbed=False)
+            self._tallies = self._counting.load(self._txn, trajectories_of(payloads), undisturbed=False)
 
     # --- planning ---------------------------------------------------------------------------------------------
     def add_exchange(self, prepared: PreparedExchange) -> ConflictError | None:
@@ -392,14 +392,3 @@ class Batch:
             **{counters.CHANNEL_STEPS + name: number for name, number in self._in_channel.items()},
         }
         self._txn.count_all(counted)
-
-
-def _trajectories(payloads: Sequence[Payload]) -> set[str]:
-    """Those that the payloads name."""
-    named: set[str] = set()
-    for payload in payloads:
-        if isinstance(payload, PreparedExchange):
-            named.add(payload.exchange.trajectory_id)
-            payload = payload.steps
-        named.update(one.step.trajectory_id for one in payload if isinstance(one, Prepared))
-    return named

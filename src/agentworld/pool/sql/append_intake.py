@@ -69,3 +69,14 @@ def prepare_all(steps: Sequence[Step | Rejected]) -> list[Intake]:
 def refused(steps: Sequence[Intake], error: AgentWorldError) -> list[Intake]:
     """The steps, each rejected for this reason."""
     return [step if isinstance(step, Rejected) else rejection(step.step, error.one_line()) for step in steps]
+
+
+def trajectories_of(payloads: Sequence[Payload]) -> set[str]:
+    """Those that the payloads name."""
+    named: set[str] = set()
+    for payload in payloads:
+        if isinstance(payload, PreparedExchange):
+            named.add(payload.exchange.trajectory_id)
+            payload = payload.steps
+        named.update(one.step.trajectory_id for one in payload if isinstance(one, Prepared))
+    return named

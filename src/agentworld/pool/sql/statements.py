@@ -56,7 +56,7 @@ _DIALECTS: dict[EngineName, Dialect] = {
 _PLAIN_INSERT = re.compile(r'INSERT INTO (?P<table>"?\w+"?) \((?P<columns>[^()]+)\) VALUES \((?P<values>.+)\)')
 _PLAIN_UPDATE = re.compile(r'UPDATE (?P<table>"?\w+"?) SET (?P<sets>.+) WHERE (?P=table)\.pk = %\(row\)s(::BIGINT)?')
 ROWS_TOGETHER = 16
-_NARROW = 6  # parameters
+_NARROW = 7  # parameters
 _PARAMETER = re.compile(r'%\((?P<name>\w+)\)s(::[A-Z]+( COLLATE "C")?)?')
 _COLUMN_TYPES: dict[type[TypeEngine[Any]], str] = {
     BigInteger: "int8",

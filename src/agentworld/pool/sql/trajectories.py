@@ -211,7 +211,7 @@ def _begin(
         return
     rows: list[tuple[Any, ...]] = []
     members: list[groups.Change] = []
-    are_plain = not declared and all([_is_plain(one.new) for _, one in begun])
+    are_plain = not declared and all(_is_plain(one.new) for _, one in begun)
     of_readiness: dict[str, int] = {}
     in_channel: dict[str, int] = {}
     for pk, (trajectory_id, new) in begun:
