@@ -1,6 +1,7 @@
 import hashlib
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentworld.errors import InvalidRequestError
-from agentworld.records import BatchSpec, Message, Step, TextPart, check_id, digest, new_id
+from agentworld.records import BatchSpec, Message, Step, TextPart, check_id, digest, ids, new_id
 from agentworld.records.ids import framed_digest
 from tests.records.strategies import conversations
 
@@ -45,6 +46,17 @@ def test_steps_do_not_share_their_defaults():
     first, second = Step(step_id="a", trajectory_id="t"), Step(step_id="b", trajectory_id="t")
     first.rewards["x"] = 1.0
     assert second.rewards == {}
+
+
+@given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10))
+def test_an_id_is_its_time_and_its_random_bits_in_digits_of_five_bits(milliseconds, random):
+    digits = "0123456789abcdefghjkmnpqrstvwxyz"
+    number = milliseconds << 80 | int.from_bytes(random, "big")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids, "_some_random", lambda: random)
+        patch.setattr(ids, "time", SimpleNamespace(time_ns=lambda: milliseconds * 1_000_000 + 999_999))
+        made = new_id("stp")
+    assert made == "stp_" + "".join(digits[number >> 5 * place & 31] for place in range(25, -1, -1))
 
 
 def test_new_ids_sort_by_time_and_are_ids():

@@ -13,11 +13,13 @@ from agentworld.errors import InvalidRequestError
 DIGEST_SIZE = 16
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
-_PLACES = range(120, -1, -10)  # of two digits each, the first one first
+_PLACES = (30, 20, 10, 0)  # of two digits each in five bytes, the first one first
 _RANDOM_BYTES = 10
 # Asked for together, as each time lets go of the interpreter's lock.
 _AHEAD = 64
 _random: list[bytes] = []
+_latest = (0, "0" * 10)
+"""A time in milliseconds, and how it is written."""
 # Copied for each digest, as making one with its settings takes longer than hashing what is short.
 _unbegun = hashlib.blake2b(digest_size=DIGEST_SIZE)
 # Of more bytes the library lets go of the interpreter's lock, and waits for it longer than hashing takes.
@@ -35,9 +37,17 @@ _known_ids: set[str] = set()
 
 def new_id(prefix: str) -> str:
     """`prefix_` and 26 characters: 48 bits of milliseconds, then 80 random bits, so that ids sort by time."""
-    number = (time.time_ns() // 1_000_000 << 8 * _RANDOM_BYTES) | int.from_bytes(_some_random(), "big")
-    digits = "".join([_PAIRS[number >> place & 1023] for place in _PLACES])
-    return f"{prefix}_{digits}"
+    global _latest
+    known, text = _latest
+    now = time.time_ns() // 1_000_000
+    if now != known:
+        text = "".join([_PAIRS[now >> place & 1023] for place in (40, *_PLACES)])
+        _latest = now, text
+    data = _some_random()
+    # Each half is a number that the interpreter shifts at once.
+    high, low = int.from_bytes(data[:5], "big"), int.from_bytes(data[5:], "big")
+    digits = [_PAIRS[high >> place & 1023] for place in _PLACES] + [_PAIRS[low >> place & 1023] for place in _PLACES]
+    return f"{prefix}_{text}{''.join(digits)}"
 
 
 def _some_random() -> bytes:
