@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ BEGUN = (Message(role="user", content="go"), Message(role="assistant", content="
 async def test_the_body_says_so(driver: Any, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_engine(ModelSettings(name="m", upstream="http://127.0.0.1:1", driver=driver), 5)
     sent: list[dict[str, Any]] = []
-    monkeypatch.setattr(engine.connection, "deltas", lambda path, body, *_, **__: sent.append(body))
+    monkeypatch.setattr(engine.connection, "posted", lambda path, body, *_, **__: sent.append(json.loads(body)))
     for goes_on in (True, False):
         engine.chat(Request(dialect="chat", model="m", messages=BEGUN, continue_final=goes_on))
     await engine.close()

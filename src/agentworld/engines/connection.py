@@ -185,7 +185,20 @@ class Connection:
         """The deltas of a call as `read` finds them, streamed where the body says `stream`. `ends`: of the event that
         is the last of a stream; a connection that breaks or stalls after it is no fault of the reply.
         """
-        return _Asked(self, path, body, read, headers, ends)
+        return self.posted(path, msgspec.json.encode(body), bool(body.get("stream")), read, headers=headers, ends=ends)
+
+    def posted(
+        self,
+        path: str,
+        body: bytes,
+        stream: bool,
+        read: Reader,
+        *,
+        headers: Mapping[str, str] | None = None,
+        ends: Ends = is_done,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """`deltas` of a body that is JSON already; `stream`: whether it says so."""
+        return _Asked(self, path, body, stream, read, headers, ends)
 
     def read(self, answer: Answer, stream: bool, read: Reader, ends: Ends) -> AsyncIterator[Delta]:
         """The deltas of a reply as `deltas` gives them."""
@@ -221,20 +234,20 @@ class _Asked(AbstractAsyncContextManager[AsyncIterator[Delta]]):
         self,
         connection: Connection,
         path: str,
-        body: dict[str, Any],
+        body: bytes,
+        stream: bool,
         read: Reader,
         headers: Mapping[str, str] | None,
         ends: Ends,
     ) -> None:
         self._connection, self._path, self._body, self._headers = connection, path, body, headers
-        self._read, self._ends = read, ends
+        self._stream, self._read, self._ends = stream, read, ends
         self._answer: Answer
 
     async def __aenter__(self) -> AsyncIterator[Delta]:
-        connection, stream = self._connection, bool(self._body.get("stream"))
-        data = msgspec.json.encode(self._body)
-        self._answer = await connection.begin("POST", self._path, data, self._headers)
-        return connection.read(self._answer, stream, self._read, self._ends)
+        connection = self._connection
+        self._answer = await connection.begin("POST", self._path, self._body, self._headers)
+        return connection.read(self._answer, self._stream, self._read, self._ends)
 
     async def __aexit__(self, *error: object) -> None:
         # An unfinished reply is cut off here, which tells the engine to stop working on it.

@@ -10,11 +10,14 @@ import msgspec
 
 from agentworld.config import ModelSettings
 from agentworld.dialects.chat_reply import wire_messages
-from agentworld.dialects.exchange import Delta, Request
+from agentworld.dialects.exchange import Delta, KeptTools, Request
 from agentworld.engines.base import Capabilities, ModelCard, explicit
 from agentworld.engines.connection import Connection, Reader
 from agentworld.engines.openai_wire import body_reader
-from agentworld.records import Policy, Sampling
+from agentworld.records import Policy, Sampling, Tool
+
+_MOST_RESTS = 64
+"""Ends of bodies that are kept."""
 
 
 class VllmEngine:
@@ -27,13 +30,35 @@ class VllmEngine:
     def __init__(self, settings: ModelSettings, timeout: float) -> None:
         self.settings = settings
         self.connection = Connection(settings.upstream, settings.api_key, timeout)
+        self._model = msgspec.json.encode(settings.name)
+        self._rests: dict[tuple[int, int, bool, int], tuple[Sampling, tuple[Tool, ...], bytes]] = {}
+        self._readers: dict[tuple[str, bool], Reader] = {}
 
     def chat(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Chat with ids and log-probabilities back."""
+        messages = msgspec.json.encode(wire_messages(request, developer=self.capabilities.developer))
+        body = b'{"model":%b,"messages":%b,%b' % (self._model, messages, self._rest(request))
+        return self.connection.posted("/v1/chat/completions", body, request.stream, self._reader("chat", request))
+
+    def _rest(self, request: Request) -> bytes:
+        """The body of a chat behind its messages. Calls of a run say the same there, and get the same bytes."""
+        sampling, tools = explicit(request.sampling), request.tools
+        if request.template or request.continue_final or (tools and not isinstance(tools, KeptTools)):
+            return self._said(request, sampling)
+        known = (id(sampling), id(tools), request.stream, request.top_logprobs)
+        kept = self._rests.get(known)
+        if kept is not None and kept[0] is sampling and kept[1] is tools:
+            return kept[2]
+        if len(self._rests) >= _MOST_RESTS:
+            self._rests.clear()
+        rest = self._said(request, sampling)
+        self._rests[known] = sampling, tools, rest
+        return rest
+
+    def _said(self, request: Request, sampling: Sampling) -> bytes:
+        """What `_rest` keeps."""
         body: dict[str, Any] = {
-            "model": self.settings.name,
-            "messages": wire_messages(request, developer=self.capabilities.developer),
-            **sampling_body(explicit(request.sampling)),
+            **sampling_body(sampling),
             "logprobs": True,
             "top_logprobs": request.top_logprobs,
             "return_token_ids": True,
@@ -50,7 +75,7 @@ class VllmEngine:
             body["chat_template_kwargs"] = request.template
         if request.continue_final:
             body |= {"add_generation_prompt": False, "continue_final_message": True}
-        return self.connection.deltas("/v1/chat/completions", body, self._reader("chat", request))
+        return msgspec.json.encode(body)[1:]
 
     def generate(
         self, prompt_ids: Sequence[int], request: Request, sampling: Sampling
@@ -78,7 +103,12 @@ class VllmEngine:
         return self.connection.deltas("/v1/completions", body, self._reader("completions", request))
 
     def _reader(self, kind: str, request: Request) -> Reader:
-        return body_reader(self.connection.redactor, kind=kind, entries=request.logprobs)
+        known = kind, request.logprobs
+        reader = self._readers.get(known)
+        if reader is None:
+            reader = body_reader(self.connection.redactor, kind=kind, entries=request.logprobs)
+            self._readers[known] = reader
+        return reader
 
     def _stream(self, request: Request) -> dict[str, Any]:
         return {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
