@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from agentworld.capture import Collector
 from agentworld.dialects import Delta, ToolCallDelta
-from agentworld.engines.quick_replies import WholeDelta
+from agentworld.dialects.exchange import listed
+from agentworld.engines.whole_replies import WholeDelta
 from agentworld.errors import EngineError
 from agentworld.forest import joined_ids
 from agentworld.records import Usage, VersionSpan
@@ -258,15 +260,20 @@ _PIECES = st.lists(
 
 def _whole(said: dict[str, Any]) -> WholeDelta:
     numbers = np.array(said["logprobs"])
-    return WholeDelta(**said, sequence=joined_ids(said["prompt_ids"], said["ids"]), numbers=numbers, highest=-0.5)
+    kept = {name: value for name, value in said.items() if name not in ("prompt_ids", "ids", "logprobs")}
+    sequence, length = joined_ids(said["prompt_ids"], said["ids"]), len(said["prompt_ids"])
+    return WholeDelta(**kept, sequence=sequence, prompt_length=length, numbers=numbers, highest=-0.5)
 
 
 def _told(collector: Collector, expected: int, aborted: bool) -> object:
     try:
-        choices: object = collector.choices(expected, aborted=aborted)
+        choices: object = [
+            structs.replace(choice, ids=listed(choice.ids), logprobs=listed(choice.logprobs))
+            for choice in collector.choices(expected, aborted=aborted)
+        ]
     except EngineError as error:
         choices = error.message
-    facts = collector.prompt_ids, collector.usage, collector.logprobs_mode, collector.policy_run
+    facts = listed(collector.prompt_ids), collector.usage, collector.logprobs_mode, collector.policy_run
     return choices, facts, collector.faults, collector.empty, collector.count
 
 

@@ -16,7 +16,7 @@ from agentworld.capture.collect import Collector
 from agentworld.capture.recorder import Recorder
 from agentworld.capture.sessions import Session, message_keys
 from agentworld.dialects.exchange import Delta, Request
-from agentworld.engines.quick_replies import WholeDelta
+from agentworld.engines.whole_replies import WholeDelta
 from agentworld.errors import PoolError
 from agentworld.forest import joined_ids, tools_digest
 from agentworld.pool.memory import MemoryPool
@@ -78,7 +78,9 @@ def _call(more: dict[str, Any]) -> Call:
 def _whole(said: dict[str, Any]) -> WholeDelta:
     numbers = np.array(said["logprobs"], dtype=np.float64)
     sequence = joined_ids(said["prompt_ids"], said["ids"])
-    return WholeDelta(**said, sequence=sequence, numbers=numbers, highest=max(said["logprobs"]))
+    kept = {name: value for name, value in said.items() if name not in ("prompt_ids", "ids", "logprobs")}
+    length, highest = len(said["prompt_ids"]), max(said["logprobs"])
+    return WholeDelta(**kept, sequence=sequence, prompt_length=length, numbers=numbers, highest=highest)
 
 
 async def _recorded(call: Call, delta: Delta) -> tuple[object, ...]:
@@ -89,7 +91,9 @@ async def _recorded(call: Call, delta: Delta) -> tuple[object, ...]:
     (tip,) = session.tips or [None]
     known = None if tip is None or tip.ids is None else (tip.ids.tolist(), tip.keys, tip.messages, tip.prompt_length)
     said = [msgspec.structs.replace(record, latency_ms=None) for record in (stored, exchange)]
-    return said, [msgspec.json.encode(step) for step in steps], known, session.size
+    steps = [msgspec.structs.replace(step, latency_ms=None) for step in steps]
+    told = [msgspec.json.encode(step, enc_hook=lambda array: array.tolist()) for step in steps]
+    return said, told, known, session.size
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -8,13 +8,19 @@ from hypothesis import strategies as st
 
 from agentworld.dialects.exchange import Delta
 from agentworld.engines.openai_wire import NO_KEY, body_reader, decode, read_body
-from agentworld.engines.quick_replies import READERS, WholeDelta
+from agentworld.engines.quick_replies import READERS
+from agentworld.engines.whole_replies import WholeDelta, ids_of, read_whole
 from agentworld.errors import AgentWorldError
 from tests.examples import examples
 
 NUMBER = st.one_of(st.integers(-2, 3), st.sampled_from([2**32 - 1, 2**32, 2**63, -9999.0, -0.5, 1.0, 1e308, True]))
 ODD = st.one_of(st.none(), NUMBER, st.text(max_size=3), st.just([]), st.just({}), st.lists(NUMBER, max_size=3))
 IDS = st.lists(st.integers(0, 300), max_size=3)
+
+
+def written(body, closely):
+    """JSON as engines write it, or as it is read more easily."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":") if closely else None).encode()
 
 
 def mostly(usual):
@@ -77,7 +83,7 @@ def read(reader):
 def as_any_piece(delta):
     if isinstance(delta, WholeDelta):
         assert delta.sequence.tolist() == [*delta.prompt_ids, *delta.ids]
-        assert delta.numbers.tolist() == delta.logprobs
+        assert (delta.sequence.dtype, delta.numbers.dtype) == ("<u4", "f8")
         assert delta.highest == max(delta.logprobs)
         return Delta(**{name: getattr(delta, name) for name in Delta.__struct_fields__})
     return delta
@@ -87,7 +93,7 @@ def as_any_piece(delta):
 @settings(max_examples=examples(400), deadline=None)
 @given(data=st.data())
 def test_both_readers_read_alike(kind, data):
-    body = json.dumps(data.draw(BODIES[kind])).encode()
+    body = written(data.draw(BODIES[kind]), data.draw(st.booleans()))
     general = read(lambda: read_body(decode(body), kind=kind, entries=False))
     assert read(lambda: body_reader(NO_KEY, kind=kind, entries=False)(body)) == general
 
@@ -137,17 +143,70 @@ def some_of(fields):
 
 
 @settings(max_examples=examples(600), deadline=None)
-@given(of_choice=some_of(CHOICE), of_body=some_of(BODY))
-def test_a_reply_in_one_piece_is_read_as_any(of_choice, of_body):
-    body = json.dumps({**WHOLE, "choices": [{**WHOLE["choices"][0], **of_choice}], **of_body}).encode()
+@given(of_choice=some_of(CHOICE), of_body=some_of(BODY), closely=st.booleans())
+def test_a_reply_in_one_piece_is_read_as_any(of_choice, of_body, closely):
+    body = written({**WHOLE, "choices": [{**WHOLE["choices"][0], **of_choice}], **of_body}, closely)
     general = read(lambda: read_body(decode(body), kind="chat", entries=False))
     assert read(lambda: body_reader(NO_KEY, kind="chat", entries=False)(body)) == general
 
 
 def test_a_usual_reply_in_one_piece_is_kept_in_arrays():
-    (delta,) = READERS["chat"](json.dumps(WHOLE).encode())
+    (delta,) = READERS["chat"](written(WHOLE, closely=True))
     assert isinstance(delta, WholeDelta)
     assert (delta.text, delta.sequence.tolist(), delta.highest) == ("ab", [1, 2, 3, 97, 98], -0.25)
+
+
+LISTS = st.lists(st.integers(0, 2**33), min_size=1).map(lambda ids: ",".join(map(str, ids)))
+BROKEN_LISTS = st.lists(st.sampled_from([*'0123456789,-+. e]"\0', "00", ",,", "4294967296", "9" * 30]), max_size=8)
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(LISTS | BROKEN_LISTS.map("".join))
+def test_ids_are_read_where_they_are_json_and_below_a_thousand_million(said):
+    try:
+        ids = json.loads(f"[{said}]")
+    except ValueError:
+        ids = []
+    good = bool(ids) and all(type(each) is int and 0 <= each < 10**9 for each in ids) and "[" not in said
+    close = not set(said) - set("0123456789,")
+    found = ids_of(said.encode())
+    assert (None if found is None else found.tolist()) == (ids if good and close else None)
+
+
+BYTES = written(WHOLE, closely=True)
+PIECES = [b"]", b"[", b"{", b"}", b'"', b",", b":", b"\\", b" ", b"0", b"7", b"-", b"null"]
+PIECES += [
+    b'"token_ids":[5],',
+    b'"logprobs":{"content":[',
+    b']},"finish_reason":',
+    b'"prompt_token_ids":[1],',
+    b'"logprob":-1,',
+]
+
+
+@settings(max_examples=examples(2000), deadline=None)
+@given(
+    at=st.integers(0, len(BYTES)),
+    cut=st.sampled_from([0, 0, 0, 1, 2, 9]),
+    piece=st.sampled_from([b"", *PIECES]),
+    more=st.sampled_from([None, *PIECES]),
+)
+def test_a_reply_in_one_piece_that_is_broken_anywhere_is_read_as_any(at, cut, piece, more):
+    body = BYTES[:at] + piece + BYTES[at + cut :]
+    if more is not None:
+        body = body.replace(b'"content":"ab"', b'"content":' + json.dumps(more.decode("latin-1")).encode())
+    general = read(lambda: read_body(decode(body), kind="chat", entries=False))
+    assert read(lambda: body_reader(NO_KEY, kind="chat", entries=False)(body)) == general
+
+
+@pytest.mark.parametrize("name", ["token_ids", "prompt_token_ids"])
+def test_a_list_under_a_name_that_is_spelled_otherwise_as_well_is_left_to_the_general_reader(name):
+    escaped = name.replace("token", "\\u0074oken")
+    body = BYTES.replace(f'"{name}":'.encode(), f'"{escaped}":[4],"{name}":'.encode())
+    assert read_whole(body) is None
+    body = BYTES.replace(f'"{name}":['.encode(), f'"{name}":[8],"{escaped}":['.encode())
+    assert read_whole(body) is None
+    assert read_whole(BYTES) is not None
 
 
 USUAL = {

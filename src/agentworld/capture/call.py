@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from agentworld.dialects.exchange import Request
 from agentworld.forest import Match, TokenArray
@@ -24,7 +23,7 @@ class Call(msgspec.Struct, kw_only=True):
     failed or was left, and so repeats no other: the steps that were left half done, by choice. `anonymous`: digest of
     the API key of a call that names no trajectory. `created_at`: seconds since the epoch; `started`: on the monotonic
     clock. `only_group`, `only_channel`: see Exchange. `size`: about how many bytes the request is. `sequences`: step id
-    -> prompt and reply in one array, once they are planned; `numbers`: the same for log-probabilities that are in one.
+    -> prompt and reply in one array, once they are planned.
     """
 
     trajectory_id: str
@@ -32,7 +31,7 @@ class Call(msgspec.Struct, kw_only=True):
     model: str
     policy: Policy
     sampling: Sampling
-    keys: list[bytes]
+    keys: Sequence[bytes]
     tools_key: bytes
     group_id: str | None = None
     only_group: str | None = None
@@ -58,7 +57,6 @@ class Call(msgspec.Struct, kw_only=True):
     started: float = msgspec.field(default_factory=time.monotonic)
     step_ids: list[str] = []
     sequences: dict[str, TokenArray] = {}
-    numbers: dict[str, npt.NDArray[np.float64]] = {}
 
     def step_id(self, index: int) -> str:
         """The id of the step that choice `index` becomes. The first has the exchange's own, so that who knows the reply

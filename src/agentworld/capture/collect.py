@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.exchange import Choice, Delta, Run, ToolCallDelta
-from agentworld.engines.quick_replies import WholeDelta
+from agentworld.dialects.exchange import Choice, Delta, Ids, Run, ToolCallDelta
+from agentworld.engines.whole_replies import WholeDelta
 from agentworld.errors import EngineError
 from agentworld.records import FunctionCall, Message, ToolCall, Usage, VersionSpan, new_id
 
@@ -192,8 +192,8 @@ def _choice(whole: WholeDelta) -> Choice:
         index=0,
         message=Message(role="assistant", content=whole.text, reasoning=whole.reasoning or None),
         finish_reason=whole.finish_reason or "",
-        ids=whole.ids,
-        logprobs=whole.logprobs,
+        ids=whole.sequence[whole.prompt_length :],
+        logprobs=whole.numbers,
         entries=[],
         version_spans=() if version is None else (VersionSpan(0, version),),
         metadata={"stop_reason": stopped} if isinstance(stopped, str) else {},
@@ -211,7 +211,7 @@ class Collector:
         self._choices: dict[int, _Growing] = {}
         self.whole: WholeDelta | None = None
         """The one choice, where it came in one piece and nothing came beside it."""
-        self.prompt_ids: list[int] | None = None
+        self.prompt_ids: Ids | None = None
         self.usage: Usage | None = None
         self.logprobs_mode: str | None = None
         self.policy_run: str | None = None
@@ -221,8 +221,9 @@ class Collector:
 
     def feed(self, delta: Delta) -> Delta | None:
         """Take a piece; returns it as the caller may see it, or None where it says nothing about a choice."""
-        if delta.prompt_ids is not None and self.prompt_ids is None:
-            self.prompt_ids = delta.prompt_ids
+        whole = delta if delta.__class__ is WholeDelta and self.whole is None and not self._choices else None
+        if self.prompt_ids is None:
+            self.prompt_ids = delta.prompt_ids if whole is None else whole.sequence[: whole.prompt_length]
         self.usage = delta.usage or self.usage
         if delta.policy_run is not None and self.policy_run not in (None, delta.policy_run):
             self._fault("the engine spoke with the weights of two runs")
@@ -232,8 +233,8 @@ class Collector:
             self._fault(delta.fault)
         if delta.index < 0:
             return None
-        if delta.__class__ is WholeDelta and self.whole is None and not self._choices:
-            self.whole, self.empty = delta, False
+        if whole is not None:
+            self.whole, self.empty = whole, False
             return delta
         self._begin()
         return self._grow(delta)

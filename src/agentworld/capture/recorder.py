@@ -14,7 +14,7 @@ from agentworld.capture.landing import Landings
 from agentworld.capture.marks import call_mark, marks_of
 from agentworld.capture.media import keep_media
 from agentworld.capture.sessions import Session, Sessions
-from agentworld.dialects.exchange import RUNS, Choice
+from agentworld.dialects.exchange import RUNS, Choice, Ids, listed
 from agentworld.dialects.responses import NOTES
 from agentworld.dialects.responses_entries import ENTRIES, packed
 from agentworld.engines.base import logprob_space
@@ -64,11 +64,11 @@ class Recorder:
         """The exchange with its steps. EngineError where the reply is none that can be stored; nothing has changed."""
         prompt_ids = call.prompt_ids if call.prompt_ids is not None else collector.prompt_ids
         quarantine = _faults(call, collector, choices)
+        exchange = _exchange(call)
         try:
-            steps = [self._step(call, session, collector, choice, prompt_ids, quarantine) for choice in choices]
+            steps = [_step(call, session, exchange, collector, choice, prompt_ids, quarantine) for choice in choices]
         except InvalidRequestError as error:
             raise _not_storable(error) from error
-        exchange = _exchange(call)
         exchange.choices = steps
         exchange.policy = steps[0].policy if steps else call.policy
         exchange.marks = marks_of(call, choices)
@@ -91,7 +91,6 @@ class Recorder:
         own = {step.step_id for step in steps}
         session.on_their_way |= own
         try:
-            exchange.choices = [_for_pool(step, exchange, call) for step in steps]
             for result in await self._landings.of(self._pool.submit_exchange(exchange)):
                 if result.outcome in ("rejected", "conflict"):
                     if (misplaced := told(result)) is not None:
@@ -118,69 +117,76 @@ class Recorder:
         exchange.marks = marks_of(call, None)
         await self._landings.of(self._pool.submit_exchange(exchange))
 
-    def _step(
-        self,
-        call: Call,
-        session: Session,
-        collector: Collector,
-        choice: Choice,
-        prompt_ids: list[int] | None,
-        quarantine: str | None,
-    ) -> Step:
-        step_id, index = call.step_id(choice.index), choice.index
-        has_ids = call.source != "none" and choice.ids is not None and prompt_ids is not None
-        ids, whole = None, collector.whole
-        if has_ids and prompt_ids is not None and choice.ids is not None:
-            # One array for all who need it: the plan, the session and the pool.
-            if whole is not None and prompt_ids is whole.prompt_ids and choice.ids is whole.ids:
-                sequence = whole.sequence
-                if choice.logprobs is whole.logprobs:
-                    call.numbers[step_id] = whole.numbers
-            else:
-                sequence = _sequence(prompt_ids, choice.ids)
-            call.sequences[step_id] = sequence
-            ids = sequence[: len(prompt_ids)]
-        overtaken = session.overtaken_by(call.body_digest, index, call.retry_count, call.created_at)
-        retries = call.retry_count > 0 and overtaken is None
-        if call.after_failure is not None:
-            supersedes = call.after_failure.get(index)
+
+def _step(
+    call: Call,
+    session: Session,
+    exchange: Exchange,
+    collector: Collector,
+    choice: Choice,
+    prompt_ids: Ids | None,
+    quarantine: str | None,
+) -> Step:
+    """The step that a choice becomes, as the pool takes it with the least work: whole, and with arrays for lists."""
+    step_id, index, matched = call.step_id(choice.index), choice.index, call.match
+    prompt: Any = None
+    reply: Any = None
+    has_ids = call.source != "none" and choice.ids is not None and prompt_ids is not None
+    if has_ids and prompt_ids is not None and choice.ids is not None:
+        # One array for all who need it: the plan, the session and the pool.
+        whole = collector.whole
+        if whole is not None and call.prompt_ids is None:
+            sequence = whole.sequence
         else:
-            supersedes = session.repeated(call.body_digest, index) if retries else None
-        is_retry = supersedes is not None or overtaken is not None
-        messages = list(call.request.messages)
-        reason = fork_reason(
-            session.tips, call.match, messages, call.keys, call.tools_key, ids, is_retry=is_retry, agent=call.agent
-        )
-        if reason is None and index > 0:
-            reason = "parallel"
-        step = Step(
-            step_id=step_id,
-            trajectory_id=call.trajectory_id,
-            choice_index=index,
-            parent_step_id=call.match.tip.step_id if call.match is not None else None,
-            supersedes=supersedes,
-            fork_reason=reason,
-            agent=call.agent,
-            policy=_policy(call, collector, choice),
-            version_spans=choice.version_spans if len(choice.version_spans) > 1 else (),
-            token_source=call.source if has_ids else "none",
-            vocabulary=call.vocabulary if has_ids else None,
-            prompt_ids=prompt_ids if has_ids else None,
-            response_ids=choice.ids if has_ids else None,
-            response_logprobs=choice.logprobs if has_ids else None,
-            response_message=choice.message,
-            prompt_messages=messages,
-            tools=call.tools or None,
-            sampling=call.sampling,
-            finish_reason=choice.finish_reason,
-            usage=_usage(collector, choice),
-            excluded_reason=_excluded(quarantine, overtaken),
-            created_at=call.created_at,
-            metadata=_metadata(call, choice, overtaken),
-        )
-        if step.response_logprobs is not None:
-            step.logprob_space = logprob_space(collector.logprobs_mode, call.space)
-        return step
+            sequence = _sequence(prompt_ids, choice.ids)
+        call.sequences[step_id] = sequence
+        prompt, reply = sequence[: len(prompt_ids)], sequence[len(prompt_ids) :]
+    logprobs: Any = choice.logprobs if has_ids else None
+    overtaken = session.overtaken_by(call.body_digest, index, call.retry_count, call.created_at)
+    retries = call.retry_count > 0 and overtaken is None
+    if call.after_failure is not None:
+        supersedes = call.after_failure.get(index)
+    else:
+        supersedes = session.repeated(call.body_digest, index) if retries else None
+    is_retry = supersedes is not None or overtaken is not None
+    reason = fork_reason(
+        session.tips, matched, exchange.messages, call.keys, call.tools_key, prompt, is_retry=is_retry, agent=call.agent
+    )
+    if reason is None and index > 0:
+        reason = "parallel"
+    return Step(
+        step_id=step_id,
+        trajectory_id=call.trajectory_id,
+        exchange_id=exchange.exchange_id,
+        choice_index=index,
+        group_id=exchange.group_id,
+        channel=exchange.channel,
+        parent_step_id=matched.tip.step_id if matched is not None else None,
+        supersedes=supersedes,
+        fork_reason=reason,
+        agent=call.agent,
+        model=exchange.model,
+        requested_model=exchange.requested_model,
+        policy=_policy(call, collector, choice),
+        version_spans=choice.version_spans if len(choice.version_spans) > 1 else (),
+        dialect=exchange.dialect,
+        token_source=call.source if has_ids else "none",
+        vocabulary=call.vocabulary if has_ids else None,
+        prompt_ids=prompt,
+        response_ids=reply,
+        response_logprobs=logprobs,
+        logprob_space=None if logprobs is None else logprob_space(collector.logprobs_mode, call.space),
+        response_message=choice.message,
+        prompt_messages=exchange.messages,
+        tools=call.tools or None,
+        sampling=call.sampling,
+        finish_reason=choice.finish_reason,
+        usage=_usage(collector, choice),
+        excluded_reason=_excluded(quarantine, overtaken),
+        created_at=call.created_at,
+        latency_ms=exchange.latency_ms,
+        metadata=_metadata(call, choice, overtaken),
+    )
 
 
 def _not_storable(error: InvalidRequestError) -> EngineError:
@@ -188,29 +194,10 @@ def _not_storable(error: InvalidRequestError) -> EngineError:
     return EngineError(f"the engine's reply cannot be stored: {error.message}")
 
 
-def _sequence(prompt: list[int], reply: list[int]) -> TokenArray:
-    if prompt.__class__ is list and reply.__class__ is list:
+def _sequence(prompt: Ids, reply: Ids) -> TokenArray:
+    if isinstance(prompt, list) and isinstance(reply, list):
         return joined_ids(prompt, reply)
     return token_array([*prompt, *reply])
-
-
-def _for_pool(step: Step, exchange: Exchange, call: Call) -> Step:
-    """The step as the pool takes it with the least work: whole, and with arrays in the place of lists."""
-    changes: dict[str, Any] = {
-        "exchange_id": exchange.exchange_id,
-        "group_id": exchange.group_id,
-        "channel": exchange.channel,
-        "model": exchange.model,
-        "requested_model": exchange.requested_model,
-        "dialect": exchange.dialect,
-        "latency_ms": exchange.latency_ms,
-    }
-    whole, prompt = call.sequences.get(step.step_id), step.prompt_ids
-    if whole is not None and prompt is not None:
-        changes["prompt_ids"], changes["response_ids"] = whole[: len(prompt)], whole[len(prompt) :]
-        if (numbers := call.numbers.get(step.step_id)) is not None:
-            changes["response_logprobs"] = numbers
-    return msgspec.structs.replace(step, **changes)
 
 
 def _exchange(call: Call) -> Exchange:
@@ -294,16 +281,16 @@ def _faults(call: Call, collector: Collector, choices: list[Choice]) -> str | No
         return None
     if call.demand_ids and any(choice.ids is None for choice in choices):
         faults.append("the engine gave no token ids")
-    if call.prompt_ids is not None and collector.prompt_ids not in (None, call.prompt_ids):
+    if call.prompt_ids is not None and listed(collector.prompt_ids) not in (None, call.prompt_ids):
         faults.append("the engine took another prompt than the one sent")
     ids = [choice.ids for choice in choices if choice.ids is not None]
     if len(choices) > 1 and collector.usage is not None and len(ids) == len(choices):
         total = sum(len(item) for item in ids)
         if total != collector.usage.completion_tokens:
             faults.append(f"usage says {collector.usage.completion_tokens} tokens, the replies hold {total}")
-    if ids and any(choice.ids and choice.logprobs is None for choice in choices):
+    if ids and any(choice.ids is not None and len(choice.ids) and choice.logprobs is None for choice in choices):
         faults.append("the engine gave ids without log-probabilities")
-    if any(_impossible(choice.logprobs) for choice in choices if choice.logprobs):
+    if any(_impossible(listed(choice.logprobs) or []) for choice in choices):
         faults.append("the engine gave log-probabilities over 0")
     known = logprob_space(collector.logprobs_mode, call.space) is not None
     if not known and any(choice.logprobs is not None for choice in choices):

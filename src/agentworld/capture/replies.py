@@ -29,7 +29,7 @@ def reply_keys(call: Call, reply: Message) -> list[bytes]:
 
 def is_sound(step: Step) -> bool:
     """Whether the step's counts agree, as the pool compares them, so that its ids are those of the engine."""
-    prompt, response = len(step.prompt_ids or []), len(step.response_ids or [])
+    prompt, response = (0 if ids is None else len(ids) for ids in (step.prompt_ids, step.response_ids))
     usage, logprobs = step.usage, step.response_logprobs
     return (
         step.excluded_reason is None

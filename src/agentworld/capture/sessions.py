@@ -15,20 +15,14 @@ import msgspec
 
 from agentworld.capture.failures import Failures
 from agentworld.capture.holdings import Holdings, owner
+from agentworld.capture.keys import LateKeys
 from agentworld.capture.keys import ids_key as ids_key
 from agentworld.capture.keys import message_keys as message_keys
 from agentworld.capture.looks import Looks
 from agentworld.capture.replies import is_sound, joined_reply
 from agentworld.capture.spelling import Repeat, alike, spoken
 from agentworld.errors import NotFoundError
-from agentworld.forest import (
-    Tip,
-    TokenArray,
-    common_prefix,
-    match_key,
-    token_array,
-    tools_digest,
-)
+from agentworld.forest import Tip, TokenArray, common_prefix, match_key, token_array, tools_digest
 from agentworld.pool.protocol import Pool
 from agentworld.records import Message, Step, Trajectory
 
@@ -111,10 +105,10 @@ class Session:
             spoken(mine, yours) if position < depth else mine if mine == yours else yours
             for position, (mine, yours) in enumerate(zip(best.messages, messages, strict=False))
         ]
-        return [*kept, *messages[len(kept) :]], best.keys[:depth]
+        return [*kept, *messages[len(kept) :]], list(best.keys[:depth])
 
     def add(
-        self, step: Step, keys: list[bytes] | None = None, ids: TokenArray | None = None, tools: bytes | None = None
+        self, step: Step, keys: Sequence[bytes] | None = None, ids: TokenArray | None = None, tools: bytes | None = None
     ) -> None:
         """Remember a stored step. `keys`: match keys of its prompt messages, `ids`: its prompt and reply, `tools`: the
         digest of its tools, if known.
@@ -150,11 +144,14 @@ class Session:
         prompt: list[Message],
         reply: Message,
         ids: TokenArray | None,
-        keys: list[bytes] | None,
+        keys: Sequence[bytes] | None,
         tools: bytes,
     ) -> None:
         messages, known = self.recall([*prompt, reply])
-        if keys and len(keys) == len(messages) - 1:
+        tip_keys: Sequence[bytes]
+        if isinstance(keys, LateKeys):
+            tip_keys = keys.then(messages[-1])
+        elif keys and len(keys) == len(messages) - 1:
             tip_keys = [*keys, match_key(keys[-1], messages[-1])]
         elif prompt or step.prompt_ids is None:
             tip_keys = message_keys(messages, keys if keys is not None else known)
@@ -169,7 +166,7 @@ class Session:
             messages=messages,
             tools=tools,
             ids=ids,
-            prompt_length=len(step.prompt_ids or []),
+            prompt_length=0 if step.prompt_ids is None else len(step.prompt_ids),
             finish_reason=step.finish_reason,
             ordinal=self._ordinal,
             agent=step.agent,

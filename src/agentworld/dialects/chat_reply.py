@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.exchange import Delta, Reply, Request
+from agentworld.dialects.exchange import Delta, Reply, Request, listed
 from agentworld.dialects.media import as_data_url
 from agentworld.errors import AgentWorldError
 from agentworld.records import MediaPart, Message, TextPart, Usage
@@ -110,7 +110,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
             "logprobs": {"content": choice.entries or []} if request.logprobs else None,
         }
         if request.return_token_ids:
-            out["token_ids"] = choice.ids
+            out["token_ids"] = listed(choice.ids)
         choices.append(out)
     body: dict[str, Any] = {
         "id": reply.reply_id,
@@ -121,7 +121,7 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         "usage": usage_body(reply.usage),
     }
     if request.return_token_ids:
-        body["prompt_token_ids"] = reply.prompt_ids
+        body["prompt_token_ids"] = listed(reply.prompt_ids)
     return body
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from agentworld.dialects.chat_reply import DONE, error_event, usage_body
-from agentworld.dialects.exchange import Delta, Reply, Request
+from agentworld.dialects.exchange import Delta, Reply, Request, listed
 from agentworld.errors import AgentWorldError
 
 
@@ -36,11 +36,11 @@ def response_body(request: Request, reply: Reply) -> dict[str, Any]:
         out: dict[str, Any] = {
             "index": choice.index,
             "text": choice.message.text,
-            "logprobs": logprobs_body(choice.logprobs or [], choice.entries) if request.logprobs else None,
+            "logprobs": logprobs_body(listed(choice.logprobs) or [], choice.entries) if request.logprobs else None,
             "finish_reason": choice.finish_reason,
         }
         if request.return_token_ids:
-            out |= {"prompt_token_ids": reply.prompt_ids, "token_ids": choice.ids}
+            out |= {"prompt_token_ids": listed(reply.prompt_ids), "token_ids": listed(choice.ids)}
         choices.append(out)
     return {
         "id": reply.reply_id,

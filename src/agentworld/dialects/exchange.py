@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
+from agentworld.forest import TokenArray
 from agentworld.records import Message, Sampling, Tool, Usage, VersionSpan
+
+T = TypeVar("T")
+Ids = list[int] | TokenArray
 
 
 class KeptTools(tuple[Tool, ...]):
@@ -114,7 +120,8 @@ class Run(NamedTuple):
 
 
 class Choice(msgspec.Struct, kw_only=True):
-    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none; `blocks` as in Delta.
+    """One whole sampled reply. `ids` and `logprobs` are None where the engine gave none, and lists or arrays, see
+    `listed`; `blocks` as in Delta.
 
     `runs`: in which order text and thinking came, where that is not all thinking before all text.
     """
@@ -122,8 +129,8 @@ class Choice(msgspec.Struct, kw_only=True):
     index: int
     message: Message
     finish_reason: str
-    ids: list[int] | None = None
-    logprobs: list[float | None] | None = None
+    ids: Ids | None = None
+    logprobs: list[float | None] | npt.NDArray[np.float64] | None = None
     entries: list[dict[str, Any]] | None = None
     version_spans: tuple[VersionSpan, ...] = ()
     metadata: dict[str, Any] = {}
@@ -138,5 +145,13 @@ class Reply(msgspec.Struct, kw_only=True):
     model: str
     created: int
     choices: list[Choice]
-    prompt_ids: list[int] | None = None
+    prompt_ids: Ids | None = None
     usage: Usage | None = None
+
+
+def listed(values: list[T] | npt.NDArray[Any] | None) -> list[T] | None:
+    """Ids or log-probabilities as JSON has them."""
+    if isinstance(values, np.ndarray):
+        out: list[T] = values.tolist()
+        return out
+    return values

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentworld.dialects.exchange import Choice, Delta, Reply, Request
+from agentworld.dialects.exchange import Choice, Delta, Ids, Reply, Request
 from agentworld.dialects.messages_blocks import arguments_object
 from agentworld.errors import AgentWorldError, ContextLengthError
 from agentworld.records import Usage
@@ -53,13 +53,13 @@ def _event(kind: str, **fields: Any) -> bytes:
 PING = _event("ping")
 
 
-def _usage(usage: Usage | None, prompt_ids: list[int] | None, told: dict[str, Any] | None = None) -> dict[str, Any]:
+def _usage(usage: Usage | None, prompt_ids: Ids | None, told: dict[str, Any] | None = None) -> dict[str, Any]:
     """Token counts; what the engine did not count is 0, as the API demands numbers. `told`: as a service of this API
     counted.
     """
     if told is not None:
         return told
-    prompt = usage.prompt_tokens if usage is not None else len(prompt_ids or [])
+    prompt = usage.prompt_tokens if usage is not None else 0 if prompt_ids is None else len(prompt_ids)
     return {
         "input_tokens": prompt,
         "cache_creation_input_tokens": 0,
@@ -157,7 +157,7 @@ class MessagesStream:
         """What ends the stream of a call that failed."""
         return error_event(error)
 
-    def _begin(self, prompt_ids: list[int] | None, told: dict[str, Any] | None = None) -> bytes:
+    def _begin(self, prompt_ids: Ids | None, told: dict[str, Any] | None = None) -> bytes:
         if self._begun:
             return b""
         self._begun = True

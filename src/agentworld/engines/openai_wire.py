@@ -13,8 +13,9 @@ import msgspec
 from agentworld.dialects.exchange import Delta, ToolCallDelta
 from agentworld.engines import reply_fields as fields
 from agentworld.engines.base import EngineBusyError, EngineMissingError
-from agentworld.engines.quick_replies import FLOOR, READERS
+from agentworld.engines.quick_replies import READERS
 from agentworld.engines.redact import Redactor
+from agentworld.engines.reply_shapes import FLOOR
 from agentworld.errors import (
     AgentWorldError,
     ContextLengthError,

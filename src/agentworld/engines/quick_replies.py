@@ -7,73 +7,34 @@ is wrong with it. So what is read here is read alike there: a test compares the 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from agentworld.dialects.exchange import Delta, ToolCallDelta
-from agentworld.engines.reply_fields import MAX_COUNT, MAX_ID, MAX_NAME, MAX_VERSION
+from agentworld.engines.reply_fields import MAX_ID
+from agentworld.engines.reply_shapes import (
+    FLOOR,
+    CallFunction,
+    ChatMessage,
+    Count,
+    MessageCall,
+    Name,
+    Token,
+    TokenCounts,
+    Version,
+)
+from agentworld.engines.whole_replies import read_whole
 from agentworld.errors import InvalidRequestError
-from agentworld.forest import TokenArray, joined_ids
+from agentworld.forest import joined_ids
 from agentworld.records import Usage
 
-FLOOR = -9999.0
-"""What vLLM writes where it has no finite log-probability."""
-Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
-Version = Annotated[int, msgspec.Meta(ge=0, le=MAX_VERSION)]
-Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 Reader = Callable[[bytes], list[Delta] | None]
-_FLOAT64 = np.dtype("f8")
-
-
-class WholeDelta(Delta, kw_only=True):
-    """A whole reply in one piece, as nearly every plain one is: one choice with its end, ids and log-probabilities, of
-    which none is null, and without tool calls.
-
-    `sequence`: the ids of prompt and reply, and `numbers`: the log-probabilities (float64), each in one array for all
-    who need it, as the lists take longer to go through each time; `highest` of these.
-    """
-
-    sequence: TokenArray
-    numbers: npt.NDArray[np.float64]
-    highest: float
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _Call(msgspec.Struct):
-    index: Count | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Token(msgspec.Struct, gc=False):
-    logprob: float | None = None
 
 
 class _ChatLogprobs(msgspec.Struct):
-    content: list[_Token] | None = None
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-    refusal: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[_Call] | None = None
-    provider_specific_fields: Any = None
+    content: list[Token] | None = None
 
 
 class _TextLogprobs(msgspec.Struct):
@@ -92,8 +53,8 @@ class _Choice(msgspec.Struct):
 
 
 class _ChatChoice(_Choice):
-    message: _Message | None = None
-    delta: _Message | None = None
+    message: ChatMessage | None = None
+    delta: ChatMessage | None = None
     logprobs: _ChatLogprobs | None = None
 
 
@@ -103,7 +64,7 @@ class _TextChoice(_Choice):
 
 
 class _Body(msgspec.Struct):
-    usage: _Usage | None = None
+    usage: TokenCounts | None = None
     prompt_token_ids: list[int] | None = None
     logprobs_mode: str | None = None
     policy_version: Version | None = None
@@ -127,15 +88,14 @@ _text_decoder = msgspec.json.Decoder(_TextBody)
 
 def read_chat(data: bytes) -> list[Delta] | None:
     """The deltas of a chat body or chunk."""
+    if (whole := read_whole(data)) is not None:
+        return [whole]
     try:
         body = _chat_decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    choices = body.choices or ()
-    if len(choices) == 1 and (whole := _one_piece(body, choices[0])) is not None:
-        return [whole]
     deltas: list[Delta] = []
-    for choice in choices:
+    for choice in body.choices or ():
         delta = _begun(choice)
         if delta is None or (choice.delta is not None and choice.message is not None):
             return None
@@ -169,58 +129,6 @@ def read_text(data: bytes) -> list[Delta] | None:
             delta.logprobs = _finite(choice.logprobs.token_logprobs)
         deltas.append(delta)
     return _whole(body, deltas)
-
-
-def _one_piece(body: _ChatBody, choice: _ChatChoice) -> WholeDelta | None:
-    """The reply of a body that has all there is; None where it is another one, or has anything odd about it."""
-    prompt, ids, message, logprobs = body.prompt_token_ids, choice.token_ids, choice.message, choice.logprobs
-    reason, run, usage = choice.finish_reason, body.policy_run, body.usage
-    if (
-        not prompt
-        or not ids
-        or message is None
-        or message.tool_calls
-        or message.provider_specific_fields is not None
-        or logprobs is None
-        or not logprobs.content
-        or not reason
-        or "\0" in reason
-        or choice.index
-        or choice.delta is not None
-        or choice.prompt_token_ids is not None
-        or choice.version_spans is not None
-        or choice.provider_specific_fields is not None
-        or body.error is not None
-        or body.version_spans is not None
-        or body.provider_specific_fields is not None
-        or (run and "\0" in run)
-    ):
-        return None
-    values = [token.logprob for token in logprobs.content]
-    try:
-        numbers = np.frombuffer(struct.pack(f"{len(values)}d", *values), _FLOAT64)
-        sequence = joined_ids(prompt, ids)
-    except (struct.error, InvalidRequestError):  # One is null; one is no id.
-        return None
-    # JSON has no number that is infinite or none.
-    if numbers.item(numbers.argmin()) <= FLOOR:
-        return None
-    return WholeDelta(
-        text=message.content or message.refusal or "",
-        reasoning=message.reasoning or message.reasoning_content or "",
-        ids=ids,
-        logprobs=values,
-        finish_reason=reason,
-        stop_reason=choice.stop_reason,
-        prompt_ids=prompt,
-        usage=None if usage is None else Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0),
-        policy_version=body.policy_version,
-        policy_run=run or None,
-        logprobs_mode=body.logprobs_mode or None,
-        sequence=sequence,
-        numbers=numbers,
-        highest=numbers.item(numbers.argmax()),
-    )
 
 
 def _begun(choice: _Choice) -> Delta | None:
@@ -263,8 +171,8 @@ def _whole(body: _Body, deltas: list[Delta]) -> list[Delta] | None:
     return deltas
 
 
-def _call(call: _Call, position: int) -> ToolCallDelta:
-    function = call.function or _Function()
+def _call(call: MessageCall, position: int) -> ToolCallDelta:
+    function = call.function or CallFunction()
     return ToolCallDelta(
         index=position if call.index is None else call.index,
         id=call.id or None,

@@ -23,7 +23,7 @@ class Tip(msgspec.Struct, frozen=True):
     """
 
     step_id: str
-    keys: list[bytes]
+    keys: Sequence[bytes]
     messages: list[Message]
     tools: bytes
     ids: TokenArray | None

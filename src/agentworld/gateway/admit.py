@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentworld.capture.call import Call
+from agentworld.capture.keys import LateKeys
 from agentworld.capture.media import shown_under, with_bytes
 from agentworld.capture.sessions import Session, Sessions, ids_key, message_keys
 from agentworld.dialects import chat
@@ -89,6 +90,7 @@ class Admission:
         size = max(size, PER_MESSAGE * len(request.messages))
         messages: list[Message] | tuple[Message, ...] = request.messages
         known_keys: list[bytes] = []
+        keys: Sequence[bytes]
         rewritten, at_once = 0, size <= INLINE_BYTES
         if identity.rewrites_calls:
             messages, rewritten = await self._as_sampled(session, messages, size)
@@ -98,7 +100,7 @@ class Admission:
         if isinstance(prompt, tuple):
             keys = [await apart(size, ids_key, prompt)]
         elif at_once:
-            keys = message_keys(messages, known_keys)
+            keys = message_keys(messages, known_keys) if session.tips else LateKeys(messages)
         else:
             keys = await apart(size, message_keys, messages, known_keys)
         if identity.group_id is not None:
@@ -213,7 +215,7 @@ class Admission:
         session: Session,
         messages: Sequence[Message],
         last: int,
-        keys: list[bytes],
+        keys: Sequence[bytes],
         tools_key: bytes,
         agent: str | None,
         size: int,

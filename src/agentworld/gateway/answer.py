@@ -153,7 +153,6 @@ class Answer:
         """
         pause_wait: float | None = None
         while True:
-            self._collector = Collector()
             take = begin()
             self._watch.wait()
             try:
@@ -169,6 +168,7 @@ class Answer:
                 self._flight.leave()
                 if self._shown or not drop_limit(self._call):
                     raise
+                self._collector = Collector()
                 pause_wait = self._attempts.left
             except EngineError as error:
                 self._flight.leave()

@@ -98,8 +98,9 @@ def answered(call: Call, steps: Iterable[Step], usage: Usage | None) -> None:
     """Count a call whose reply is durable."""
     prompt = sampled = 0
     for step in steps:
-        sampled += len(step.response_ids or ())
-        prompt = len(step.prompt_ids or ()) or prompt
+        if step.response_ids is not None and step.prompt_ids is not None:
+            sampled += len(step.response_ids)
+            prompt = len(step.prompt_ids) or prompt
         if step.fork_reason is not None:
             FORKS.labels(step.fork_reason).inc()
         if (step.excluded_reason or "").startswith("quarantined"):

@@ -88,7 +88,7 @@ class Lineage:
                     break
                 same += 1
             if same > len(known):
-                known = tip.keys[:same]
+                known = list(tip.keys[:same])
             if same == len(tip.messages):
                 break
         return chain(_ROOT, messages, match_key, known)
