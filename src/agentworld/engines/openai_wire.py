@@ -123,10 +123,9 @@ def raise_error(body: dict[str, Any], redactor: Redactor = NO_KEY) -> None:
 
 def body_reader(redactor: Redactor, *, kind: str, entries: bool) -> Callable[[bytes], list[Delta]]:
     """`read_body` over the bytes of a body or chunk."""
-    quick = READERS[kind]
 
     def read(data: bytes) -> list[Delta]:
-        deltas = None if entries else quick(data)
+        deltas = None if entries else READERS[kind](data)
         return deltas or read_body(decode(data, redactor), kind=kind, entries=entries, redactor=redactor)
 
     return read
