@@ -173,7 +173,7 @@ def ids_of(said: bytes) -> TokenArray | None:
     anything else stands there.
     """
     try:
-        ids = np.fromstring(said, _UINT32, sep=",")
+        ids = np.fromstring(said, np.uint32, sep=",")
     except (ValueError, DeprecationWarning):  # It stops at what is no number, with a warning or an error.
         return None
     if not ids.size or (highest := ids.item(ids.argmax())) >= _MOST:
@@ -188,4 +188,4 @@ def ids_of(said: bytes) -> TokenArray | None:
         if highest < ten:
             break
         length += int(np.count_nonzero(ids >= ten))
-    return ids if length == len(said) else None
+    return ids.astype(_UINT32, copy=False) if length == len(said) else None
