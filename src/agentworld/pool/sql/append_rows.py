@@ -89,6 +89,7 @@ _INSERTS = [
     for begin, width in ((_WIDE, len(_SELDOM)), (_WIDER, len(_OFTEN)), (_NARROW, len(_SPOKEN)))
 ]
 _INSERT_NARROW, INSERT_STEP = _insert_steps(_NARROW), _INSERTS[0][0]
+_NOTHING = [None] * (len(STEP_COLUMNS) - _NARROW)
 INSERT_EXCHANGE = _insert(_x, ("pk", "exchange_id", "content", "trajectory", "status", "record"))
 INSERT_EVENT = _insert(schema.events)
 INSERT_DEAD = _insert(schema.dead_letters)
@@ -157,12 +158,17 @@ def was_deleted(step_id: str, reason: str) -> GoneError:
 
 def insert_steps(txn: Transaction, rows: Sequence[Sequence[Any]]) -> None:
     """Insert the rows that `step_row` made."""
+    for row in rows:
+        if row[_NARROW:] != _NOTHING:
+            break
+    else:
+        txn.many_in_order(_INSERT_NARROW, [row[:_NARROW] for row in rows])
+        return
     for insertion, begin, end, nothing in _INSERTS:
         for row in rows:
             if row[begin:end] != nothing:
                 txn.many_in_order(insertion, [row[:end] for row in rows])
                 return
-    txn.many_in_order(_INSERT_NARROW, [row[:_NARROW] for row in rows])
 
 
 def present_bits(prepared: Prepared) -> int:
