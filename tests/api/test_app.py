@@ -1,8 +1,8 @@
 import pytest
 
-from agentworld.http_server.lifespan import Lifespan
 from agentworld.config import ModelSettings
 from agentworld.errors import AgentWorldError
+from agentworld.http_server.lifespan import Lifespan
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 
