@@ -50,6 +50,14 @@ def read(parser: ReplyParser, ids: list[int]) -> Piece:
     return parser.feed(ids) + parser.finish()
 
 
+def _within_a_call(lead: list[int]) -> bool:
+    """Whether the last call is not closed, or stands in a thought that may go on."""
+    if CALL not in lead:
+        return False
+    begins = max(at for at, token in enumerate(lead) if token == CALL)
+    return CALL_END not in lead[begins:] or THINK_END not in lead
+
+
 @given(replies, st.data())
 @settings(
     max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -58,10 +66,10 @@ def test_beginning_and_rest_say_what_the_whole_says(ids: list[int], data: st.Dat
     ids = [token for token in ids if token not in STOPS]
     at = data.draw(st.integers(0, len(ids)))
     lead, rest = ids[:at], ids[at:]
+    before = parse(lead)
     # Within a call or a character, the beginning alone is shown as what it is so far.
-    assume(lead.count(CALL) == lead.count(CALL_END) and "\ufffd" not in TOKENIZER.decode(lead)[-1:])
-    assume(not (CALL in lead and THINK_END not in lead))
-    before, after, whole = parse(lead), read(opened(lead), rest), parse(ids)
+    assume(not _within_a_call(lead) and not before.text.endswith("\ufffd") and not before.reasoning.endswith("\ufffd"))
+    after, whole = read(opened(lead), rest), parse(ids)
     assert (before + after).calls == whole.calls
     assert before.text + after.text == whole.text
     assert (before.reasoning + after.reasoning).rstrip() == whole.reasoning
@@ -90,12 +98,23 @@ def test_the_rest_is_the_same_under_every_split(ids: list[int], data: st.DataObj
         ("a EN", "D b", Piece("D b")),
         ('<tool_call>{"na', 'me": "look"}</tool_call>', Piece(calls=(("look", "{}"),))),
         ('<tool_call>{"na', "x", Piece("x")),
+        # An end before the beginning closes nothing: the call goes on.
+        ("</think></tool_call><tool_call>\n", '{"name": "look"}\n</tool_call>', Piece(calls=(("look", "{}"),))),
+        ("</think></tool_call><tool_call>\n", "x</tool_call>", Piece("\nx</tool_call>")),
         ("a <think>", "b", Piece("b")),
     ],
 )
 def test_what_the_rest_says(lead: str, rest: str, said: Piece) -> None:
     # A stop string in the beginning, or across its end, ended nothing: the engine looks at what it samples.
     assert read(opened(TOKENIZER.encode(lead), stop=("END",)), TOKENIZER.encode(rest)) == said
+
+
+@pytest.mark.parametrize("lead", ["", "<think>", "a <tool_call>"])
+def test_what_the_beginning_showed_of_a_character_is_not_shown_again(lead: str) -> None:
+    cut = [*TOKENIZER.encode(lead), 0xC3]
+    assert read(opened(cut), []) == Piece()
+    after = read(opened(cut), [0xA9])
+    assert (after.text + after.reasoning).endswith("é")
 
 
 def _real(dice: random.Random) -> list[int]:

@@ -70,13 +70,14 @@ class WholeParser:
 
 
 class GoingOn:
-    """The parser of a reply whose beginning stands in the prompt. `shown`: what the beginning showed at its end though
-    it was not certain yet, such as a tool call that was cut off; it is not shown again.
+    """The parser of a reply whose beginning stands in the prompt. `text`, `reasoning`: what the beginning showed at its
+    end though it was not certain yet, such as a tool call that was cut off; it is not shown again.
     """
 
-    def __init__(self, parser: ReplyParser, shown: str) -> None:
+    def __init__(self, parser: ReplyParser, text: str, reasoning: str) -> None:
         self._parser = parser
-        self._shown = shown
+        self._text = text
+        self._reasoning = reasoning
 
     def feed(self, ids: Sequence[int]) -> Piece:
         """What these ids add."""
@@ -87,10 +88,11 @@ class GoingOn:
         return self._new(self._parser.finish())
 
     def _new(self, piece: Piece) -> Piece:
-        if not piece.text:
-            return piece
-        shown, self._shown = self._shown, ""
-        return piece._replace(text=piece.text.removeprefix(shown))
+        if piece.text:
+            piece, self._text = piece._replace(text=piece.text.removeprefix(self._text)), ""
+        if piece.reasoning:
+            piece, self._reasoning = piece._replace(reasoning=piece.reasoning.removeprefix(self._reasoning)), ""
+        return piece
 
 
 def open_parser(rendering: Any, tokenizer: TokenizerAdapter, call: Call) -> ReplyParser:
@@ -121,4 +123,4 @@ def open_parser(rendering: Any, tokenizer: TokenizerAdapter, call: Call) -> Repl
         return reading
     other = parser()
     whole = other.feed(begun) + other.finish()
-    return GoingOn(reading, whole.text[len(certain.text) :])
+    return GoingOn(reading, whole.text[len(certain.text) :], whole.reasoning[len(certain.reasoning) :])
