@@ -8,8 +8,8 @@ SOURCE = pathlib.Path(__file__).parent.parent / "src" / "agentworld"
 
 # Top to bottom. A module may import those in earlier lines, and itself.
 LAYERS = [
-    ["errors", "loopback", "timing_wheel"],
-    ["config", "extensions"],
+    ["errors", "loopback", "timing_wheel", "read_buffer"],
+    ["config", "extensions", "http_server"],
     ["records"],
     ["forest"],
     ["query"],
