@@ -22,7 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from agentworld.api.access import reach
 from agentworld.gateway.metrics import IN_FLIGHT, REGISTRY, REQUESTS, SECONDS, TALLIES
 from agentworld.gateway.routes import route_name
-from agentworld.http_server.exchange import EXCHANGE, Exchange
+from agentworld.http_server.exchange import Exchange
 from agentworld.http_server.lifespan import ASGI, Receive, Scope, Send
 from agentworld.pool.protocol import Pool, PoolStats
 from agentworld.pool.stats import ChannelStats, ConsumerStats, PolicyStats
@@ -54,8 +54,8 @@ class _Watched:
 async def counted(surface: str, app: ASGI, scope: Scope, receive: Receive, send: Send) -> None:
     """Serve one request by `app` and count it; status 0 where it ended without a reply."""
     begun = time.perf_counter()
-    exchange: Exchange | _Watched | None = scope.get(EXCHANGE)
-    if exchange is None:  # Under another server.
+    exchange: Exchange | _Watched | None = getattr(send, "__self__", None)
+    if type(exchange) is not Exchange:  # Under another server.
         exchange = _Watched(send)
         send = exchange.send
     in_flight = _in_flight(surface)

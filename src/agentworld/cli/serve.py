@@ -241,10 +241,10 @@ def _run(settings: ServeSettings, log_level: Any, log_json: bool) -> None:
     # Workers end themselves when their time of grace is over (agentworld.api.worker); this is for one that cannot.
     workers = Workers(settings.workers, functools.partial(work, worker), math.ceil(settings.grace) + 10)
     stopped = threading.Event()
-    threading.Thread(target=announce, args=(settings, workers, stopped), name="announce", daemon=True).start()
+    announcing = threading.Thread(target=announce, args=(settings, workers, stopped), name="announce", daemon=True)
     try:
         with rewards_beside(settings):
-            status = workers.run()
+            status = workers.run(announcing.start)
     finally:
         stopped.set()
     if status:

@@ -12,7 +12,7 @@ from agentworld.gateway.access import grant_of, presented_key
 from agentworld.gateway.leaving import Leaving
 from agentworld.gateway.metrics import Stopwatch
 from agentworld.gateway.waiting import OverTimeError, within
-from agentworld.http_server.exchange import EXCHANGE, Exchange
+from agentworld.http_server.exchange import Exchange
 from agentworld.timing_wheel import TimingWheel
 
 Scope = MutableMapping[str, Any]
@@ -78,7 +78,10 @@ class Http:
             self.by_name.setdefault(name.lower(), value)
         self._receive = receive
         self._send = send
-        self._exchange: Exchange | None = scope.get(EXCHANGE)
+        owner = getattr(send, "__self__", None)
+        # Where nothing stands in between that would have to see what comes and goes.
+        known = type(owner) is Exchange and getattr(receive, "__self__", None) is owner
+        self._exchange: Exchange | None = owner if known else None
         self.write_timeout = write_timeout
         self._wheel = wheel or TimingWheel()
         self._stalled = False

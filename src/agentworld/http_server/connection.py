@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import traceback
 from collections import deque
@@ -37,6 +38,7 @@ IDLE_SECONDS = 120.0
 LINGER_SECONDS = 5.0
 """Time in which a client that still sends a body may read the answer that refused it."""
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_UNKNOWN = {"method": "GET", "http_version": "1.1"}  # what a request counts as that could not be read
 
 
 class HeadTooLargeError(AgentWorldError):
@@ -73,7 +75,7 @@ class Connection(Reader):
         self.drained: asyncio.Future[None] | None = None
         """There while the client takes less than is sent."""
         self._unsent = 0
-        self._sleeping = 0  # bytes that came since the body last grew
+        self._sleeping = 0  # bytes that came since the piece with which the body last grew
 
     # What the event loop calls.
 
@@ -86,19 +88,21 @@ class Connection(Reader):
         }
         self._listener.connections.add(self)
         self.deadline = self._loop.time() + HEAD_SECONDS
+        if self._listener.ending:  # It was taken just before.
+            self._close()
+
+    def eof_received(self) -> None:
+        """The client sends nothing more, and counts as gone; what was sent before may still go out to it."""
+        self._leave()
+        self._unsent = self._transport.get_write_buffer_size()
+        self.deadline = self._loop.time() + self._listener.stall_seconds
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client has left, or the connection was ended."""
         self._listener.gone(self)
-        self._last = self._deaf = True
-        self._waiting.clear()
+        self._leave()
         self.resume_writing()
         self.deadline = math.inf
-        for exchange in (self._current, self._filling):
-            if exchange is not None:
-                exchange.broken = True
-                exchange.wake()
-        self._filling = None
         self._parser = None  # It refers to the connection, and the connection to it.
 
     def pause_writing(self) -> None:
@@ -111,7 +115,8 @@ class Connection(Reader):
         """It has taken most of it."""
         drained, self.drained = self.drained, None
         if drained is not None:
-            self.deadline = math.inf if self._current is not None else self._loop.time() + IDLE_SECONDS
+            if self._current is not None and not self._transport.is_closing():
+                self.deadline = math.inf
             if not drained.done():
                 drained.set_result(None)
 
@@ -149,7 +154,7 @@ class Connection(Reader):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header has come; those after a body are dropped."""
         if self._in_head:
-            self._headers.append((name.lower(), value))
+            self._headers.append((name.lower(), value.rstrip(b" \t")))  # The parser leaves what comes after it.
 
     def on_headers_complete(self) -> None:
         """The head is whole: its request is answered, or waits until those before it are."""
@@ -157,24 +162,24 @@ class Connection(Reader):
         if self._last:
             self._deaf = True
             return
-        if len(self._headers) > MAX_HEADERS or self._head_size + self._came > MAX_HEAD:
+        if not self._begun or self._came > MAX_HEAD or len(self._headers) > MAX_HEADERS:
             self._check_head()
         parser = self._parser
         exchange = Exchange(self, self._scope(parser), parser.should_keep_alive())
         self._filling = exchange
-        self._sleeping = 0
+        self._sleeping = -self._came
         if self._current is None:
             self._begin(exchange)
             return
         self._waiting.append(exchange)
-        if len(self._waiting) >= WAITING:
+        if len(self._waiting) >= WAITING or sum(each.held for each in self._waiting) > HELD:
             self._last = True
 
     def on_body(self, piece: bytes) -> None:
         """A piece of a body has come."""
         if self._filling is not None:
             self._filling.feed(piece)
-            self._sleeping = 0
+            self._sleeping = -self._came
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -222,7 +227,7 @@ class Connection(Reader):
     def expire(self, now: float) -> None:
         """The deadline is over."""
         left = self._transport.get_write_buffer_size()
-        if self.drained is not None and left < self._unsent:
+        if 0 < left < self._unsent:
             self._unsent = left
             self.deadline = now + self._listener.stall_seconds
         else:
@@ -243,6 +248,16 @@ class Connection(Reader):
         finally:
             self._over(exchange)
 
+    def _leave(self) -> None:
+        """Tell the applications that the client has left."""
+        self._last = self._deaf = True
+        self._waiting.clear()
+        for exchange in (self._current, self._filling):
+            if exchange is not None:
+                exchange.broken = True
+                exchange.wake()
+        self._filling = None
+
     def _over(self, exchange: Exchange) -> None:
         """The application has done with a request."""
         self._current = self._task = None
@@ -256,13 +271,13 @@ class Connection(Reader):
             if exchange.started:
                 transport.abort()  # So that nobody takes what came for the whole.
                 return
-            self._answer(AgentWorldError("The server failed on this request", hint="Its log has the details"))
+            self._answer(_failed(), exchange.scope)
         if not (exchange.finished and exchange.keep_alive and exchange.complete) or self._listener.ending:
-            self._close(lingering=not exchange.complete)
+            self._close(lingering=self._deaf or not exchange.complete)
         elif self._waiting:
             self._begin(self._waiting.popleft())
         elif self._last:
-            self._close()
+            self._close(lingering=self._deaf)
         else:
             self.deadline = self._loop.time() + (HEAD_SECONDS if self._in_head else IDLE_SECONDS)
 
@@ -272,7 +287,9 @@ class Connection(Reader):
         """
         self._last = self._deaf = True
         self._waiting.clear()
-        self.deadline = self._loop.time() + (LINGER_SECONDS if lingering else self._listener.stall_seconds)
+        self._unsent = self._transport.get_write_buffer_size()
+        hurried = lingering or self._listener.ending
+        self.deadline = self._loop.time() + (LINGER_SECONDS if hurried else self._listener.stall_seconds)
         if not lingering:
             self._transport.close()
             return
@@ -294,6 +311,12 @@ class Connection(Reader):
         if size > MAX_HEAD or len(self._headers) > MAX_HEADERS:
             raise _too_large()
 
+    def _check_version(self, version: str) -> None:
+        if version != "1.0":
+            raise InvalidRequestError(f"This is no request of HTTP/1.1: its version is {version}")
+        if any(name == b"transfer-encoding" for name, _ in self._headers):
+            raise InvalidRequestError("A request of HTTP/1.0 has no Transfer-Encoding", hint="Send its Content-Length")
+
     def _look_at_body(self, exchange: Exchange) -> None:
         """A part of a body is there."""
         self._sleeping += self._came
@@ -307,34 +330,45 @@ class Connection(Reader):
         """What came is no request. Those before it are answered."""
         self._last = self._deaf = True
         filling, self._filling = self._filling, None
-        if filling is not None:
+        if filling is not None and filling is self._current and not filling.held and self._unasked():
+            # Its head says no framing, or what follows is none from its beginning.
+            cast(asyncio.Task[None], self._task).cancel()
+            self._current = self._task = None
+        elif filling is not None:
             filling.broken = True
             filling.wake()
-        elif self._current is None:
-            said = fault.__context__ if isinstance(fault, httptools.HttpParserCallbackError) else fault
-            if not isinstance(said, HeadTooLargeError):
-                said = InvalidRequestError(f"This is no request of HTTP/1.1: {fault}")
-            self._answer(said)
+        if self._current is None:
+            self._answer(_refusal(fault))
             self._close(lingering=True)
 
-    def _answer(self, error: AgentWorldError) -> None:
+    def _unasked(self) -> bool:
+        """Whether the application has not been given the request yet."""
+        coroutine: Any = cast(asyncio.Task[None], self._task).get_coro()
+        return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+    def _answer(self, error: AgentWorldError, request: MutableMapping[str, Any] = _UNKNOWN) -> None:
         """Answer in place of the application, and serve nothing after it."""
         body = msgspec.json.encode(error.to_dict())
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         start = {"status": error.status, "headers": headers}
-        head, _ = framed_head(start, {"method": "GET", "http_version": "1.1"}, lasts=False)
-        self.write(head + body)
+        head, framing = framed_head(start, request, lasts=False)
+        self.write(head + framing.piece(body, last=True))
 
     def _scope(self, parser: Any) -> MutableMapping[str, Any]:
+        version = parser.get_http_version()
+        if version != "1.1":
+            self._check_version(version)
         target = self._url
         if not target.startswith(b"/"):
             target = _origin_form(target)
+        if b"#" in target:
+            target = target.partition(b"#")[0]
         raw, _, query = target.partition(b"?")
-        path = unquote_to_bytes(raw).decode("utf-8", "replace") if b"%" in raw else raw.decode("ascii", "replace")
+        path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
         return {
             "type": "http",
             "asgi": _ASGI,
-            "http_version": parser.get_http_version(),
+            "http_version": version,
             "method": parser.get_method().decode("ascii"),
             "scheme": "http",
             "path": path,
@@ -344,6 +378,23 @@ class Connection(Reader):
             "headers": self._headers,
             **self._ends,
         }
+
+
+def _failed() -> AgentWorldError:
+    return AgentWorldError("The server failed on this request", hint="Its log has the details")
+
+
+def _refusal(fault: Exception) -> AgentWorldError:
+    """What the client is told of what the parser found, or of what was raised in what it called."""
+    if isinstance(fault, AgentWorldError):
+        return fault
+    if not isinstance(fault, httptools.HttpParserCallbackError):
+        return InvalidRequestError(f"This is no request of HTTP/1.1: {fault}")
+    raised = fault.__context__
+    if isinstance(raised, AgentWorldError):
+        return raised
+    log.error("request_failed", error=type(raised).__name__, places="".join(traceback.format_exception(fault)))
+    return _failed()
 
 
 def _too_large() -> HeadTooLargeError:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from agentworld.http_server.connection import Connection
 
 Message = MutableMapping[str, Any]
-EXCHANGE = "agentworld.exchange"
-"""Where an exchange stands in its ASGI scope, for applications that know this server."""
 
 
 class Exchange:
     """A request and its answer. `keep_alive`: whether the connection may serve another request after it.
 
-    Sending to a client that has left does nothing; `receive` says that it has.
+    Sending to a client that has left does nothing; `receive` says that it has. An application that knows this server
+    finds it as `send.__self__`. Its scope does not refer to it: they would be a cycle, which waits for the collector.
     """
 
     __slots__ = (
         "_chunks",
         "_connection",
+        "_continued",
         "_framing",
         "_head",
         "_told",
@@ -42,7 +42,6 @@ class Exchange:
     def __init__(self, connection: Connection, scope: Message, keep_alive: bool) -> None:
         self._connection = connection
         self.scope = scope
-        scope[EXCHANGE] = self
         self.keep_alive = keep_alive
         self._chunks: list[bytes] = []
         self.held = 0
@@ -51,6 +50,7 @@ class Exchange:
         """Whether the whole body has come."""
         self.broken = False
         """Whether no more of it will come: the client has left, or sent something else than a body."""
+        self._continued = False
         self._told = False
         self._waiting: list[asyncio.Future[None]] = []
         self._framing: Framing | None = None
@@ -83,8 +83,10 @@ class Exchange:
                     return self._taken()
                 if self.broken:
                     return {"type": "http.disconnect"}
-                if not self.started and _expects_continue(self.scope):
-                    self._connection.write(CONTINUE)
+                if not (self._continued or self.started):
+                    self._continued = True
+                    if _expects_continue(self.scope):
+                        self._connection.write(CONTINUE)
             elif self.broken or self.finished:
                 return {"type": "http.disconnect"}
             waiting = asyncio.get_running_loop().create_future()
@@ -162,4 +164,6 @@ class Exchange:
 
 def _expects_continue(scope: Message) -> bool:
     """Whether the client waits for a word before it sends the body."""
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
+    return scope["http_version"] != "1.0" and any(
+        name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
+    )

@@ -56,6 +56,10 @@ def framed_head(start: Message, request: Message, lasts: bool) -> tuple[bytes, F
     for name, value in start.get("headers", ()):
         known = name.lower()
         if known == b"content-length":
+            if length is not None or not value.isdigit():
+                raise ValueError("the answer's content-length is no number of bytes, or there are two")
+            if status == 204:
+                continue
             length = int(value)
         elif known == b"connection":
             lasts = lasts and value.lower() != b"close"
@@ -86,6 +90,8 @@ def framed_head(start: Message, request: Message, lasts: bool) -> tuple[bytes, F
 
 @functools.cache
 def _status_line(status: int) -> bytes:
+    if not 200 <= status <= 999:
+        raise ValueError(f"{status} is not the status of an answer")
     try:
         phrase = http.HTTPStatus(status).phrase
     except ValueError:

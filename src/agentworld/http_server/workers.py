@@ -40,9 +40,10 @@ class Workers:
         self._ending = False
         self.established = False
 
-    def run(self) -> int:
+    def run(self, begun: Callable[[], None] = lambda: None) -> int:
         """Keep them until SIGTERM or SIGINT. Call in the main thread. The exit status of the server: 1 where a worker
-        ended before they were established, or had to be killed in the end.
+        ended before they were established, or had to be killed in the end. `begun`: called once the first are started,
+        for what starts threads: what those hold would stay held in a forked worker.
         """
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
@@ -51,12 +52,16 @@ class Workers:
         try:
             for _ in range(self._count):
                 self._start()
+            begun()
             while not self._ending:
                 self._look(reading)
                 if not self._ending and self._failed():
                     self._end()
                     return 1
             return 0 if self._end() else 1
+        except BaseException:
+            self._end()
+            raise
         finally:
             signal.set_wakeup_fd(woken)
             for number, handler in before.items():
@@ -85,9 +90,14 @@ class Workers:
         if reading in wait([reading, *(process.sentinel for process in self._processes)], timeout):
             os.read(reading, 4096)
         now = time.monotonic()
-        for _ in [when for when in self._due if when <= now]:
-            self._start()
+        due = [when for when in self._due if when <= now]
         self._due = [when for when in self._due if when > now]
+        for _ in due:
+            try:
+                self._start()
+            except OSError as error:  # No memory, or too many processes: those that are left go on.
+                log.error("worker_not_started", error=str(error))
+                self._due.append(time.monotonic() + PAUSE)
 
     def _failed(self) -> bool:
         """Look after those that have ended. Whether all have to."""
