@@ -83,9 +83,10 @@ def _whole(said: dict[str, Any]) -> WholeDelta:
     return WholeDelta(**kept, sequence=sequence, prompt_length=length, numbers=numbers, highest=highest)
 
 
-async def _recorded(call: Call, delta: Delta) -> tuple[object, ...]:
+async def _recorded(call: Call, *deltas: Delta) -> tuple[object, ...]:
     pool, session, collector = MemoryPool(), Session("t", None), Collector()
-    collector.feed(delta)
+    for delta in deltas:
+        collector.feed(delta)
     steps = await Recorder(pool).commit(call, session, collector, collector.choices())
     (stored,), (exchange,) = pool.list_steps(trajectory_id="t").items, pool.list_exchanges("t")
     (tip,) = session.tips or [None]
@@ -97,11 +98,14 @@ async def _recorded(call: Call, delta: Delta) -> tuple[object, ...]:
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(_CHANGES, _CALLS)
-async def test_a_reply_in_one_piece_goes_on_record_as_any(changes: dict[str, Any], more: dict[str, Any]) -> None:
+@given(_CHANGES, _CALLS, st.sampled_from([None, None, [1], [1, 2], [1, 2, 3]]))
+async def test_a_reply_in_one_piece_goes_on_record_as_any(
+    changes: dict[str, Any], more: dict[str, Any], prompt: list[int] | None
+) -> None:
     said = {**_SAID, **changes}
-    whole = await _recorded(_call(more), _whole(said))
-    assert whole == await _recorded(_call(more), Delta(**said))
+    before = () if prompt is None else (Delta(index=-1, prompt_ids=prompt),)  # As a stream begins with.
+    whole = await _recorded(_call(more), *before, _whole(said))
+    assert whole == await _recorded(_call(more), *before, Delta(**said))
 
 
 @pytest.mark.parametrize("kind", [_whole, lambda said: Delta(**said)])

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.dialects.exchange import Delta
+from agentworld.engines import whole_replies
 from agentworld.engines.openai_wire import NO_KEY, body_reader, decode, read_body
 from agentworld.engines.quick_replies import READERS
 from agentworld.engines.whole_replies import WholeDelta, ids_of, read_whole
@@ -207,6 +208,15 @@ def test_a_list_under_a_name_that_is_spelled_otherwise_as_well_is_left_to_the_ge
     body = BYTES.replace(f'"{name}":['.encode(), f'"{name}":[8],"{escaped}":['.encode())
     assert read_whole(body) is None
     assert read_whole(BYTES) is not None
+
+
+@pytest.mark.parametrize("tail", [".0", "e0", "E-0", ".5", "0", "[]"])
+@pytest.mark.parametrize("end", ["[97,98]", "[1,2,3]"])
+def test_what_is_no_json_behind_a_list_is_no_part_of_it(end, tail):
+    body = BYTES.replace(end.encode(), f"{end}{tail}".encode())
+    assert body != BYTES
+    assert read_whole(body) is None
+    assert float(whole_replies._MARK) != whole_replies._MARK  # So that `.0` behind it makes it another number.
 
 
 USUAL = {

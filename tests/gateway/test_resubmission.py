@@ -145,7 +145,11 @@ def test_pieces_are_one_reply_whose_ids_text_and_versions_agree(
     assert collector.faults == []
     assert collector.usage == Usage(len(PROMPT), kept)
     found = choice.version_spans or spans_of([pieces[0].versions[0]] * kept)
-    assert found == spans_of(engine.versions[:kept])
+    versions = engine.versions[:kept]
+    if says == "end" and kept < len(engine.sampled):  # The stream was left before it told any.
+        begun, stamped = len(engine.asked[-1]) - len(PROMPT), pieces[len(engine.asked) - 1].versions[0]
+        versions[begun:] = [stamped] * (kept - begun)
+    assert found == spans_of(versions)
     # What is shown ends where the ids end, and what was sampled beyond is the beginning of what is on record of it.
     parser = Qwen3Parser(TOKENIZER, stop_ids=[EOS], stops=stop)
     shown = (parser.feed(choice.ids or []) + parser.finish()).text
@@ -155,6 +159,14 @@ def test_pieces_are_one_reply_whose_ids_text_and_versions_agree(
     assert engine.sampled[kept : kept + len(beyond)] == beyond
     for place, prompt in enumerate(engine.asked):
         assert prompt == [*PROMPT, *engine.sampled[: len(prompt) - len(PROMPT)]], place
+
+
+@pytest.mark.parametrize(("says", "second"), [("pieces", 8), ("end", 7)])
+def test_versions_are_those_that_were_told_when_a_stop_string_ended_the_reply(says: str, second: int) -> None:
+    pieces = [Piece("T", [4], 1), Piece("SS", [7, 8], 1)]
+    choice, _ = asyncio.run(joined(Pieces(pieces, says), ("TSS",)))
+    assert choice.ids == TOKENIZER.encode("TSS")
+    assert choice.version_spans == spans_of([4, 7, second])
 
 
 def text_of(ids: list[int]) -> str:

@@ -221,8 +221,9 @@ class Collector:
 
     def feed(self, delta: Delta) -> Delta | None:
         """Take a piece; returns it as the caller may see it, or None where it says nothing about a choice."""
-        whole = delta if delta.__class__ is WholeDelta and self.whole is None and not self._choices else None
-        if self.prompt_ids is None:
+        first = self.prompt_ids is None
+        whole = delta if delta.__class__ is WholeDelta and first and not self._choices else None
+        if first:
             self.prompt_ids = delta.prompt_ids if whole is None else whole.sequence[: whole.prompt_length]
         self.usage = delta.usage or self.usage
         if delta.policy_run is not None and self.policy_run not in (None, delta.policy_run):

@@ -20,8 +20,10 @@ from agentworld.engines.reply_shapes import FLOOR, ChatMessage, Name, Token, Tok
 from agentworld.forest import TokenArray
 from agentworld.records import Usage
 
-_MARK = secrets.randbits(62)
-"""No reply has this number. So where the decoder finds it, there stood what was cut out."""
+_MARK = secrets.randbits(62) | 1 << 61 | 1
+"""No reply has this number. So where the decoder finds it, there stood what was cut out. It is large and odd, so that
+no float equals it, such as it were with `.0` or `e0` from behind a list.
+"""
 _MARKED = str(_MARK).encode()
 _PROMPT, _REPLY, _LOGPROBS = b'"prompt_token_ids":[', b'"token_ids":[', b'"logprobs":{"content":['
 _AFTER_LOGPROBS = b']},"finish_reason":'

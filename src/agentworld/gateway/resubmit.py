@@ -5,6 +5,7 @@ caller sees one reply. It is one step, whose `version_spans` say which weights s
 changes weights between two tokens, but for two things. A seed begins anew, so each piece takes the next seed: with the
 same one its draws would repeat those of the first. And the engine looks for stop strings in the new piece only, so one
 that lies across the cut is found here: the reply then ends at the id that completes it, as the engine itself ends one.
+Its stream is left there, so where it would have told versions at its end, the one stamped when it was asked is noted.
 
 Pieces of two runs are never joined, whoever says of which run they are: the engine, or else the pool at each dispatch.
 
