@@ -1,6 +1,7 @@
 """What goes to the client: whole or in pieces, after faults of the application, and to clients that do not take it."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -43,6 +44,15 @@ async def test_pieces_arrive_as_the_body(declared):
     assert got[1][1][b"connection"] == b"close"
     assert old.endswith(b"\r\n\r\nhello")
     assert b"transfer-encoding" not in old
+
+
+async def test_small_pieces_wait_for_nothing():
+    async with serving(Recorder()) as server:
+        client = await server.client(get())
+        await client.answer()
+        (each,) = server.listener.connections
+        accepted = each._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize("status", [204, 304])

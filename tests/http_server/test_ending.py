@@ -81,12 +81,12 @@ async def test_requests_and_connections_leave_nothing():
         gc.collect()
         gc.disable()
         try:
-            for _ in range(20):
+            for _ in range(100):
                 client.send(get() * 10)
                 for _ in range(10):
                     await client.reader.readuntil(b"\r\n\r\n")
             assert sum(type(each) is Exchange for each in left()) == 0
-            for _ in range(20):
+            for _ in range(200):
                 assert len(answers(await server.ask(get(b"/", b"Connection: close")))) == 1
             await until(lambda: len(server.listener.connections) == 1)
             assert len(left()) == 1
