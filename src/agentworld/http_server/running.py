@@ -16,8 +16,8 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 def bound(host: str, port: int) -> socket.socket:
     """A socket on that address. Workers share it: the kernel gives each connection to one of those that listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio has what it accepts send at once. Else pieces of a stream, and answers to requests
-    # sent ahead, wait until the client has said that it has those before, which it may put off for 40 ms.
+    # With the protocol named, asyncio has what it accepts send at once. Else pieces of a stream, and answers
+    # to requests sent ahead, wait until the client has said that it has those before, which it may put off for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
