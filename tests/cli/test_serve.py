@@ -165,6 +165,39 @@ def test_a_killed_worker_is_started_again(pool):
         assert server.ended() == 0
 
 
+def connections_of(worker, port):
+    """How many connections to that port the process has."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    there = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"}
+    held = 0
+    for file in Path(f"/proc/{worker}/fd").iterdir():
+        try:
+            held += os.readlink(file) in there
+        except FileNotFoundError:  # It was closed just now.
+            pass
+    return held
+
+
+def test_workers_share_the_connections(pool):
+    with serve("--pool", pool, "--workers", "2") as server:
+        server.ready()
+        clients = []
+
+        def more():
+            """Whether both workers have a connection; else there is a further one after it."""
+            client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
+            clients.append(client)
+            client.request("GET", "/healthz")
+            assert client.getresponse().read()
+            return all(connections_of(worker, server.port) for worker in server.workers())
+
+        until(more)
+        for client in clients:
+            client.close()
+        os.kill(server.process.pid, signal.SIGTERM)
+        assert server.ended() == 0
+
+
 def test_it_dies_with_its_parent_when_asked(pool):
     starter = (
         "import subprocess, sys\n"

@@ -137,12 +137,12 @@ def test_at_the_signal_calls_finish_or_are_recorded_as_broken_off(tmp_path, pool
                 release.set()
             call.join(60)
             release.set()
-            server.ended()
+            code = server.ended()
     ((status, said),) = answers
     with open_pool(pool) as opened:
         (exchange,) = opened.list_exchanges("t1")
         if grace > 1:
-            assert (status, exchange.error) == (200, None)
+            assert (status, exchange.error, code) == (200, None, 0)
             assert [step.finish_reason for step in opened.list_steps(trajectory_id="t1").items] == ["stop"]
         else:
             assert (status, json.loads(said)["error"]["code"]) == (503, "shutting_down")
