@@ -18,15 +18,13 @@ import structlog
 from agentworld.errors import AgentWorldError, InvalidRequestError
 from agentworld.http_server.exchange import Exchange
 from agentworld.http_server.heads import framed_head
+from agentworld.http_server.refusals import MAX_HEAD, MAX_HEADERS, failed, refusal, too_large
 from agentworld.read_buffer import Reader
 
 if TYPE_CHECKING:
     from agentworld.http_server.listener import Listener
 
 log = structlog.get_logger("agentworld.http")
-MAX_HEAD = 64 * 1024
-"""Bytes of a request's line and headers."""
-MAX_HEADERS = 128
 HELD = 256 * 1024
 """Bytes of a body that wait for the application before no more is read."""
 WAITING = 16
@@ -39,13 +37,6 @@ LINGER_SECONDS = 5.0
 """Time in which a client that still sends a body may read the answer that refused it."""
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _UNKNOWN = {"method": "GET", "http_version": "1.1"}  # what a request counts as that could not be read
-
-
-class HeadTooLargeError(AgentWorldError):
-    """A request's line and headers are over the limit."""
-
-    code = "head_too_large"
-    status = 431
 
 
 class Connection(Reader):
@@ -271,7 +262,7 @@ class Connection(Reader):
             if exchange.started:
                 transport.abort()  # So that nobody takes what came for the whole.
                 return
-            self._answer(_failed(), exchange.scope)
+            self._answer(failed(), exchange.scope)
         if not (exchange.finished and exchange.keep_alive and exchange.complete) or self._listener.ending:
             self._close(lingering=self._deaf or not exchange.complete)
         elif self._waiting:
@@ -302,14 +293,14 @@ class Connection(Reader):
         if not self._begun:
             self._head_size += self._came
             if self._head_size > MAX_HEAD:
-                self._refuse(_too_large())
+                self._refuse(too_large())
         elif self._current is None:
             self.deadline = self._loop.time() + HEAD_SECONDS
 
     def _check_head(self) -> None:
         size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
         if size > MAX_HEAD or len(self._headers) > MAX_HEADERS:
-            raise _too_large()
+            raise too_large()
 
     def _check_version(self, version: str) -> None:
         if version != "1.0":
@@ -321,7 +312,7 @@ class Connection(Reader):
         """A part of a body is there."""
         self._sleeping += self._came
         if self._sleeping > MAX_HEAD and not exchange.held:  # Headers after a body, or what surrounds its pieces.
-            self._refuse(_too_large())
+            self._refuse(too_large())
         elif exchange.held > HELD and self._reading:
             self._reading = False
             self._transport.pause_reading()
@@ -338,7 +329,7 @@ class Connection(Reader):
             filling.broken = True
             filling.wake()
         if self._current is None:
-            self._answer(_refusal(fault))
+            self._answer(refusal(fault))
             self._close(lingering=True)
 
     def _unasked(self) -> bool:
@@ -378,29 +369,6 @@ class Connection(Reader):
             "headers": self._headers,
             **self._ends,
         }
-
-
-def _failed() -> AgentWorldError:
-    return AgentWorldError("The server failed on this request", hint="Its log has the details")
-
-
-def _refusal(fault: Exception) -> AgentWorldError:
-    """What the client is told of what the parser found, or of what was raised in what it called."""
-    if isinstance(fault, AgentWorldError):
-        return fault
-    if not isinstance(fault, httptools.HttpParserCallbackError):
-        return InvalidRequestError(f"This is no request of HTTP/1.1: {fault}")
-    raised = fault.__context__
-    if isinstance(raised, AgentWorldError):
-        return raised
-    log.error("request_failed", error=type(raised).__name__, places="".join(traceback.format_exception(fault)))
-    return _failed()
-
-
-def _too_large() -> HeadTooLargeError:
-    return HeadTooLargeError(
-        f"the head of the request is over {MAX_HEAD} bytes or {MAX_HEADERS} headers", hint="Send less in its headers"
-    )
 
 
 def _origin_form(target: bytes) -> bytes:
