@@ -4,9 +4,10 @@ import asyncio
 import socket
 
 import pytest
+import structlog
 
 from agentworld.http_server import connection
-from tests.http_server.serving import Recorder, answers, body_of, chunked, get, post, reply, serving, until
+from tests.http_server.serving import OUTER, Recorder, answers, body_of, chunked, get, post, reply, serving, until
 from tests.http_server.test_requests import given_by
 
 CLOSE = b"Connection: close"
@@ -143,6 +144,22 @@ async def test_a_refusal_reaches_a_client_that_still_sends():
     assert (status, headers[b"connection"], body) == (413, b"close", b"too large")
 
 
+async def test_what_a_refused_client_still_sends_is_taken_from_it():
+    gate = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await gate.wait()
+        await reply(send, 413)
+
+    async with serving(app) as server:
+        client = await server.client(post(bytes(8_000_000)))
+        await until(lambda: any(not each._reading for each in server.listener.connections))
+        gate.set()
+        async with asyncio.timeout(OUTER):
+            await client.writer.drain()
+        assert (await client.answer())[0] == 413
+
+
 async def test_a_lingering_client_is_cut_off(monkeypatch):
     monkeypatch.setattr(connection, "LINGER_SECONDS", 0.0)
     monkeypatch.setattr("agentworld.http_server.listener.SWEEP_SECONDS", 0.01)
@@ -197,6 +214,29 @@ async def test_an_application_that_fails_before_its_answer(messages):
     assert (status, headers[b"connection"]) == (500, b"close")
     assert b"The server failed on this request" in body
     assert head.endswith(b"\r\n\r\n")
+
+
+async def failing(scope, receive, send):
+    raise ValueError("what a user wrote")
+
+
+def failing_scope(self, parser):
+    raise KeyError("what a user wrote")
+
+
+@pytest.mark.parametrize("place", ["application", "server"])
+async def test_what_failed_is_logged_without_its_words(monkeypatch, place):
+    if place == "server":
+        monkeypatch.setattr(connection.Connection, "_scope", failing_scope)
+    with structlog.testing.capture_logs() as lines:
+        async with serving(failing) as server:
+            ((status, headers, body),) = answers(await server.ask(get() + get()))
+    assert (status, headers[b"connection"]) == (500, b"close")
+    (line,) = lines
+    assert line["log_level"] == "error"
+    assert line["error"] == ("ValueError" if place == "application" else "KeyError")
+    assert "in failing" in line["places"]
+    assert "what a user wrote" not in body.decode() + repr({**line, "places": ""})
 
 
 @pytest.mark.parametrize("more", [[], [start()], [piece(b"x" * 9)]], ids=["ends", "again", "more"])

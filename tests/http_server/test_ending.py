@@ -34,6 +34,27 @@ async def test_what_is_under_way_is_answered_and_idle_connections_end():
             await ending
 
 
+async def test_an_answer_that_had_begun_is_the_last_on_its_connection():
+    gate, paths = asyncio.Event(), []
+
+    async def app(scope, receive, send):
+        paths.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await gate.wait()
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    async with serving(app) as server:
+        client = await server.client(get(b"/begun") + get(b"/ahead"))
+        await client.reader.readuntil(b"\r\n")
+        ending = asyncio.ensure_future(server.listener.end())
+        await asyncio.sleep(0)
+        gate.set()
+        assert b"whole" in await client.rest()
+        async with asyncio.timeout(OUTER):
+            await ending
+    assert paths == ["/begun"]
+
+
 async def test_a_connection_that_was_just_taken_does_not_hold_the_end():
     async with serving(Recorder()) as server:
         client = await server.client()

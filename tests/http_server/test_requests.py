@@ -160,6 +160,21 @@ async def test_a_head_behind_a_large_body_is_taken():
     assert broken == [False, False]
 
 
+async def test_a_head_behind_large_heads_is_taken():
+    large = get(b"/", b"X: " + b"a" * 40_000)
+    _, bodies, broken, _ = await given_by([large + large + post(b"ab")[:-2], b"ab"])
+    assert bodies == [b"", b"", b"ab"]
+    assert not any(broken)
+
+
+async def test_headers_after_a_body_are_dropped():
+    app = Recorder()
+    async with serving(app) as server:
+        client = await server.client(chunked(b"ab") + b"0\r\nX-Late: 1\r\n\r\n")
+        await client.answer()
+    assert [name for name, _ in app.scopes[0]["headers"]] == [b"host", b"transfer-encoding"]
+
+
 NO_REQUESTS = {
     "garbage": b"\x00\x01\x02 nothing\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100,

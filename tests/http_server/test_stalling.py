@@ -87,10 +87,13 @@ async def test_an_answer_that_was_given_but_not_taken_does_not_hold_the_end(monk
 class Filled(Loose):
     """A transport with so many bytes that the client has not taken."""
 
-    left = 0
+    left, ended = 0, False
 
     def get_write_buffer_size(self):
         return self.left
+
+    def write_eof(self):
+        self.ended = True
 
 
 @asynccontextmanager
@@ -143,6 +146,45 @@ async def test_a_client_that_ends_its_side_has_time_for_the_rest_and_its_applica
         assert not transport.closed
         each.connection_lost(None)
         assert each.deadline == math.inf
+
+
+async def test_nothing_is_awaited_of_a_client_while_its_request_is_under_way():
+    gate = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await gate.wait()
+        await reply(send)
+
+    async with connected(app) as (each, _):
+        for _ in range(2):
+            assert each.deadline < NEVER + asyncio.get_running_loop().time()
+            each.received(memoryview(get()))
+            assert each.deadline == math.inf
+            gate.set()
+            await until(lambda: each._current is None)
+            gate.clear()
+
+
+@pytest.mark.parametrize("further", [b"", b"GET / HT"], ids=["nothing", "a part"])
+async def test_what_is_awaited_after_an_answer(further):
+    async with connected(Recorder()) as (each, _):
+        each.received(memoryview(get()))
+        if further:
+            each.received(memoryview(further))
+        await until(lambda: each._current is None)
+        due = each.deadline - asyncio.get_running_loop().time()
+        assert (due > connection.HEAD_SECONDS) == (not further)
+        assert due <= connection.IDLE_SECONDS
+
+
+async def test_who_sends_more_ahead_than_is_served_does_not_lose_its_answers():
+    """Its connection is not closed before it has read them: what still comes would be answered with a reset."""
+    app = Recorder()
+    async with connected(app) as (each, transport):
+        each.received(memoryview(get() * (connection.WAITING + 3)))
+        await until(lambda: each._current is None)
+        assert len(app.scopes) == connection.WAITING + 1
+        assert (transport.closed, transport.ended) == (False, True)
 
 
 async def test_an_answer_waits_for_the_client_until_it_takes_more_or_leaves():
