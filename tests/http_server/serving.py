@@ -141,8 +141,10 @@ class Recorder:
 
     def __init__(self):
         self.scopes, self.bodies, self.broken = [], [], []
+        self.calls = 0
 
     async def __call__(self, scope, receive, send):
+        self.calls += 1
         kept = {name: value for name, value in scope.items() if name != "client"}
         body, broken = await body_of(receive)
         self.scopes.append(kept)

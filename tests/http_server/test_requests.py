@@ -212,7 +212,7 @@ async def test_what_is_no_request_is_answered_so_and_ends_the_connection(sent):
         (status, headers, body), *more = answers(await client.rest())
     assert (status, headers[b"connection"], more) == (400, b"close", [])
     assert b'"code":"invalid_request"' in body
-    assert app.scopes == []
+    assert app.calls == 0
 
 
 async def test_what_was_asked_before_garbage_is_answered():
@@ -231,6 +231,22 @@ async def test_a_body_that_breaks_off_is_told_and_the_answer_comes():
         ((status, headers, body),) = answers(await client.rest())
     assert (status, headers[b"connection"], body) == (400, b"close", b"abc")
     assert app.broken == [True]
+
+
+async def test_a_body_that_breaks_off_at_once_is_told_too():
+    app = Recorder()
+    async with serving(app) as server:
+        ((status, headers, body),) = answers(await server.ask(chunked(b"abc") + b"no size\r\n"))
+    assert (status, headers[b"connection"], body) == (400, b"close", b"abc")
+    assert app.broken == [True]
+
+
+async def test_a_body_that_breaks_off_leaves_the_request_before_it():
+    app = Recorder()
+    async with serving(app) as server:
+        got = answers(await server.ask(get(b"/first") + chunked() + b"no size\r\n"))
+    assert [status for status, _, _ in got] == [200, 400]
+    assert app.broken == [False, True]
 
 
 HEAD = connection.MAX_HEAD

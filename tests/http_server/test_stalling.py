@@ -155,10 +155,13 @@ async def test_nothing_is_awaited_of_a_client_while_its_request_is_under_way():
         await gate.wait()
         await reply(send)
 
+    part, rest = get()[:9], get()[9:]
     async with connected(app) as (each, _):
-        for _ in range(2):
+        for data in (get(), rest):
             assert each.deadline < NEVER + asyncio.get_running_loop().time()
-            each.received(memoryview(get()))
+            each.received(memoryview(data))
+            assert each.deadline == math.inf
+            each.received(memoryview(part))
             assert each.deadline == math.inf
             gate.set()
             await until(lambda: each._current is None)

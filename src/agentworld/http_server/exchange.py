@@ -97,7 +97,7 @@ class Exchange:
                 self._waiting.remove(waiting)
 
     def whole(self) -> bytes | None:
-        """The body, where all of it has come and nothing was taken; as `receive` otherwise."""
+        """What was not taken of the body, where all of that is there in one piece; None otherwise: see `receive`."""
         if not self.complete or self._told or len(self._chunks) != 1:
             return None
         self._told = True
