@@ -4,6 +4,8 @@ import asyncio
 import gc
 import threading
 
+import pytest
+
 from agentworld.http_server.connection import Connection
 from agentworld.http_server.exchange import Exchange
 from agentworld.read_buffer import Reader
@@ -32,6 +34,14 @@ async def test_what_is_under_way_is_answered_and_idle_connections_end():
         assert (status, headers[b"connection"]) == (200, b"close")
         async with asyncio.timeout(OUTER):
             await ending
+
+
+async def test_nobody_is_taken_after_the_end():
+    async with serving(Recorder()) as server:
+        await server.listener.end()
+        with pytest.raises(ConnectionRefusedError):
+            await server.client()
+        assert server.listener._sweeping.cancelled()
 
 
 async def test_an_answer_that_had_begun_is_the_last_on_its_connection():

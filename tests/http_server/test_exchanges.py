@@ -105,6 +105,37 @@ async def test_a_whole_answer_says_whether_the_client_takes_it():
     assert got == [False]
 
 
+@pytest.mark.parametrize("headers", [[], [(b"content-length", b"5")]], ids=["streamed", "declared"])
+async def test_an_application_that_fails_within_its_answer(headers):
+    """Nothing may come after it that a client could take for its rest."""
+    seen = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        seen.append(transport.written)
+        if headers:
+            await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+        raise ValueError
+
+    async with connected(app) as (each, transport):
+        each.received(memoryview(get()))
+        await until(lambda: each._current is None)
+        assert transport.written.startswith(b"HTTP/1.1 200 ")
+        assert transport.written.endswith(b"ab" if headers else b"\r\n\r\n")
+        assert (transport.closed, transport.ended) == (True, False)
+    assert bool(seen[0]) == (not headers)  # Whoever waits for a stream sees at once that it begins.
+
+
+async def test_an_application_may_end_the_connection():
+    async def app(scope, receive, send):
+        await reply(send, headers=[(b"Connection", b"close")])
+
+    async with connected(app) as (each, transport):
+        each.received(memoryview(get()))
+        await until(lambda: each._current is None)
+        assert transport.closed
+
+
 async def test_what_is_no_request_is_closed_so_that_the_answer_is_read():
     async with connected(Recorder()) as (each, transport):
         each.received(memoryview(b"\0\0\0\r\n\r\n"))
