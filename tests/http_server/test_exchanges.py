@@ -62,7 +62,6 @@ async def test_a_body_as_a_whole():
         if scope["path"] == "/pieces":
             got.append(exchange.whole())  # Not all is there.
             message = await receive()
-            assert not exchange._waiting
             got.append(message["body"])
             await until(lambda: exchange.complete)
             got.append(exchange.whole())
@@ -75,6 +74,7 @@ async def test_a_body_as_a_whole():
             assert not waiting.done()  # The body is not told again.
             got.append(exchange.answer(200, [(b"content-length", b"2")], b"ok"))
             got.append((await waiting)["type"])
+            assert not exchange._waiting
 
     async with connected(app) as (each, transport):
         each.received(memoryview(post(b"ab")))
@@ -134,6 +134,24 @@ async def test_an_application_may_end_the_connection():
         each.received(memoryview(get()))
         await until(lambda: each._current is None)
         assert transport.closed
+
+
+async def test_an_answer_that_had_begun_before_garbage_came_is_read_to_its_end():
+    gate = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await gate.wait()
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    async with connected(app) as (each, transport):
+        each.received(memoryview(get()))
+        await while_others_run()
+        each.received(memoryview(b"\0\0\0\r\n\r\n"))
+        gate.set()
+        await until(lambda: each._current is None)
+        assert answers(transport.written)[0][2] == b"whole"
+        assert (transport.closed, transport.ended) == (False, True)
 
 
 async def test_what_is_no_request_is_closed_so_that_the_answer_is_read():
