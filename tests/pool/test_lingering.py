@@ -97,7 +97,7 @@ def test_writes_that_come_one_by_one_from_many_share_transactions(
         return groups[-1]
 
     monkeypatch.setattr(writer.Writer, "_write", counted)
-    monkeypatch.setattr(writer, "STEP_SECONDS", 0.5)
+    monkeypatch.setattr(writer, "STEP_SECONDS", 30.0)  # It does not wait for its end where all are there.
     with contextlib.closing(open_store(f"sqlite:///{tmp_path / 'pool.db'}")) as pool:
         held = threading.Event()
         first = pool._writer.submit(lambda transaction: held.wait())  # type: ignore[attr-defined]

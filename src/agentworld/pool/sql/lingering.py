@@ -28,7 +28,8 @@ class Lingering:
 
     def __init__(self) -> None:
         self._lately = deque([0], maxlen=REMEMBERED)
-        self._expected = 0
+        self.expected = 0
+        """As many waiting operations end the wait at once."""
         self._reached = False
         self._before = self._steps = 0
         self._between = self._left = FIRST_LOOK
@@ -41,8 +42,8 @@ class Lingering:
         """Whether to wait one more step; `waiting`: how many operations wait by now."""
         quiet = self._steps > 0 and waiting == self._before
         self._before = waiting
-        self._reached = waiting >= self._expected
-        if self._expected < LEAST_OPERATIONS or self._reached or quiet or self._steps >= MOST_STEPS:
+        self._reached = waiting >= self.expected
+        if self.expected < LEAST_OPERATIONS or self._reached or quiet or self._steps >= MOST_STEPS:
             return False
         self._steps += 1
         return True
@@ -50,11 +51,11 @@ class Lingering:
     def wrote(self, operations: int) -> None:
         """So many were in the transaction."""
         most = max(self._lately)
-        if self._expected > most:  # It waited for more than there ever were.
+        if self.expected > most:  # It waited for more than there ever were.
             self._between = FIRST_LOOK if operations > most else min(2 * self._between, LAST_LOOK)
             self._left = self._between
         self._lately.append(operations)
-        self._expected = max(self._lately)
+        self.expected = max(self._lately)
         self._left -= self._reached
-        if self._left <= 0 and self._expected >= LEAST_OPERATIONS:
-            self._expected += self._expected // 4 + 1
+        if self._left <= 0 and self.expected >= LEAST_OPERATIONS:
+            self.expected += self.expected // 4 + 1

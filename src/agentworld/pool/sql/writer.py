@@ -76,6 +76,8 @@ class Writer:
         self._seconds_each = _FIRST_SECONDS
         self._group_time = GroupTime()
         self._lingering = Lingering()
+        self._wanted = 0  # operations in the queue that end a wait for more
+        self._enough = threading.Event()
         self._session: WriteSession = database.open_writer()
         self._thread = threading.Thread(target=self._run, name="agentworld-pool-writer", daemon=True)
         self._thread.start()
@@ -111,6 +113,9 @@ class Writer:
             if self._queue.qsize() >= MAX_PENDING:
                 raise PoolError(f"{MAX_PENDING} writes wait already", hint="The disk is too slow for this load; retry")
             self._queue.put(pending)
+            if self._wanted and self._queue.qsize() >= self._wanted:
+                self._wanted = 0
+                self._enough.set()
         return pending.future
 
     def _run(self) -> None:
@@ -145,8 +150,18 @@ class Writer:
         lingering = self._lingering
         lingering.begin(len(waiting))
         while not self._ended and lingering.goes_on(len(waiting)):
-            time.sleep(STEP_SECONDS)
+            self._await(lingering.expected - len(waiting))
             self._gather(waiting)
+
+    def _await(self, wanted: int) -> None:
+        """Wait a step, or until so many are in the queue: there is nothing else to do for anybody then."""
+        with self._guard:
+            if self._queue.qsize() >= wanted:
+                return
+            self._wanted = wanted
+            self._enough.clear()
+        self._enough.wait(STEP_SECONDS)
+        self._wanted = 0
 
     def _write(self, waiting: list[_Pending[Any]]) -> int:
         """Write from the front of `waiting` in one transaction, and take out what was written or has failed; returns
