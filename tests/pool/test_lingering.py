@@ -99,8 +99,9 @@ def test_writes_that_come_one_by_one_from_many_share_transactions(
     monkeypatch.setattr(writer.Writer, "_write", counted)
     monkeypatch.setattr(writer, "STEP_SECONDS", 30.0)  # It does not wait for its end where all are there.
     with contextlib.closing(open_store(f"sqlite:///{tmp_path / 'pool.db'}")) as pool:
-        held = threading.Event()
-        first = pool._writer.submit(lambda transaction: held.wait())  # type: ignore[attr-defined]
+        begun, held = threading.Event(), threading.Event()
+        first = pool._writer.submit(lambda transaction: begun.set() or held.wait())  # type: ignore[attr-defined, func-returns-value]
+        assert begun.wait(30)  # What comes from here on is not in its transaction.
         futures: list[Future[Any]] = [
             pool._writer.submit(lambda transaction, number=number: number)  # type: ignore[attr-defined]
             for number in range(8)
