@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tests.browser.driving import until_live
+
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}}
 # What is dark differs by its colours alone.
@@ -23,7 +25,7 @@ def broken_rules(page, server, views, looks=None):
     for path, shown in views.items():
         page.goto(f"{server.url}/dashboard{path}")
         page.locator(f"{shown}:visible").first.wait_for()
-        page.get_by_text("Live", exact=True).first.wait_for()
+        until_live(page)
         page.evaluate(AXE.read_text())
         for scheme, rules in (looks or {"": RULES}).items():
             if scheme:

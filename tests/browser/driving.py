@@ -34,6 +34,11 @@ def play(server, *, groups=1, rollouts=1, turns=2, key=None, name="run"):
     return made
 
 
+def until_live(page):
+    """Wait until the page hears what happens. A tab of one view is called Live too."""
+    page.get_by_label("Views").get_by_role("status").get_by_text("Live", exact=True).wait_for()
+
+
 def _ok(sent):
     status, _, reply = sent
     assert status < 300, reply

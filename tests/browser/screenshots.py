@@ -15,7 +15,7 @@ from agentworld.records import BatchSpec, CurationPolicy, Exchange, Feedback, Me
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 from tests.browser.conftest import CHROMIUM
-from tests.browser.driving import ARGUMENTS, Visit
+from tests.browser.driving import ARGUMENTS, Visit, until_live
 
 SIZES = {"": (1280, 800), "-phone": (390, 844)}
 VIEWS = {
@@ -204,7 +204,7 @@ def main(folder):
                         path, shown = VIEWS[name]
                         page.goto(f"{server.url}/dashboard{path.format(**known)}")
                         page.locator(f"{shown}:visible").first.wait_for()
-                        page.get_by_text("Live", exact=True).first.wait_for()
+                        until_live(page)
                         page.wait_for_timeout(400)  # Charts that are asked for beside.
                         page.screenshot(path=folder / f"{name}{size}-{scheme}.png")
                         print(folder / f"{name}{size}-{scheme}.png")

@@ -47,6 +47,20 @@ def rows(page):
     return page.locator(".rows .row:not(.head)")
 
 
+def test_the_caret_stays_with_who_types_on_before_the_next_frame(server, visit):
+    page = visit(server, "/trajectories").page
+    search = page.get_by_role("combobox", name="Filter")
+    search.press_sequentially("rea")
+    page.get_by_role("option").filter(has_text="readiness").first.wait_for()
+    page.evaluate("() => { window.late = []; window.requestAnimationFrame = (call) => window.late.push(call) }")
+    search.press("Enter")
+    search.press_sequentially("=")
+    page.evaluate("() => window.late.splice(0).forEach((call) => call(performance.now()))")
+    search.press_sequentially("= ")
+    assert search.input_value() == "readiness == "
+    page.get_by_role("option").filter(has_text="'ready'").wait_for()
+
+
 def test_a_filter_is_completed_corrected_and_saved(server, visit):
     page = visit(server, "/trajectories").page
     search = page.get_by_role("combobox", name="Filter")
@@ -64,11 +78,13 @@ def test_a_filter_is_completed_corrected_and_saved(server, visit):
     wrong.get_by_text("rewrad").first.wait_for()
     assert wrong.locator("mark").inner_text() == "rewrad"
     assert asked(page) == {}
-    search.press("Enter")
-    page.wait_for_url("**where=*")
+    with page.expect_response("**/api/v1/trajectories?*rewrad*") as refused:
+        search.press("Enter")
+    assert refused.value.status == 400
     page.get_by_text("0 shown").wait_for()
     page.get_by_text("Loading", exact=True).wait_for(state="hidden")
-    assert page.get_by_role("alert").count() == 1
+    page.get_by_role("alert").nth(1).wait_for(state="hidden")
+    wrong.locator("mark").wait_for()
     search.fill("readiness == 'ready' and reward > 0")
     page.get_by_text("2 shown").wait_for(state="hidden")
     search.press("Enter")

@@ -9,7 +9,7 @@ import pytest
 from agentworld.pool.keys import NewKey
 from agentworld.records import BatchSpec, Message, Step
 from tests.browser.accessibility import broken_rules, faults
-from tests.browser.driving import play
+from tests.browser.driving import play, until_live
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 NO_KEYS = {"required": False, "key_id": None, "scopes": ["admin"], "channel": None, "trajectory_id": None}
@@ -30,7 +30,7 @@ def stage(page, name):
 
 def test_the_lifecycle_counts_and_changes_by_itself(server, visit):
     page = visit(server).page
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
     stage(page, "collected").get_by_text("4", exact=True).wait_for()
     stage(page, "ready").get_by_text("4", exact=True).wait_for()
     play(server, name="more")
@@ -81,7 +81,7 @@ def test_the_list_filters_tells_errors_and_grows_by_itself(server, visit):
 
 def test_everything_goes_by_the_keyboard(server, visit):
     page = visit(server).page
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
     page.keyboard.press("g")
     page.keyboard.press("t")
     page.wait_for_url("**/trajectories")
@@ -168,7 +168,7 @@ def test_a_sign_in_with_a_lesser_key(serving, visit):
     page.get_by_label("API key").fill(reader)
     page.keyboard.press("Enter")
     page.get_by_role("gridcell", name="run-0-0", exact=True).wait_for()
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
     assert page.evaluate("document.cookie") == ""
     kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, location.href])")
     assert reader not in kept
@@ -181,18 +181,18 @@ def test_a_sign_in_with_a_lesser_key(serving, visit):
     assert seen.cookies() == []
     page.get_by_label("API key").fill(reader)
     page.keyboard.press("Enter")
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
     # Where keys are no longer asked for, the stream goes on after a sign-out.
     page.route("**/api/v1/session", lambda route: route.fulfill(json=NO_KEYS))
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("button", name="Sign out").wait_for(state="detached")
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
 
 
 def test_the_page_goes_on_when_the_server_is_back(server, visit):
     seen = visit(server)
     page = seen.page
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
     seen.offline(True)
     server.end_streams()
     page.get_by_text("Connection lost, trying again").wait_for()

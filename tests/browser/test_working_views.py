@@ -14,7 +14,7 @@ from agentworld.records import BatchSpec, CurationPolicy, Exchange, Feedback, Me
 from agentworld.testing import ScriptedEngine
 from tests.api.serving import Serving
 from tests.browser.accessibility import LIGHT_AND_DARK, broken_rules
-from tests.browser.driving import play
+from tests.browser.driving import play, until_live
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 # `make test` goes a few ways alone, as a browser takes its time; `make test-browser` goes them all.
@@ -59,7 +59,7 @@ def filled():
 def test_the_feed_and_what_is_in_progress_change_by_themselves(filled, visit):
     page = visit(filled, "/collection").page
     page.locator(".feed li").first.wait_for()
-    page.get_by_text("Live", exact=True).last.wait_for()
+    until_live(page)
     filled.send("POST", "/api/v1/trajectories", {"trajectory_id": "just-now"})
     page.get_by_role("cell", name="just-now").wait_for()
     page.locator(".feed li", has_text="trajectory.created").get_by_role("link", name="just-now").wait_for()
@@ -365,7 +365,7 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
         page.goto(f"{server.url}/dashboard{path}")
         page.get_by_text(says).first.wait_for()
     # It hears what is told of its channel as it happens, and nothing of others.
-    page.get_by_text("Live", exact=True).last.wait_for()
+    until_live(page)
     server.pool.create_trajectory(NewTrajectory(trajectory_id="not-theirs", channel="train"))
     server.pool.create_trajectory(NewTrajectory(trajectory_id="theirs", channel="val"))
     page.locator(".feed li").get_by_role("link", name="theirs", exact=True).wait_for()
@@ -377,7 +377,7 @@ def test_a_key_that_reads_is_offered_nothing_that_would_be_refused(serving, visi
 def test_a_view_that_failed_comes_back_with_the_server(serving, visit):
     server = serving(labels=(LabelScheme(name="quality", values=("good", "bad")),))
     page = visit(server).page
-    page.get_by_text("Live", exact=True).wait_for()
+    until_live(page)
     page.route("**/api/v1/**", lambda route: route.abort())
     server.end_streams()
     page.get_by_text("Connection lost, trying again").wait_for()
@@ -436,7 +436,7 @@ def test_no_view_is_wider_than_a_phone(filled, visit):
         "/settings?tab=keys",
     ):
         page.goto(f"{filled.url}/dashboard{path}")
-        page.get_by_text("Live", exact=True).first.wait_for()
+        until_live(page)
         page.locator("main h1").wait_for()
         page.get_by_text("Loading", exact=True).wait_for(state="hidden")
         if not page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):

@@ -14,11 +14,13 @@ from tests.docs.pages import DOCS
 
 pytestmark = [needs("npm"), pytest.mark.timeout(300)]
 GUIDE = DOCS / "guides" / "codex.md"
+# As long as what it becomes it may not be: Python takes a compiled file by its source's size and second.
+BROKEN = "def double(x):\n    return x + 10\n"
 PATCH = """*** Begin Patch
 *** Update File: double.py
 @@
  def double(x):
--    return x + 1
+-    return x + 10
 +    return x * 2
 *** End Patch
 """
@@ -30,7 +32,7 @@ def set_up(stage):
     (stage.home / ".codex").mkdir()
     text = textwrap.dedent(found[0]).replace("http://127.0.0.1:8400", stage.url)
     (stage.home / ".codex" / "config.toml").write_text(text)
-    (stage.work / "double.py").write_text("def double(x):\n    return x + 1\n")
+    (stage.work / "double.py").write_text(BROKEN)
     (stage.work / "check.py").write_text(
         "from double import double\nassert double(4) == 8, double(4)\nprint('passed')\n"
     )

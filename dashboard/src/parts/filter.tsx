@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
+import { useEffect, useId, useLayoutEffect, useRef, useState, type KeyboardEvent } from "react";
 
 import { ApiError, get, type Page, type Schemas } from "../api/client";
 import { visible } from "../format";
@@ -29,10 +29,17 @@ export function Filter({ where, set, values, wantValues }: Props) {
   // Null: as it is offered, -1: none of them.
   const [moved, setMoved] = useState<number | null>(null);
   const field = useRef<HTMLInputElement>(null);
+  // Where the caret goes once the field shows what was taken.
+  const taken = useRef<number | null>(null);
   const own = useId();
   const fields = useFields();
   const tried = useTried(text);
   useEffect(() => setText(where), [where]);
+  // At once: by the next frame more may have been typed, and the caret would go back before it.
+  useLayoutEffect(() => {
+    if (taken.current !== null) field.current?.setSelectionRange(taken.current, taken.current);
+    taken.current = null;
+  });
   const { from, to, offers, half } = open ? offersAt(text, caret, fields, values) : { from: 0, to: 0, offers: [], half: false };
   const at = moved ?? (half ? 0 : -1);
   const take = (offer: string) => {
@@ -43,7 +50,7 @@ export function Filter({ where, set, values, wantValues }: Props) {
     setText(next);
     setCaret(place);
     setMoved(null);
-    requestAnimationFrame(() => field.current?.setSelectionRange(place, place));
+    taken.current = place;
   };
   const press = (event: KeyboardEvent) => {
     if (event.key === "Escape" && open) {
