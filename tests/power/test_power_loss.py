@@ -81,7 +81,7 @@ def test_power_losses_at_many_points_lose_nothing_that_was_told(tmp_path):
     assert losses(tmp_path, POINTS, seed=1) == {}
 
 
-@pytest.mark.parametrize("pragma", ["synchronous = OFF", "synchronous = NORMAL"])
+@pytest.mark.parametrize("pragma", ["synchronous = OFF", "synchronous = NORMAL", "unsynced"])
 @pytest.mark.usefixtures("watchable")
 def test_a_pool_that_did_not_sync_would_be_caught(tmp_path, pragma):
     """The same harness sees what weaker settings lose, so that finding nothing means something.

@@ -3,14 +3,14 @@
 Run as `python -m tests.power.workload KIND FOLDER EVENTS [PRAGMA]`. KIND is `work`, or `migrate` for a pool of an
 earlier schema that is opened and closed. What is written can be told from its number, so that whoever opens what a
 crash left knows what must be there. PRAGMA is run on each connection of the pool, to see what the pool would lose with
-weaker settings.
+weaker settings; with `unsynced` in its place the pool leaves out what it waits for beside SQLite.
 """
 
 import sys
 from pathlib import Path
 
 from agentworld.pool import open_store
-from agentworld.pool.sqlite import database, session
+from agentworld.pool.sqlite import database, disk_marks, session
 from agentworld.records import BatchSpec, Message, NewTrajectory, Policy, Step
 from tests.power.disk import Recorder
 from tests.power.vfs import watched
@@ -18,6 +18,8 @@ from tests.power.vfs import watched
 SHARED = list(range(700))
 ROUNDS = 6
 STEPS = 12
+RARELY = (session.CHECKPOINT_BYTES, session.TRUNCATE_BYTES, session.PRESSED_SECONDS)
+PRESSED = (200_000, 400_000, 0.0)
 
 
 def numbered_step(number):
@@ -87,10 +89,24 @@ def _tell(waiting, told):
     waiting.clear()
 
 
+def watch_marks(recorder, log, sync):
+    """Waits for the disk that the pool makes beside SQLite's own; they do not happen where `sync` says so."""
+
+    def synced_log(descriptor):
+        if sync:
+            sync_log(descriptor)
+            recorder.synced(log)
+
+    def synced(folder):
+        sync_folder(folder)
+        recorder.synced_folder(folder)
+
+    sync_log, sync_folder = disk_marks.sync_log, disk_marks.sync
+    disk_marks.sync_log, disk_marks.sync = synced_log, synced
+
+
 def main(kind, folder, events, pragma=None):
-    session.CHECKPOINT_BYTES, session.PRESSED_SECONDS = 200_000, 0.0
-    session.TRUNCATE_BYTES = 400_000
-    if pragma is not None:
+    if pragma not in (None, "unsynced"):
         original = database.SqliteDatabase.connect
 
         def connect(self, *arguments):
@@ -100,12 +116,16 @@ def main(kind, folder, events, pragma=None):
 
         database.SqliteDatabase.connect = connect
     recorder = Recorder()
+    watch_marks(recorder, f"{folder}/pool.db-wal", pragma != "unsynced")
     url, number = f"sqlite:///{folder}/pool.db", 0
     with watched(recorder, folder):
         if kind == "migrate":
             open_store(url).close()
         else:
-            for _ in range(2):
+            # A checkpoint waits for the disk too, so it would hide that something else did not.
+            for pressed in (True, False):
+                limits = PRESSED if pressed else RARELY
+                session.CHECKPOINT_BYTES, session.TRUNCATE_BYTES, session.PRESSED_SECONDS = limits
                 number = work(url, recorder.mark, number)
     recorder.save(events)
 

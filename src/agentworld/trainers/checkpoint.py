@@ -8,7 +8,6 @@ acknowledged after that, so after a crash the pool's state follows from the newe
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 
 from agentworld.errors import AgentWorldError, ConfigError, InvalidRequestError
+from agentworld.syncing import sync
 from agentworld.trainers.heads import load_head, save_head
 from agentworld.trainers.lora import has_lora, load_adapter, save_adapter
 
@@ -61,7 +61,7 @@ def save_checkpoint(
         partial.mkdir(parents=True)
         _write(partial, model, optimizer, record, head)
         partial.rename(final)
-        _sync(folder)
+        sync(folder)
     except Exception as error:
         if not _of_the_disk(error):
             raise
@@ -91,7 +91,7 @@ def _write(partial: Path, model: Any, optimizer: Any, record: CheckpointRecord, 
     (partial / "trainer.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
     inner = save_head(head, partial) if head is not None else []
     for path in (*inner, *(each for each in partial.iterdir() if each.is_file()), partial):
-        _sync(path)
+        sync(path)
 
 
 def _of_the_disk(error: Exception) -> bool:
@@ -184,11 +184,3 @@ def _numbered(folder: Path) -> list[tuple[int, Path]]:
         if match and path.is_dir():
             found.append((int(match.group(1)), path))
     return sorted(found)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,12 +5,12 @@ It starts with random weights; the demo trains it from nothing. torch and transf
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentworld.engines.builtin.pocket_tokenizer import POCKET_TOKENIZER_PATH
 from agentworld.errors import ConfigError, InvalidRequestError, NotFoundError
+from agentworld.syncing import sync
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -99,11 +99,6 @@ def save_pocket(model: Any, path: Path) -> None:
     }
     partial = path.with_name(f".{path.name}.partial")
     save_file(state, str(partial), metadata={"format": "pt"})
-    with partial.open("rb") as written:
-        os.fsync(written.fileno())
+    sync(partial)
     partial.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync(path.parent)

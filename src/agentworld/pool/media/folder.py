@@ -9,6 +9,7 @@ from typing import Any
 
 from agentworld.errors import ConfigError, NotFoundError, PoolError
 from agentworld.pool.media.address import shown_folder, without_secrets
+from agentworld.syncing import sync
 
 _PARTS = 2  # folders of two digits each above a file, so that none grows without bound
 
@@ -114,8 +115,4 @@ def _write_local(path: str, data: bytes) -> None:
         os.fsync(file.fileno())
     os.replace(partial, path)
     for folder in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(folder)

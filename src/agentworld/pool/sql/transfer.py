@@ -20,6 +20,7 @@ from agentworld.pool.keeping.records import Progress
 from agentworld.pool.media import media_digest
 from agentworld.pool.partial import is_full, no_room, writing
 from agentworld.pool.stray_logs import refuse_stray_logs
+from agentworld.syncing import sync
 
 ROWS_AT_ONCE = 500
 PAGES_AT_ONCE = 1_000
@@ -61,15 +62,10 @@ def copy_pages(source: sqlite3.Connection, target: sqlite3.Connection, path: Pat
 
 def finish(partial: Path, path: Path) -> None:
     """Make the archive durable, and only then give it its name."""
-    with open(partial, "rb+") as file:
-        os.fsync(file.fileno())
+    sync(partial)
     check_free(path)
     os.rename(partial, path)
-    folder = os.open(path.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.absolute().parent)
 
 
 def open_archive(path: Path) -> sqlite3.Connection:

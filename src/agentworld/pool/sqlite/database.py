@@ -20,6 +20,7 @@ from agentworld.pool.schema import SCHEMA_VERSION
 from agentworld.pool.sql.connections import Database, Reader, Row, WriteSession
 from agentworld.pool.sql.statements import EngineName, Statement
 from agentworld.pool.sqlite.connection import SqliteConnection
+from agentworld.pool.sqlite.disk_marks import DiskMarks
 from agentworld.pool.sqlite.lock import LOCK_SECONDS, FileLock
 from agentworld.pool.stray_logs import WRITE_AHEAD, refuse_stray_logs
 
@@ -61,6 +62,8 @@ class SqliteDatabase(Database):
         self._guard = threading.Lock()
         self._closed = False
         self._look_again = 0.0
+        self.marks: DiskMarks | None = None  # from the writer's first look at the log on
+        self._marked = 0  # which of the files that the lock has opened they are in
         try:
             with self.lock, translated(self.path):
                 self._prepare()
@@ -108,6 +111,8 @@ class SqliteDatabase(Database):
         self.lock.acquire()  # It looks too, before it would make its file anew in a folder that was cleared.
         try:
             self.check_in_place()
+            if self._marked != self.lock.opened and self._log is not None:
+                self._mark()
         except BaseException:
             self.lock.release()
             raise
@@ -115,6 +120,11 @@ class SqliteDatabase(Database):
     def leave(self) -> None:
         """As `exclusive` ends."""
         self.lock.release()
+
+    def _mark(self) -> None:
+        with translated(self.path):
+            self.marks = DiskMarks(self.lock.descriptor, self.log_text)
+        self._marked = self.lock.opened
 
     def check_in_place(self) -> None:
         """PoolError where the path does not lead to the file that was opened."""
@@ -134,6 +144,8 @@ class SqliteDatabase(Database):
         with translated(self.path):
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # Opens the log.
             self._log = _identify(self.log_text)
+        with self.exclusive():
+            pass  # The marks begin.
 
     def reading(self) -> _Reading:
         """See Database."""
@@ -152,6 +164,8 @@ class SqliteDatabase(Database):
             if connection is None:
                 connection = self.connect("ro")
             rows: list[Row] = connection.execute(text, {**held, **parameters} if held else parameters).fetchall()
+            if self.marks is not None:
+                self.marks.settle()
         except _TRANSLATED as error:
             if connection is not None:
                 connection.close()
@@ -194,6 +208,8 @@ class SqliteDatabase(Database):
                 # After the caller's own fault too, such as a record that is not there, the connection is sound.
                 try:
                     connection.execute("COMMIT" if error is None else "ROLLBACK")
+                    if self.marks is not None:
+                        self.marks.settle()
                 except sqlite3.Error:
                     connection.close()
                     raise

@@ -27,7 +27,8 @@ class FileLock:
 
     Used by one thread at a time. PoolError where it is not free within `seconds`. A lock file that was removed or
     replaced is opened anew, so that processes that start later meet the same lock. `look` is called before the lock is
-    waited for and before its file is made anew; what it raises ends the attempt.
+    waited for and before its file is made anew; what it raises ends the attempt. `descriptor` is that of the file while
+    the lock is held, the `opened`th one.
     """
 
     def __init__(self, path: Path, seconds: float = LOCK_SECONDS) -> None:
@@ -37,7 +38,8 @@ class FileLock:
         self._seconds = seconds
         self._waiting: _Waiting | None = None
         self._thread: _Thread | None = None
-        self._descriptor = self._open()
+        self.opened = 0
+        self.descriptor = self._open()
 
     def __enter__(self) -> FileLock:
         self.acquire()
@@ -60,16 +62,16 @@ class FileLock:
             except BaseException:
                 self.release()
                 raise
-            lost, self._descriptor = self._descriptor, fresh
+            lost, self.descriptor = self.descriptor, fresh
             os.close(lost)
 
     def release(self) -> None:
         """Let go of the lock."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Let go of the file; again is no error."""
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if self._waiting is not None:
             self._waiting.abandon()  # The thread that waits closes it.
         elif descriptor >= 0:
@@ -78,8 +80,8 @@ class FileLock:
 
     def after_fork(self) -> None:
         """Leave it to the process that this one was forked from: what that holds when it dies is free then."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
 
     def _acquire(self, deadline: float) -> None:
         if self._waiting is not None:
@@ -88,17 +90,17 @@ class FileLock:
                 fresh = self._open()
                 self._waiting.abandon()
                 self._end_thread()
-                self._waiting, self._descriptor = None, fresh
+                self._waiting, self.descriptor = None, fresh
         if self._waiting is None or not self._waiting.want_again():
             self._waiting = None
             try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 self.look()
                 if self._thread is None:
                     self._thread = _Thread()
-                self._waiting = _Waiting(self._descriptor, self._thread)
+                self._waiting = _Waiting(self.descriptor, self._thread)
         if not self._waiting.get(deadline - time.monotonic()):
             raise PoolError(
                 f"the lock file {self.path} was held by another process for {self._seconds:g} s; nothing was written",
@@ -112,6 +114,7 @@ class FileLock:
             self._thread = None
 
     def _open(self) -> int:
+        self.opened += 1
         try:
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -125,7 +128,7 @@ class FileLock:
             there = os.stat(self._text)
         except FileNotFoundError:
             return False
-        own = os.fstat(self._descriptor)
+        own = os.fstat(self.descriptor)
         return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
 
 

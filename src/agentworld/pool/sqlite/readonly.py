@@ -14,6 +14,7 @@ from agentworld.pool.sql.connections import Connection, Database, Reader, WriteS
 from agentworld.pool.sql.statements import EngineName
 from agentworld.pool.sqlite.connection import SqliteConnection
 from agentworld.pool.sqlite.database import as_binding_error, as_pool_error, schema_version, translated
+from agentworld.syncing import sync
 
 _State = tuple[int, int, int, int]
 
@@ -101,6 +102,9 @@ class ReadOnlyDatabase(Database):
                 connection.close()
             if unchanging and _state(self.path) != before:
                 raise PoolError(f"the pool {self.path} was written to while it was read", hint="Read again")
+            if not unchanging:
+                with contextlib.suppress(FileNotFoundError):  # It is in the file by then.
+                    sync(self._log_path)  # What was read may not be on the disk yet; see disk_marks.
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

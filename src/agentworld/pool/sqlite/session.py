@@ -34,6 +34,8 @@ class SqliteWriteSession(WriteSession):
         self._database = database
         self._dirty_since: float | None = None
         self._changes: Mapping[str, int] = {}  # of counters, by the transaction that is open
+        self._waits_for_disk = True  # with each commit, while it holds the lock
+        self._waits_for = 0  # the number of the transaction that is committed and not known to be on the disk
         self._raw = database.connect()
         self._connection = SqliteConnection(self._raw)
         try:
@@ -44,15 +46,18 @@ class SqliteWriteSession(WriteSession):
             raise
 
     def transaction(self, *, patient: bool = False) -> _Open:
-        """See WriteSession."""
-        return _Open(self)
+        """See WriteSession. One that is `patient` lets others have the lock while it waits for the disk."""
+        return _Open(self, not patient)
 
-    def begin(self) -> SqliteConnection:
+    def begin(self, waits_for_disk: bool) -> SqliteConnection:
         """Take the lock and begin a transaction, which `commit` or `end` ends."""
         begin = time.monotonic()
         self._database.enter()
         self.waited = time.monotonic() - begin
         try:
+            if waits_for_disk != self._waits_for_disk:
+                self._raw.execute(f"PRAGMA synchronous = {'FULL' if waits_for_disk else 'NORMAL'}")
+                self._waits_for_disk = waits_for_disk
             self._connection.begin()
         except BaseException:
             self.end(failed=True)
@@ -65,7 +70,19 @@ class SqliteWriteSession(WriteSession):
 
     def commit(self, notify: bool = False) -> None:
         """See WriteSession."""
-        self._raw.execute("COMMIT")
+        marks = self._database.marks
+        assert marks is not None
+        if not self._changes:
+            # Nothing was written, so SQLite does not ask the disk; what was found may be on its way there.
+            self._raw.execute("COMMIT")
+            self._waits_for = marks.begun
+        elif self._waits_for_disk:
+            self._raw.execute("COMMIT")
+            marks.all_durable()
+        else:
+            self._waits_for = marks.begin()
+            self._raw.execute("COMMIT")
+            marks.committed()
         self._connection.counted(self._changes)
 
     def end(self, failed: bool) -> None:
@@ -73,6 +90,7 @@ class SqliteWriteSession(WriteSession):
         self._changes = {}
         try:
             if failed:
+                self._waits_for = 0
                 self._connection.forget()
                 if self._raw.in_transaction:
                     self._raw.execute("ROLLBACK")
@@ -80,6 +98,10 @@ class SqliteWriteSession(WriteSession):
             self._database.leave()
         if not failed and self._dirty_since is None:
             self._dirty_since = time.monotonic()
+        if self._waits_for:
+            number, self._waits_for = self._waits_for, 0
+            assert self._database.marks is not None
+            self._database.marks.wait(number)
 
     def idle_seconds(self) -> float | None:
         """See WriteSession."""
@@ -127,13 +149,14 @@ class SqliteWriteSession(WriteSession):
 class _Open:
     """A transaction that is open inside."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_session", "_waits_for_disk")
 
-    def __init__(self, session: SqliteWriteSession) -> None:
+    def __init__(self, session: SqliteWriteSession, waits_for_disk: bool) -> None:
         self._session = session
+        self._waits_for_disk = waits_for_disk
 
     def __enter__(self) -> Connection:
-        return self._session.begin()
+        return self._session.begin(self._waits_for_disk)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._session.end(failed=kind is not None)
