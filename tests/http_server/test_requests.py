@@ -215,11 +215,24 @@ async def test_what_is_no_request_is_answered_so_and_ends_the_connection(sent):
     assert app.calls == 0
 
 
-async def test_what_was_asked_before_garbage_is_answered():
+@pytest.mark.parametrize(
+    ("bad", "refused"),
+    [(b"\0garbage", 400), (get(version=b"2.0"), 400), (get(b"/", b"X: " + b"a" * connection.MAX_HEAD), 431)],
+    ids=["garbage", "version", "size"],
+)
+async def test_what_was_asked_before_a_bad_request_is_answered_first(bad, refused):
     app = Recorder()
     async with serving(app) as server:
-        ((status, headers, _),) = answers(await server.ask(get(b"/first") + b"\0garbage"))
-    assert (status, headers[b"connection"], app.paths) == (200, b"close", ["/first"])
+        got = answers(await server.ask(get(b"/first") + get(b"/second") + bad + get(b"/never")))
+    assert [status for status, _, _ in got] == [200, 200, refused]
+    assert [headers.get(b"connection") for _, headers, _ in got] == [None, None, b"close"]
+    assert app.paths == ["/first", "/second"]
+
+
+async def test_a_bad_request_behind_one_that_ends_the_connection_is_not_answered():
+    async with serving(Recorder()) as server:
+        ((status, headers, _),) = answers(await server.ask(get(b"/", CLOSE) + b"\0garbage"))
+    assert (status, headers[b"connection"]) == (200, b"close")
 
 
 async def test_a_body_that_breaks_off_is_told_and_the_answer_comes():

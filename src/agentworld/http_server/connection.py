@@ -61,6 +61,7 @@ class Connection(Reader):
         self._waiting: deque[Exchange] = deque()
         self._task: asyncio.Task[None] | None = None
         self._last = False  # nothing further is served
+        self._refusal = b""  # the answer to what came behind requests and is none
         self._deaf = False  # what comes is dropped
         self._reading = True
         self.drained: asyncio.Future[None] | None = None
@@ -83,7 +84,9 @@ class Connection(Reader):
             self._close()
 
     def eof_received(self) -> None:
-        """The client sends nothing more, and counts as gone; what was sent before may still go out to it."""
+        """The client sends nothing more, and counts as gone; what was sent before may still go out to it. One that
+        only ends its side looks like one that has left, whose call would go on at the engine's cost.
+        """
         self._leave()
         self._unsent = self._transport.get_write_buffer_size()
         self.deadline = self._loop.time() + self._listener.stall_seconds
@@ -183,7 +186,7 @@ class Connection(Reader):
 
     def lasts(self, exchange: Exchange) -> bool:
         """Whether another request may come after the answer that begins now."""
-        last = self._listener.ending or (self._last and not self._waiting)
+        last = self._listener.ending or (self._last and not self._waiting and not self._refusal)
         return exchange.keep_alive and exchange.complete and not last
 
     def write(self, data: bytes) -> None:
@@ -262,12 +265,13 @@ class Connection(Reader):
             if exchange.started:
                 transport.abort()  # So that nobody takes what came for the whole.
                 return
-            self._answer(failed(), exchange.scope)
+            self.write(_answer(failed(), exchange.scope))
         if not (exchange.finished and exchange.keep_alive and exchange.complete) or self._listener.ending:
             self._close(lingering=self._deaf or not exchange.complete)
         elif self._waiting:
             self._begin(self._waiting.popleft())
         elif self._last:
+            self.write(self._refusal)
             self._close(lingering=self._deaf)
         else:
             self.deadline = self._loop.time() + (HEAD_SECONDS if self._in_head else IDLE_SECONDS)
@@ -318,32 +322,26 @@ class Connection(Reader):
             self._transport.pause_reading()
 
     def _refuse(self, fault: Exception) -> None:
-        """What came is no request. Those before it are answered."""
+        """What came is no request, and is answered so, after those before it."""
         self._last = self._deaf = True
         filling, self._filling = self._filling, None
         if filling is not None and filling is self._current and not filling.held and self._unasked():
             # Its head says no framing, or what follows is none from its beginning.
             cast(asyncio.Task[None], self._task).cancel()
-            self._current = self._task = None
-        elif filling is not None:
+            self._current = self._task = filling = None
+        if filling is not None:  # Its application answers.
             filling.broken = True
             filling.wake()
+            return
+        self._refusal = _answer(refusal(fault))
         if self._current is None:
-            self._answer(refusal(fault))
+            self.write(self._refusal)
             self._close(lingering=True)
 
     def _unasked(self) -> bool:
         """Whether the application has not been given the request yet."""
         coroutine: Any = cast(asyncio.Task[None], self._task).get_coro()
         return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-
-    def _answer(self, error: AgentWorldError, request: MutableMapping[str, Any] = _UNKNOWN) -> None:
-        """Answer in place of the application, and serve nothing after it."""
-        body = msgspec.json.encode(error.to_dict())
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        start = {"status": error.status, "headers": headers}
-        head, framing = framed_head(start, request, lasts=False)
-        self.write(head + framing.piece(body, last=True))
 
     def _scope(self, parser: Any) -> MutableMapping[str, Any]:
         version = parser.get_http_version()
@@ -369,6 +367,15 @@ class Connection(Reader):
             "headers": self._headers,
             **self._ends,
         }
+
+
+def _answer(error: AgentWorldError, request: MutableMapping[str, Any] = _UNKNOWN) -> bytes:
+    """An answer in place of the application's, with which the connection ends."""
+    body = msgspec.json.encode(error.to_dict())
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    start = {"status": error.status, "headers": headers}
+    head, framing = framed_head(start, request, lasts=False)
+    return head + framing.piece(body, last=True)
 
 
 def _origin_form(target: bytes) -> bytes:
