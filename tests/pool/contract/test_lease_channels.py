@@ -66,3 +66,21 @@ def test_what_is_no_name_is_no_channel_to_lease(pool, channel):
     with pytest.raises(InvalidRequestError, match="name") as caught:
         pool.lease(single(channel=channel), "c")
     assert caught.value.path == "channel"
+
+
+def test_a_trajectory_that_is_declared_in_another_channel_counts_its_steps_there(pool):
+    other = {"channel": "val", "response_logprobs": None}
+    pool.append_steps([step("a", step_id="a-1", **other), step("a", step_id="a-2", **other), step("b", **other)])
+    for name in ("a", "b"):
+        pool.create_trajectory(NewTrajectory(trajectory_id=name))  # In the channel train.
+    pool.append_steps([step("a", step_id="a-3")])
+    assert [pool.get_trajectory(name).sampled_tokens for name in ("a", "b")] == [2, 0]
+    for name in ("a", "b"):
+        pool.complete_trajectory(name, "finished", 1.0)
+    assert pool.check() == []
+    spec = BatchSpec(method="reinforce", size=2, min_size=1, require=("logprobs",))
+    batch = pool.lease(spec, "x")
+    assert [[one.step_id for one in item.trajectories[0].steps] for item in batch.items] == [["a-3"]]
+    assert pool.lease(spec, "x") is None
+    everything = BatchSpec(method="sft", size=2, min_size=1, channel="val")
+    assert keys(pool.lease(everything, "x")) == ["a", "b"]

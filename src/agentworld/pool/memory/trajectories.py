@@ -78,6 +78,14 @@ def forget_marks(state: State, trajectory_id: str) -> None:
         del state.marks[place]
 
 
+def _sampled(state: State, trajectory_id: str, channel: str) -> int:
+    """Tokens that were sampled in its steps of the channel, but for those that are excluded."""
+    steps = [state.steps[step_id] for step_id in state.steps_of[trajectory_id]]
+    return sum(
+        one.prepared.sampled for one in steps if one.step.channel == channel and one.step.excluded_reason is None
+    )
+
+
 def _declare(state: State, there: Trajectory, new: NewTrajectory) -> None:
     """Give a trajectory that a step implied its settings, which may put it into a group, or another one."""
     if new.user is not None:
@@ -93,6 +101,7 @@ def _declare(state: State, there: Trajectory, new: NewTrajectory) -> None:
     if new.channel != there.channel:
         state.move_events(there.trajectory_id, new.channel)
         reviews.move(state, there.trajectory_id, new.channel)
+        there.sampled_tokens = _sampled(state, there.trajectory_id, new.channel)
     mine = copied(new)
     for name in rules.CREATION_FIELDS:
         setattr(there, name, getattr(mine, name))

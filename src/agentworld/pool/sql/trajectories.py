@@ -28,7 +28,7 @@ from agentworld.pool.sql.rows import (
 from agentworld.pool.sql.signals import apply_awaited, check_not_deleted
 from agentworld.pool.sql.standing import EFFECTIVE, STANDING, Move, close_due_of, effective, exclude, settle_all
 from agentworld.pool.sql.statements import json_list, parameter, sql
-from agentworld.pool.sql.tally import COLUMNS, NOTHING, Tally
+from agentworld.pool.sql.tally import COLUMNS, NOTHING, Tally, recount_usable
 from agentworld.pool.sql.transaction import Transaction
 from agentworld.records import Group, NewTrajectory, Readiness, Reward, TerminalStatus, Trajectory
 
@@ -271,6 +271,7 @@ def _redefine(txn: Transaction, redefined: Sequence[tuple[Creation, Row]], known
             txn.count(CHANNEL_TRAJECTORIES + new.channel)
             move_events(txn, row["trajectory_id"], new.channel)
             move_reviews(txn, row["pk"], row["trajectory_id"], new.channel)
+            recount_usable(txn, row["pk"])  # Its steps stay in the channels that they came in.
         moves.append(Move(groups.member_from(row), {**_standing_of(row), **columns}, True))
     if moves:
         settle_all(txn, moves, known)
