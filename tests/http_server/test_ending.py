@@ -126,6 +126,26 @@ async def test_requests_and_connections_leave_nothing():
             gc.enable()
 
 
+async def test_requests_that_were_sent_ahead_by_who_left_leave_nothing():
+    gate = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await gate.wait()
+
+    async with serving(app) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            client = await server.client(get() * 3)
+            await until(lambda: any(each._waiting for each in server.listener.connections))
+            client.writer.transport.abort()
+            await until(lambda: not server.listener.connections)
+            gate.set()
+            await until(lambda: not left())
+        finally:
+            gc.enable()
+
+
 def test_event_loops_of_two_threads_share_no_memory():
     views = []
 

@@ -89,6 +89,21 @@ async def test_a_body_as_a_whole():
     assert got == [None, b"ab", b"cd", None]
 
 
+async def test_a_body_that_came_in_pieces_is_not_had_as_a_whole():
+    got = []
+
+    async def app(scope, receive, send):
+        await until(lambda: send.__self__.complete)
+        got.append(send.__self__.whole())
+        got.append((await receive())["body"])
+        await reply(send)
+
+    async with connected(app) as (each, _):
+        each.received(memoryview(chunked(b"ab", b"cd") + b"0\r\n\r\n"))
+        await until(lambda: each._current is None)
+    assert got == [None, b"abcd"]
+
+
 async def test_a_whole_answer_says_whether_the_client_takes_it():
     got = []
 

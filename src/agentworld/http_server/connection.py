@@ -266,7 +266,7 @@ class Connection(Reader):
                 transport.abort()  # So that nobody takes what came for the whole.
                 return
             self.write(_answer(failed(), exchange.scope))
-        if not (exchange.finished and exchange.keep_alive and exchange.complete) or self._listener.ending:
+        if not (exchange.finished and exchange.keep_alive) or self._listener.ending:
             self._close(lingering=self._deaf or not exchange.complete)
         elif self._waiting:
             self._begin(self._waiting.popleft())
@@ -315,9 +315,9 @@ class Connection(Reader):
     def _look_at_body(self, exchange: Exchange) -> None:
         """A part of a body is there."""
         self._sleeping += self._came
-        if self._sleeping > MAX_HEAD and not exchange.held:  # Headers after a body, or what surrounds its pieces.
+        if self._sleeping > MAX_HEAD:  # Headers after a body, or what surrounds its pieces.
             self._refuse(too_large())
-        elif exchange.held > HELD and self._reading:
+        elif exchange.held > HELD:
             self._reading = False
             self._transport.pause_reading()
 
