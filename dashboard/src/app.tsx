@@ -23,12 +23,19 @@ import { SignIn } from "./views/sign-in";
 import { TrajectoryView } from "./views/trajectory";
 import { Trajectories } from "./views/trajectories";
 
+/** So often it is asked who looks at the page, where the server did not answer it. */
+const AGAIN = 5_000;
 const SAID = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", refused: "Not live" };
 
 export function App() {
-  const who = useQuery({ queryKey: ["session"], queryFn: ({ signal }) => get<SignedIn>("session", {}, signal) });
+  const who = useQuery({
+    queryKey: ["session"],
+    queryFn: ({ signal }) => get<SignedIn>("session", {}, signal),
+    refetchInterval: ({ state }) => (state.status === "error" ? AGAIN : false),
+  });
   if (who.isPending) return <p className="quiet pad">Loading</p>;
-  if (who.isError) return <Problem error={who.error} again={() => void who.refetch()} />;
+  // Who was known stays so while the server is away: the page keeps what is being written on it.
+  if (who.isLoadingError) return <Problem error={who.error} again={() => void who.refetch()} />;
   if (who.data.required && who.data.scopes.length === 0) return <SignIn />;
   // Another key is another page: what listens and asks begins anew with it.
   return <Signed key={who.data.key_id ?? ""} who={who.data} />;

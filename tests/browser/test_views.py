@@ -63,13 +63,14 @@ def test_the_list_filters_tells_errors_and_grows_by_itself(server, visit):
     page = visit(server, "/trajectories").page
     rows = page.locator(".rows .row:not(.head)")
     rows.nth(3).wait_for()
+    until_live(page)
     play(server, name="newer")
     page.get_by_role("gridcell", name="newer-0-0", exact=True).wait_for()
     search = page.get_by_role("combobox", name="Filter")
     search.fill("reward >= 1")
     search.press("Enter")
     page.get_by_text("2 shown").wait_for()
-    assert "where=reward" in page.url
+    page.wait_for_url("**/trajectories?where=reward*")
     search = page.get_by_role("combobox", name="Filter")
     search.fill("rewrad >= 1")
     search.press("Enter")
@@ -100,11 +101,11 @@ def test_everything_goes_by_the_keyboard(server, visit):
     page.keyboard.press("ArrowRight")
     page.get_by_role("dialog").get_by_text("Handed out time and again").wait_for()
     page.keyboard.press("Escape")
-    assert not page.get_by_role("dialog").is_visible()
+    page.get_by_role("dialog").wait_for(state="hidden")
     page.get_by_role("button", name="Help").click()
     page.get_by_role("region", name="How it is used").get_by_role("link", name="Datasets").first.click()
     page.get_by_role("heading", name="Datasets").wait_for()
-    assert not page.get_by_role("dialog").is_visible()
+    page.get_by_role("dialog").wait_for(state="hidden")
 
 
 def test_a_trajectory_shows_messages_and_ids_as_they_are(server, visit):
@@ -123,7 +124,7 @@ def test_a_trajectory_shows_messages_and_ids_as_they_are(server, visit):
     page.locator(".tokens").evaluate("box => box.scrollTop = box.scrollHeight")
     last = page.locator(f".token[title^='{len(sequence) - 1}: id {sequence[-1]}, sampled, log-probability']")
     last.wait_for()
-    assert "step=" in page.url
+    page.wait_for_url("**/trajectories/run-0-1?*step=*")
     page.get_by_role("tab", name="record").click()
     page.get_by_text("token_source").wait_for()
 
@@ -193,6 +194,7 @@ def test_the_page_goes_on_when_the_server_is_back(server, visit):
     seen = visit(server)
     page = seen.page
     until_live(page)
+    stage(page, "collected").get_by_text("4", exact=True).wait_for()
     seen.offline(True)
     server.end_streams()
     page.get_by_text("Connection lost, trying again").wait_for()
@@ -206,6 +208,7 @@ def test_consumption_and_datasets(server, visit):
     batch = server.pool.lease(BatchSpec(method="grpo", groups=2, rollouts=2), "policy")
     page = visit(server, "/consumption").page
     page.get_by_role("cell", name=batch.batch_id).wait_for()
+    until_live(page)
     server.pool.ack(batch.batch_id, batch.epoch)
     page.get_by_role("cell", name="acked").wait_for()
     page.get_by_role("link", name="Datasets").click()
@@ -225,7 +228,7 @@ def test_it_can_be_used_on_a_phone(server, visit):
     menu.press("Enter")
     opened = page.get_by_role("button", name="Views: Trajectories", expanded=True)
     opened.press("Tab")
-    page.wait_for_function("document.activeElement.textContent === 'Lifecycle'")
+    page.locator("a:focus", has_text="Lifecycle").wait_for()
     page.keyboard.press("Escape")
     menu.wait_for()
     assert menu.evaluate("button => button === document.activeElement")
@@ -265,7 +268,7 @@ def test_the_tree_of_a_group_zooms_and_says_what_it_saves(server, visit):
     assert [int(text) for text in page.locator(".node-tokens .token").all_inner_texts()] == drawn["token_ids"]
     assert page.get_by_role("button", name="step ").count() == len(drawn["ends"])
     page.get_by_role("button", name="Whole tree").click()
-    page.wait_for_function(f"document.querySelectorAll('.icicle .node').length === {before}")
+    nodes.nth(before - 1).wait_for()
     page.goto(f"{server.url}/dashboard/optimization?group=no-such")
     page.get_by_role("alert").first.wait_for()
 
@@ -290,6 +293,7 @@ def test_reviews_go_by_the_keyboard_and_can_be_undone(server, visit):
     waiting = page.locator(".queue-counts dd")
     waiting.filter(has_text=re.compile(r"^2\s+for anybody")).wait_for()
     page.get_by_label("You are").fill("anna")
+    page.keyboard.press("Enter")
     page.get_by_text("why did it fail").wait_for()
     page.locator(".message.assistant").last.wait_for()
     page.get_by_role("heading", name="Reviews").click()

@@ -162,11 +162,13 @@ def test_from_an_empty_pool_to_a_version_of_what_people_labelled(serving, visit)
     server = serving(labels=(LabelScheme(name="quality", values=("good", "bad")),))
     page = visit(server).page
     page.get_by_text("Nothing is collected yet").wait_for()
+    until_live(page)
     play(server, groups=2, rollouts=2)
     page.locator(".stages li", has_text="ready").get_by_text("4", exact=True).wait_for()
     page.get_by_role("link", name="Curation").click()
     page.get_by_text("Say who you are").wait_for()
     page.get_by_label("You are").fill("newcomer")
+    page.keyboard.press("Enter")
     page.get_by_text("the tab Rules has an example").wait_for()
     page.get_by_role("tab", name="Rules").click()
     page.get_by_label("Rules, one a line").fill('when reward >= 1 then review "is it really right?"')
@@ -201,6 +203,7 @@ def test_from_an_empty_pool_to_a_version_of_what_people_labelled(serving, visit)
 def test_runs_have_their_curves_as_they_are_told(filled, visit):
     page = visit(filled, "/runs").page
     page.locator(".chart").get_by_text("train/loss").wait_for()
+    until_live(page)
     filled.pool.add_metrics([Metrics(run="another", step=1, values={"loss": 2.0, "own": 7.0})])
     page.get_by_label("another").wait_for()
     page.get_by_text("Curves, ").click()
@@ -229,10 +232,15 @@ def test_what_merging_saves_is_told_along_batches_and_budgets(filled, visit):
 def test_replies_are_compared_and_taken_back_by_the_keyboard(filled, visit):
     page = visit(filled, "/curation?tab=compare&group=run-g0").page
     page.get_by_label("You are").fill("zoe")
+    page.keyboard.press("Enter")
     page.locator(".sides .message:visible").first.wait_for()
     page.get_by_text("Pair 1 of 1").click()
+    # Keys are heard as the buttons say.
+    heard = page.locator(".sides button:enabled").nth(1)
+    heard.wait_for()
     page.keyboard.press("2")
     page.get_by_text("Preferred run-0-1 to run-0-0").wait_for()
+    heard.wait_for()
     page.keyboard.press("1")
     page.get_by_text("Preferred run-0-0 to run-0-1").wait_for()
 
@@ -257,6 +265,7 @@ def test_reviews_label_and_correct_and_undo_goes_back_step_by_step(filled, visit
     pool.set_curation(CurationPolicy(channel="train", name="look", rules=rules))
     page = visit(filled, "/curation").page
     page.get_by_label("You are").fill("kim")
+    page.keyboard.press("Enter")
     target = page.get_by_label("Review", exact=True).locator(".facts a")
     target.wait_for()
     of = target.inner_text()
@@ -383,7 +392,8 @@ def test_a_view_that_failed_comes_back_with_the_server(serving, visit):
     page.get_by_text("Connection lost, trying again").wait_for()
     page.get_by_role("link", name="Settings").click()
     page.get_by_role("tab", name="Labels").click()
-    page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
+    of_labels = page.get_by_role("tabpanel", name="Labels")
+    of_labels.get_by_role("alert").get_by_text("The server does not answer").wait_for()
     # A call that is being refused at this moment would otherwise be left without an answer.
     page.unroute_all(behavior="wait")
     page.get_by_role("cell", name="good, bad").wait_for()
@@ -438,7 +448,7 @@ def test_no_view_is_wider_than_a_phone(filled, visit):
         page.goto(f"{filled.url}/dashboard{path}")
         until_live(page)
         page.locator("main h1").wait_for()
-        page.get_by_text("Loading", exact=True).wait_for(state="hidden")
+        page.get_by_text("Loading", exact=True).first.wait_for(state="hidden")
         if not page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):
             wide.append(path)
     assert wide == []

@@ -7,6 +7,7 @@ import { FrameReader } from "./events";
 
 export type PoolEvent = Schemas["Event"];
 export type Connection = "connecting" | "live" | "lost" | "refused";
+/** None at all: the stream has begun, and what happened before that may not have been heard of. */
 type Listener = (events: PoolEvent[]) => void;
 
 const FIRST_PAUSE = 500;
@@ -17,6 +18,8 @@ class Live {
   /** A key that is bound to a channel or a trajectory may not ask for the pool's last event. */
   bound = false;
   private last: number | null = null;
+  /** Whether the views' questions and the stream go on from one another. */
+  private joined = false;
   private listeners = new Set<Listener>();
   private watchers = new Set<() => void>();
   private running: AbortController | null = null;
@@ -37,6 +40,7 @@ class Live {
     this.running?.abort();
     this.running = null;
     this.last = null;
+    this.joined = false;
     this.become("connecting");
   }
 
@@ -76,7 +80,8 @@ class Live {
     this.become("live");
     began();
     // What happened between the views' questions and this they have not seen, and nobody tells it any more.
-    if (fromNow) for (const each of this.listeners) each([]);
+    if (fromNow || !this.joined) for (const each of this.listeners) each([]);
+    this.joined = true;
     const reader = new FrameReader();
     const decoder = new TextDecoder();
     const body = response.body.getReader();

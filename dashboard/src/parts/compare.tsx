@@ -100,13 +100,14 @@ function OfTwo({ first, second }: { first: string; second: string }) {
     queryKey: ["compare", "two", first, second],
     queryFn: ({ signal }) => Promise.all([first, second].map((id) => get<Trajectory>(`trajectories/${encodeURIComponent(id)}`, {}, signal))),
   });
-  if (found.isError) return <Problem error={found.error} />;
+  if (found.isLoadingError) return <Problem error={found.error} />;
   if (found.isPending) return <p className="quiet">Loading</p>;
   const [one, two] = found.data as [Trajectory, Trajectory];
   const together = one.group_id != null && one.group_id === two.group_id;
   const load = async (each: Trajectory, signal: AbortSignal) => ({ ...(await sideOf(each, signal)), ...(together ? {} : { name: each.trajectory_id }) });
   return (
     <>
+      {found.isError && <Problem error={found.error} />}
       {!together && <p className="quiet">They are not of one group, so they may have answered different prompts: preferring one makes a pair for training all the same.</p>}
       <Pairs kind="trajectory" pairs={[[one, two]]} keyOf={(each) => each.trajectory_id} load={load} />
     </>
@@ -118,13 +119,18 @@ function OfGroup({ group, own }: { group: string; own: string | null }) {
     queryKey: ["compare", "group", group],
     queryFn: ({ signal }) => get<Page<Trajectory>>("trajectories", { group_id: group, where: "not open", limit: MOST_MEMBERS }, signal),
   });
-  if (members.isError) return <Problem error={members.error} />;
+  if (members.isLoadingError) return <Problem error={members.error} />;
   if (members.isPending) return <p className="quiet">Loading</p>;
   if (members.data.items.length < 2) return <p className="empty">This group has {counted(members.data.items.length, "rollout that has", "rollouts that have")} ended: two are needed.</p>;
   // From a trajectory on, it is compared with each of the others, and they with one another after that.
   const pairs = pairsOf([...members.data.items].sort((one, two) => Number(two.trajectory_id === own) - Number(one.trajectory_id === own)));
   const ranked = own === null ? pairs : [...pairs].sort((one, two) => Number(two[0].trajectory_id === own) - Number(one[0].trajectory_id === own));
-  return <Pairs kind="trajectory" pairs={ranked} keyOf={(each) => each.trajectory_id} load={sideOf} />;
+  return (
+    <>
+      {members.isError && <Problem error={members.error} />}
+      <Pairs kind="trajectory" pairs={ranked} keyOf={(each) => each.trajectory_id} load={sideOf} />
+    </>
+  );
 }
 
 function OfTrajectory({ trajectory }: { trajectory: string }) {
@@ -132,7 +138,7 @@ function OfTrajectory({ trajectory }: { trajectory: string }) {
     queryKey: ["compare", "trajectory", trajectory],
     queryFn: ({ signal }) => get<Page<Step>>("steps", { trajectory_id: trajectory, limit: 1000 }, signal),
   });
-  if (steps.isError) return <Problem error={steps.error} />;
+  if (steps.isLoadingError) return <Problem error={steps.error} />;
   if (steps.isPending) return <p className="quiet">Loading</p>;
   const pairs = siblingsOf(steps.data.items).flatMap((siblings) => pairsOf(siblings));
   if (pairs.length === 0) return <p className="empty">No prompt was answered twice in this trajectory, so there is nothing to compare.</p>;
@@ -140,7 +146,12 @@ function OfTrajectory({ trajectory }: { trajectory: string }) {
     const whole = await get<Step>(`steps/${encodeURIComponent(each.step_id)}`, { include: "messages" }, signal);
     return { id: each.step_id, name: `step ${each.step_index ?? ""}`, trajectory, steps: [whole], reward: each.reward ?? null };
   };
-  return <Pairs kind="step" pairs={pairs} keyOf={(each) => each.step_id} load={load} />;
+  return (
+    <>
+      {steps.isError && <Problem error={steps.error} />}
+      <Pairs kind="step" pairs={pairs} keyOf={(each) => each.step_id} load={load} />
+    </>
+  );
 }
 
 type PairsProps<T> = { kind: "trajectory" | "step"; pairs: [T, T][]; keyOf: (each: T) => string; load: (each: T, signal: AbortSignal) => Promise<Side> };
@@ -158,6 +169,7 @@ function Pairs<T>({ kind, pairs, keyOf, load }: PairsProps<T>) {
   const send = (better: string, worse: string, value: number | null) =>
     call("POST", "feedback", { body: { kind: "comparison", [`${kind}_id`]: better, other_id: worse, value, source: by.trim() } });
   const prefer = useMutation({
+    scope: undo.scope,
     mutationFn: async ({ better, worse, before }: { better: string; worse: string; before: string | null | undefined }) => {
       // A comparison the other way around is a second one, so what was said before is taken back.
       if (before === worse) await send(worse, better, 0);
@@ -186,7 +198,7 @@ function Pairs<T>({ kind, pairs, keyOf, load }: PairsProps<T>) {
     "2": () => choose(false),
     n: () => move(at + 1),
     p: () => move(at - 1),
-    u: () => undo.latest !== null && !undo.undo.isPending && undo.undo.mutate(),
+    u: undo.back,
   });
   useEffect(() => window.scrollTo(0, 0), [at]);
   return (

@@ -48,7 +48,7 @@ export function Feedbacks({ step }: { step: Step }) {
             <span className="quiet">Feedback only: a rating does not change the reward, which is given at the top of the page.</span>
           </div>
           {kind !== null && <YouAre />}
-          {kind !== null && <Form key={kind} kind={kind} step={step} done={() => setKind(null)} />}
+          {kind !== null && <Form key={kind} kind={kind} step={step} done={() => setKind((now) => (now === kind ? null : now))} />}
         </>
       ) : (
         may.known && <p className="quiet">A key with the scope write may give feedback; this one reads.</p>
@@ -80,9 +80,9 @@ function Form({ kind, step, done }: { kind: Kind; step: Step; done: () => void }
       return call("POST", "feedback", { body: { kind, step_id: step.step_id, source, comment: comment.trim() || null, ...own[kind] } });
     },
     onSuccess: async () => {
+      done();
       await client.invalidateQueries({ queryKey: ["live"] });
       await client.invalidateQueries({ queryKey: ["step", step.step_id] });
-      done();
     },
   });
   const wrong =

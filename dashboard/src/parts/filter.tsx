@@ -132,7 +132,10 @@ export function Filter({ where, set, values, wantValues }: Props) {
   );
 }
 
-type Tried = { text: string; error: ApiError | null; found: Schemas["Explanation"] | null };
+/** The code of what is wrong with an expression. */
+export const REFUSED = "invalid_query";
+/** `waits`: the server has not said yet. */
+type Tried = { text: string; error: ApiError | null; found: Schemas["Explanation"] | null; waits: boolean };
 
 /** What the server makes of an expression, once nothing more was typed for a moment. */
 function useTried(text: string): Tried {
@@ -154,9 +157,9 @@ export function useExplained(text: string): Tried {
     staleTime: 60_000,
     queryFn: ({ signal }) => get<Schemas["Explanation"]>("explain", { where: asked, subject: "trajectories" }, signal),
   });
-  const refused = tried.error instanceof ApiError && tried.error.code === "invalid_query" ? tried.error : null;
-  if (asked === null) return { text, error: null, found: null };
-  return { text, error: refused, found: tried.data ?? null };
+  const refused = tried.error instanceof ApiError && tried.error.code === REFUSED ? tried.error : null;
+  if (asked === null) return { text, error: null, found: null, waits: false };
+  return { text, error: refused, found: tried.data ?? null, waits: tried.isLoading };
 }
 
 function Wrong({ error, text }: { error: ApiError; text: string }) {

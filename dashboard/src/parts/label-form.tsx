@@ -17,22 +17,26 @@ export function LabelForm({ target, by, undo }: { target: Target; by: string; un
   const [value, setValue] = useState("");
   const schemes = useQuery({ queryKey: ["label-schemes"], staleTime: Infinity, queryFn: ({ signal }) => get<Schemas["LabelSchemes"]>("label-schemes", {}, signal) });
   const key = ["labels-of", target, by];
-  const mine = useQuery({
+  const ofMine = {
     queryKey: key,
-    queryFn: async ({ signal }) => {
+    queryFn: async ({ signal }: { signal: AbortSignal }): Promise<Record<string, unknown>> => {
       const page = await get<Page<Feedback>>("feedback", { ...target, kind: "label", source: by, limit: 1000 }, signal);
       return Object.fromEntries(page.items.map((each) => [each.name ?? "", each.value]));
     },
-  });
+  };
+  const mine = useQuery(ofMine);
   const said = mine.data ?? {};
   const send = (label: string, to: unknown) => call("POST", "feedback", { body: { kind: "label", ...target, name: label, value: to, source: by } });
   const set = useMutation({
-    mutationFn: async ({ label, to }: { label: string; to: unknown }) => {
-      const before = said[label] ?? null;
+    scope: undo.scope,
+    mutationFn: async ({ label, choose }: { label: string; choose: (before: unknown) => unknown }) => {
+      // A key may be pressed before what one said so far has come.
+      const before = (await client.fetchQuery({ ...ofMine, staleTime: Infinity }))[label] ?? null;
+      const to = choose(before);
       await send(label, to);
-      return before;
+      return { before, to };
     },
-    onSuccess: (before, { label, to }) => {
+    onSuccess: ({ before, to }, { label }) => {
       const back = async () => {
         await send(label, before);
         await client.invalidateQueries({ queryKey: key });
@@ -42,9 +46,7 @@ export function LabelForm({ target, by, undo }: { target: Target; by: string; un
     },
   });
   const offered = (schemes.data?.items ?? []).flatMap((scheme) => valuesIn(scheme).map((each) => ({ label: scheme.name, to: each })));
-  const toggle = (label: string, to: unknown) => {
-    if (mine.isSuccess && !set.isPending) set.mutate({ label, to: said[label] === to ? null : to });
-  };
+  const toggle = (label: string, to: unknown) => set.mutate({ label, choose: (before) => (before === to ? null : to) });
   useKeys(Object.fromEntries(offered.slice(0, 9).map((each, place) => [String(place + 1), () => toggle(each.label, each.to)])));
   const others = Object.entries(said).filter(([label, each]) => each != null && !offered.some((one) => one.label === label));
   let place = 0;
@@ -69,12 +71,12 @@ export function LabelForm({ target, by, undo }: { target: Target; by: string; un
         className="scheme"
         onSubmit={(event) => {
           event.preventDefault();
-          set.mutate({ label: name.trim(), to: valueOf(value) });
-          setValue("");
+          const to = valueOf(value);
+          set.mutate({ label: name.trim(), choose: () => to }, { onSuccess: () => setValue((now) => (now === value ? "" : now)) });
         }}
       >
         {others.map(([label, each]) => (
-          <button key={label} type="button" aria-pressed title="Take it away" onClick={() => set.mutate({ label, to: null })}>
+          <button key={label} type="button" aria-pressed title="Take it away" onClick={() => set.mutate({ label, choose: () => null })}>
             {visible(`${label}: ${JSON.stringify(each)}`)}
           </button>
         ))}

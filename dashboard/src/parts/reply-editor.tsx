@@ -12,6 +12,7 @@ export function ReplyEditor({ step, by, undo }: { step: Schemas["Step"]; by: str
   const reply = step.response_message!;
   const [text, setText] = useState<string | null>(null);
   const save = useMutation({
+    scope: undo.scope,
     mutationFn: (value: Message | string) => call("POST", "feedback", { body: correction(step, value, by) }),
     onSuccess: () => {
       // The reply as it was sampled, said as a correction, takes back what was said before.

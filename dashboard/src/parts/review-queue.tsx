@@ -52,7 +52,7 @@ export function ReviewQueue() {
       {write ? (
         <>
           <YouAre />
-          {name === "" ? <p className="quiet">Say who you are: it goes with what you decide, and a review is yours while you look at it.</p> : <Queue key={name} by={name} left={counts.data?.waiting ?? 0} />}
+          {name === "" ? <p className="quiet">Say who you are, and press Enter: it goes with what you decide, and a review is yours while you look at it.</p> : <Queue key={name} by={name} left={counts.data?.waiting ?? 0} />}
         </>
       ) : (
         <>
@@ -128,6 +128,7 @@ function Queue({ by, left }: { by: string; left: number }) {
   };
   const undo = useUndo(next);
   const decide = useMutation({
+    scope: undo.scope,
     mutationFn: ({ review, verdict }: { review: Review; verdict: Verdict | null }) =>
       verdict === null
         ? call<Review>("POST", `reviews/${review.review_id}/skip`, { body: { by } })
@@ -149,7 +150,7 @@ function Queue({ by, left }: { by: string; left: number }) {
   const act = (verdict: Verdict | null) => {
     if (current !== null && !decide.isPending && !claimed.isFetching) decide.mutate({ review: current, verdict });
   };
-  useKeys({ a: () => act("accept"), r: () => act("reject"), s: () => act(null), u: () => undo.latest !== null && !undo.undo.isPending && undo.undo.mutate() });
+  useKeys({ a: () => act("accept"), r: () => act("reject"), s: () => act(null), u: undo.back });
   const fault = claimed.error ?? decide.error;
   return (
     <section aria-label="Review">
@@ -206,12 +207,13 @@ function Asked({ review, by, undo }: { review: Review; by: string; undo: ReturnT
       return (await get<Page<Schemas["Step"]>>("steps", asked, signal)).items[0] ?? null;
     },
   });
-  if (step.isError) return <Problem error={step.error} />;
+  if (step.isLoadingError) return <Problem error={step.error} />;
   if (step.data == null) return null;
   const prompt = step.data.prompt_messages ?? [];
   const before = prompt.slice(0, Math.max(0, prompt.length - SHOWN));
   return (
     <>
+      {step.isError && <Problem error={step.error} />}
       {before.length > 0 && (
         <details>
           <summary>{count(before.length)} earlier message{before.length === 1 ? "" : "s"}</summary>

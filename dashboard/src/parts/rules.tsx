@@ -35,7 +35,7 @@ export function Rules({ admin }: { admin: boolean }) {
         Channel <input value={channel} onChange={(event) => setChannel(event.target.value)} />
       </label>
       {current.isError && <Problem error={current.error} />}
-      {current.isSuccess && <Editor key={`${channel} ${current.data?.version ?? ""}`} channel={channel} active={current.data} admin={admin} trying={trying} />}
+      {current.data !== undefined && <Editor key={`${channel} ${current.data?.version ?? ""}`} channel={channel} active={current.data} admin={admin} trying={trying} />}
     </>
   );
 }

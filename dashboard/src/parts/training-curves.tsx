@@ -18,8 +18,9 @@ const MOST_RUNS = 5;
 export function TrainingCurves() {
   const { bound, known } = useScopes();
   const [came, setCame] = useState<Told[]>([]);
-  const before = useQuery({ queryKey: ["metrics"], enabled: known && !bound, staleTime: Infinity, queryFn: ({ signal }) => readAll(signal) });
+  const before = useQuery({ queryKey: ["metrics"], enabled: known && !bound, staleTime: Infinity, refetchOnMount: "always", queryFn: ({ signal }) => readAll(signal) });
   useEvents((events) => {
+    if (events.length === 0 && known && !bound) void before.refetch();
     const told = events.flatMap((event) => toldBy(event) ?? []);
     if (told.length > 0) setCame((all) => [...all, ...told]);
   });

@@ -1,4 +1,4 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { call, get, type Page, type Schemas } from "../api/client";
@@ -21,45 +21,58 @@ const THUMBS = [
 /** What people said of a whole trajectory, and what one says now: a thumb, a score, a comment. */
 export function TrajectoryFeedback({ id }: { id: string }) {
   const may = useScopes();
-  const said = useQuery({
+  const client = useQueryClient();
+  const ofSaid = {
     queryKey: ["live", "feedback", "trajectory", id],
-    queryFn: ({ signal }) => get<Page<Feedback>>("feedback", { trajectory_id: id, limit: 1000 }, signal),
-  });
-  // What is on one of its steps names the trajectory too, and is shown there.
-  const own = (said.data?.items ?? []).filter((each) => each.step_id == null);
+    queryFn: async ({ signal }: { signal: AbortSignal }) => {
+      const { items } = await get<Page<Feedback>>("feedback", { trajectory_id: id, limit: 1000 }, signal);
+      // What is on one of its steps names the trajectory too, and is shown there.
+      return items.filter((each) => each.step_id == null);
+    },
+  };
+  const said = useQuery(ofSaid);
   return (
     <section aria-label="Said of the trajectory">
       {said.isError && <Problem error={said.error} />}
-      {may.write ? <Rate id={id} said={own} again={() => void said.refetch()} /> : may.known && <p className="quiet">{needs("write", "Rating")}</p>}
-      <SaidList said={own} />
+      {may.write ? <Rate id={id} said={said.data ?? []} known={() => client.fetchQuery({ ...ofSaid, staleTime: Infinity })} again={said.refetch} /> : may.known && <p className="quiet">{needs("write", "Rating")}</p>}
+      <SaidList said={said.data ?? []} />
     </section>
   );
 }
 
-function Rate({ id, said, again }: { id: string; said: readonly Feedback[]; again: () => void }) {
+type RateProps = { id: string; said: readonly Feedback[]; known: () => Promise<readonly Feedback[]>; again: () => Promise<unknown> };
+
+/** `known` waits for what was said, which may not have come yet. */
+function Rate({ id, said, known, again }: RateProps) {
   const source = sourceOf(useReviewer()[0]);
   const [form, setForm] = useState<"score" | "comment" | null>(null);
   const [text, setText] = useState("");
   const undo = useUndo(again);
-  const mine = (name: string) => lastWords(said).find((each) => each.kind === "rating" && each.name === name && each.source === source)?.value ?? null;
+  const mineOf = (all: readonly Feedback[], name: string) => lastWords(all).find((each) => each.kind === "rating" && each.name === name && each.source === source)?.value ?? null;
+  const mine = (name: string) => mineOf(said, name);
   const send = (body: object) => call("POST", "feedback", { body: { trajectory_id: id, source, ...body } });
   const rate = useMutation({
-    mutationFn: ({ name, value }: { name: string; value: number | null }) => send({ kind: "rating", name, value }),
-    onMutate: ({ name }) => mine(name),
-    onSuccess: (_, { name, value }, before) => {
-      undo.push({ says: value === null ? `Took the ${name} back` : name === "thumb" ? (value === 1 ? "Said that it is good" : "Said that it is bad") : `Rated it ${value}`, undo: () => send({ kind: "rating", name, value: before ?? null }) });
-      setForm(null);
-      again();
+    scope: undo.scope,
+    mutationFn: async ({ name, value }: { name: string; value: number | null }) => {
+      const before = mineOf(await known(), name);
+      await send({ kind: "rating", name, value });
+      return before;
+    },
+    onSuccess: (before, { name, value }) => {
+      undo.push({ says: value === null ? `Took the ${name} back` : name === "thumb" ? (value === 1 ? "Said that it is good" : "Said that it is bad") : `Rated it ${value}`, undo: () => send({ kind: "rating", name, value: before }) });
+      // Another form may have been opened since.
+      if (name === "score") setForm((now) => (now === "score" ? null : now));
+      return again();
     },
   });
   const comment = useMutation({
     mutationFn: () => send({ kind: "comment", comment: text.trim() }),
     onSuccess: () => {
-      setForm(null);
-      again();
+      setForm((now) => (now === "comment" ? null : now));
+      return again();
     },
   });
-  useKeys({ u: () => undo.latest !== null && !undo.undo.isPending && undo.undo.mutate() });
+  useKeys({ u: undo.back });
   const thumb = mine("thumb");
   const wrong = text.trim() === "" || (form === "score" && !Number.isFinite(Number(text)));
   const open = (which: "score" | "comment") => {

@@ -11,7 +11,7 @@ export function UndoLine({ undo }: { undo: Undo }) {
         <p role="status" className="undo">
           {undo.taken !== null ? `Taken back: ${visible(undo.taken)}` : visible(undo.latest!.says)}{" "}
           {undo.latest !== null && (
-            <button type="button" disabled={undo.undo.isPending} onClick={() => undo.undo.mutate()}>
+            <button type="button" disabled={undo.undo.isPending} onClick={undo.back}>
               Undo {undo.taken !== null && visible(undo.latest.says)} <kbd>u</kbd>
             </button>
           )}

@@ -20,7 +20,7 @@ export function Consumption() {
   const { bound, known } = useScopes();
   const stats = useQuery({ queryKey: ["live", "stats"], enabled: known && !bound, queryFn: ({ signal }) => get<Schemas["PoolStats"]>("stats", {}, signal) });
   if (stats.isPending && !bound) return <p className="quiet">Loading</p>;
-  if (stats.isError) return <Problem error={stats.error} again={() => void stats.refetch()} />;
+  if (stats.isLoadingError) return <Problem error={stats.error} again={() => void stats.refetch()} />;
   const consumers = Object.entries(stats.data?.consumers ?? {});
   const consumer = asked.get("consumer") ?? (consumers.length === 1 ? consumers[0]![0] : null);
   const state = STATES.find((each) => each === asked.get("state")) ?? null;
@@ -33,6 +33,7 @@ export function Consumption() {
   return (
     <>
       <h1>Consumption</h1>
+      {stats.isError && <Problem error={stats.error} again={() => void stats.refetch()} />}
       {bound ? (
         <p className="quiet">This key is bound to a channel or a trajectory, so it sees the batches of its channel and no counters of consumers.</p>
       ) : consumers.length === 0 ? (

@@ -23,7 +23,7 @@ export function DatasetView({ version }: { version: string }) {
   const path = `datasets/${encodeURIComponent(version)}`;
   const found = useQuery({ queryKey: ["dataset", version], queryFn: ({ signal }) => get<Version>(path, {}, signal) });
   if (found.isPending) return <p className="quiet">Loading</p>;
-  if (found.isError) return <Problem error={found.error} again={() => void found.refetch()} />;
+  if (found.isLoadingError) return <Problem error={found.error} again={() => void found.refetch()} />;
   const { data } = found;
   return (
     <>
@@ -31,6 +31,7 @@ export function DatasetView({ version }: { version: string }) {
         <Link href="/datasets">Datasets</Link>
       </p>
       <h1>{short(data.version)}</h1>
+      {found.isError && <Problem error={found.error} again={() => void found.refetch()} />}
       <Tabs
         label="Dataset"
         tabs={[

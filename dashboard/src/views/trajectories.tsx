@@ -8,7 +8,7 @@ import { chosen as chosenColumns, COLUMNS, serverSort, slim, sorted, sortOf, typ
 import { count } from "../format";
 import { Bulk } from "../parts/bulk";
 import { FacetPanel, useFacets, valuesOf } from "../parts/facets";
-import { Filter, useExplained } from "../parts/filter";
+import { Filter, REFUSED, useExplained } from "../parts/filter";
 import { ColumnMenu, SavedMenu } from "../parts/list-menus";
 import { Problem } from "../parts/problem";
 import { ROW, TrajectoryTable } from "../parts/trajectory-table";
@@ -50,9 +50,9 @@ export function Trajectories() {
   const [completing, setCompleting] = useState(false);
   // Of all there is: a filter that is to be changed has only its own values.
   const offered = useFacets("", completing);
-  const refused = useExplained(where).error;
-  // What is wrong with the filter is told where it stands.
-  const told = pages.error instanceof ApiError && pages.error.message === refused?.message;
+  const explained = useExplained(where);
+  // What is wrong with the filter is told where it stands, be it that the list was refused first.
+  const told = pages.error instanceof ApiError && pages.error.code === REFUSED && (explained.waits || pages.error.message === explained.error?.message);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   useEffect(() => setChosen(new Set()), [where]);
   const box = useRef<HTMLDivElement>(null);
@@ -152,7 +152,7 @@ function useNews(atBegin: boolean, again: () => void, pages: number): number {
   useEffect(() => () => window.clearTimeout(waiting.current ?? undefined), []);
   useEvents((events) => {
     const created = events.filter((event) => event.kind === "trajectory.created").length;
-    const changed = events.some((event) => event.kind.startsWith("trajectory.") || event.kind === "reward.set");
+    const changed = events.length === 0 || events.some((event) => event.kind.startsWith("trajectory.") || event.kind === "reward.set");
     if (atBegin && pages <= 2) {
       if (changed && waiting.current === null) {
         waiting.current = window.setTimeout(() => {

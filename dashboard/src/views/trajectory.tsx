@@ -29,8 +29,8 @@ export function TrajectoryView({ id }: { id: string }) {
   useOwnEvents(id);
   useStepAhead(asked);
   const placed = useMemo(() => branchesOf(steps.data?.steps ?? []), [steps.data]);
-  if (record.isError) return <Problem error={record.error} again={() => void record.refetch()} />;
-  if (steps.isError) return <Problem error={steps.error} again={() => void steps.refetch()} />;
+  if (record.isLoadingError) return <Problem error={record.error} again={() => void record.refetch()} />;
+  if (steps.isLoadingError) return <Problem error={steps.error} again={() => void steps.refetch()} />;
   if (record.isPending || steps.isPending) return <p className="quiet">Loading</p>;
   const chosen = asked.get("step") ?? placed[0]?.step.step_id ?? null;
   const row = placed.findIndex((each) => each.step.step_id === chosen);
@@ -54,6 +54,8 @@ export function TrajectoryView({ id }: { id: string }) {
         <h1 className="whole-id">{visible(id)}</h1>
         <CopyText text={id} name="Copy the id" />
       </div>
+      {record.isError && <Problem error={record.error} again={() => void record.refetch()} />}
+      {steps.isError && <Problem error={steps.error} again={() => void steps.refetch()} />}
       <Opening id={id} />
       <Facts record={record.data} branches={placed.reduce((most, each) => Math.max(most, each.branch + 1), 0)} />
       <div className="judging">
@@ -92,7 +94,7 @@ function useOwnEvents(id: string): void {
   const waiting = useRef<number | null>(null);
   useEffect(() => () => window.clearTimeout(waiting.current ?? undefined), []);
   useEvents((events) => {
-    if (waiting.current !== null || !events.some((event) => event.trajectory_id === id)) return;
+    if (waiting.current !== null || (events.length > 0 && !events.some((event) => event.trajectory_id === id))) return;
     waiting.current = window.setTimeout(() => {
       waiting.current = null;
       void client.invalidateQueries({ queryKey: ["trajectory", id] });
