@@ -90,8 +90,8 @@ class Batch:
                     named.add(one.step.trajectory_id)
                 else:
                     refused.append(one)
-        if named:
-            self._tallies = self._counting.load(self._txn, named, self._undisturbed)
+        # Also where none is named, so that what is not known any more is forgotten: nobody disturbs what comes next.
+        self._tallies = self._counting.load(self._txn, named, self._undisturbed)
         if steps and exchanges:
             self._known, self._exchanges = append_rows.known_calls(self._txn, steps, exchanges)
         elif steps:
