@@ -86,6 +86,14 @@ def _with_plain_numbers(step: Step) -> Step:
     return msgspec.structs.replace(step, **changes)
 
 
+def _with_floats(step: Step) -> Step:
+    """The step with its times as they are stored: whole numbers may have more bits than an engine's whole numbers."""
+    created, took = step.created_at, step.latency_ms
+    if created.__class__ is not int and took.__class__ is not int:
+        return step
+    return msgspec.structs.replace(step, created_at=float(created), latency_ms=None if took is None else float(took))
+
+
 def _prepared(step: Step) -> Prepared:
     usual = is_usual(step)
     if usual:
@@ -111,6 +119,7 @@ def _prepared(step: Step) -> Prepared:
         rewards = _rewards(step)
         rest = checked_text(step)
         remember(step)
+        step = _with_floats(step)
     if step.tools is not None:
         check_tools(step.tools)
     prompt = ids_taken(step.prompt_ids, "prompt_ids")

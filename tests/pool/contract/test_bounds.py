@@ -205,3 +205,13 @@ def test_a_channel_that_no_name_can_be_is_not_leased_from(pool, text):
     with pytest.raises(InvalidRequestError) as refused:
         pool.lease(BatchSpec(size=1, channel=text), "c")
     assert refused.value.path == "channel"
+
+
+@pytest.mark.parametrize("name", ["created_at", "latency_ms"])
+def test_times_of_any_whole_number_are_held_as_floats(pool, name):
+    sent = [step("t", step_id="sound"), *[step("t", step_id=f"s{at}", **{name: at}) for at in (7, 2**62, 2**80)]]
+    assert {one.outcome for one in pool.append_steps(sent)} == {"stored"}
+    assert [one.outcome for one in pool.append_steps(sent)] == ["duplicate"] * 4
+    read = [getattr(pool.get_step(one.step_id), name) for one in sent[1:]]
+    assert (read, {type(one) for one in read}) == ([7.0, 2.0**62, 2.0**80], {float})
+    assert pool.check() == []
