@@ -89,7 +89,7 @@ def _with_plain_numbers(step: Step) -> Step:
 def _with_floats(step: Step) -> Step:
     """The step with its times as they are stored: whole numbers may have more bits than an engine's whole numbers."""
     created, took = step.created_at, step.latency_ms
-    if created.__class__ is not int and took.__class__ is not int:
+    if int not in (type(created), type(took)):
         return step
     return msgspec.structs.replace(step, created_at=float(created), latency_ms=None if took is None else float(took))
 
