@@ -7,7 +7,7 @@ import pytest
 
 from agentworld.http_server import connection
 from tests.http_server.serving import Recorder, body_of, chunked, get, reply, until
-from tests.http_server.test_stalling import connected, while_others_run
+from tests.http_server.test_stalling import NEVER, connected, while_others_run
 
 
 @pytest.mark.parametrize("lingering", [False, True])
@@ -112,3 +112,67 @@ async def test_nothing_is_written_for_a_client_that_has_left():
         transport.closed = True
         await until(lambda: each._current is None)
         assert transport.written == b""
+
+
+@pytest.mark.parametrize(
+    "asked", [get(), get(b"/", b"Connection: close"), get(version=b"1.0")], ids=["no", "yes", "1.0"]
+)
+@pytest.mark.parametrize("failing", [False, True])
+async def test_who_did_not_ask_for_the_end_and_is_told_of_it_has_time_to_read_that(asked, failing):
+    """What it has sent meanwhile would be answered with a reset, which takes from it what it has not read."""
+
+    async def app(scope, receive, send):
+        if failing:
+            raise ValueError
+        await reply(send, headers=[(b"Connection", b"close")])
+
+    async with connected(app) as (each, transport):
+        each.received(memoryview(asked))
+        await until(lambda: each._current is None)
+        lingering = asked == get()
+        assert (transport.closed, transport.ended) == (not lingering, lingering)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_who_is_told_of_the_end_of_the_listener_has_time_to_read_that(streamed):
+    gate = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if streamed:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await gate.wait()
+        if streamed:
+            await send({"type": "http.response.body", "body": b"whole"})
+        else:
+            await reply(send, body=b"whole")
+
+    async with connected(app) as (each, transport):
+        each.received(memoryview(get()))
+        await while_others_run()
+        each._listener.ending = True
+        each.end()
+        gate.set()
+        await until(lambda: each._current is None)
+        assert (transport.closed, transport.ended) == (streamed, not streamed)
+
+
+@pytest.mark.parametrize("unsent", [0, 100])
+async def test_who_has_to_read_more_has_more_time(unsent):
+    async with connected(Recorder(), stall_seconds=NEVER) as (each, transport):
+        transport.left = unsent
+        each.received(memoryview(b"\0\r\n\r\n"))
+        due = each.deadline - asyncio.get_running_loop().time()
+        assert (due > connection.LINGER_SECONDS) == bool(unsent)
+        assert due <= NEVER
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_client_that_resets_the_connection_before_its_answer_ends(monkeypatch, answered):
+    def write_eof():
+        raise OSError(107, "Transport endpoint is not connected")
+
+    async with connected(Recorder()) as (each, transport):
+        monkeypatch.setattr(transport, "write_eof", write_eof)
+        each.received(memoryview((get() if answered else b"") + b"\0\r\n\r\n"))
+        await until(lambda: each._current is None)
+        assert transport.aborted

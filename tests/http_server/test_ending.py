@@ -32,6 +32,7 @@ async def test_what_is_under_way_is_answered_and_idle_connections_end():
         gate.set()
         ((status, headers, _),) = answers(await slow.rest())
         assert (status, headers[b"connection"]) == (200, b"close")
+        slow.writer.close()
         async with asyncio.timeout(OUTER):
             await ending
 

@@ -141,16 +141,6 @@ async def test_an_application_that_fails_within_its_answer(headers):
     assert bool(seen[0]) == (not headers)  # Whoever waits for a stream sees at once that it begins.
 
 
-async def test_an_application_may_end_the_connection():
-    async def app(scope, receive, send):
-        await reply(send, headers=[(b"Connection", b"close")])
-
-    async with connected(app) as (each, transport):
-        each.received(memoryview(get()))
-        await until(lambda: each._current is None)
-        assert transport.closed
-
-
 async def test_an_answer_that_had_begun_before_garbage_came_is_read_to_its_end():
     gate = asyncio.Event()
 

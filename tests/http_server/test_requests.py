@@ -229,6 +229,15 @@ async def test_what_was_asked_before_a_bad_request_is_answered_first(bad, refuse
     assert app.paths == ["/first", "/second"]
 
 
+async def test_a_bad_request_behind_dropped_ones_is_dropped_too():
+    app = Recorder()
+    number = connection.WAITING + 1
+    async with serving(app) as server:
+        got = answers(await server.ask(get() * (number + 1) + b"\0garbage"))
+    assert [status for status, _, _ in got] == [200] * number
+    assert got[-1][1][b"connection"] == b"close"
+
+
 async def test_a_bad_request_behind_one_that_ends_the_connection_is_not_answered():
     async with serving(Recorder()) as server:
         ((status, headers, _),) = answers(await server.ask(get(b"/", CLOSE) + b"\0garbage"))

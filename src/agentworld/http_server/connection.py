@@ -266,31 +266,36 @@ class Connection(Reader):
                 transport.abort()  # So that nobody takes what came for the whole.
                 return
             self.write(_answer(failed(), exchange.scope))
-        if not (exchange.finished and exchange.keep_alive) or self._listener.ending:
-            self._close(lingering=self._deaf or not exchange.complete)
+        told = exchange.closes or not exchange.finished
+        if told or self._listener.ending:
+            # A client that meant to go on may have sent more by now. One that was told closes its side soon.
+            self._close(lingering=self._deaf or not exchange.complete or (told and exchange.keep_alive))
         elif self._waiting:
             self._begin(self._waiting.popleft())
         elif self._last:
             self.write(self._refusal)
-            self._close(lingering=self._deaf)
+            self._close(lingering=True)
         else:
             self.deadline = self._loop.time() + (HEAD_SECONDS if self._in_head else IDLE_SECONDS)
 
     def _close(self, *, lingering: bool = False) -> None:
-        """End the connection once what was sent has gone out. `lingering`: the client still sends, and would lose its
-        answer if it were cut off.
+        """End the connection once what was sent has gone out. `lingering`: the client may still send, and would lose
+        its answers if it were cut off.
         """
         self._last = self._deaf = True
         self._waiting.clear()
         self._unsent = self._transport.get_write_buffer_size()
-        hurried = lingering or self._listener.ending
+        hurried = self._listener.ending or (lingering and not self._unsent)
         self.deadline = self._loop.time() + (LINGER_SECONDS if hurried else self._listener.stall_seconds)
         if not lingering:
             self._transport.close()
             return
         self.took()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+        except OSError:  # The client has reset the connection, and nothing was read since.
+            self._transport.abort()
 
     def _look_at_head(self) -> None:
         """A part of a head is there."""
@@ -323,6 +328,8 @@ class Connection(Reader):
 
     def _refuse(self, fault: Exception) -> None:
         """What came is no request, and is answered so, after those before it."""
+        if self._deaf:  # It came behind requests that are dropped.
+            return
         self._last = self._deaf = True
         filling, self._filling = self._filling, None
         if filling is not None and filling is self._current and not filling.held and self._unasked():

@@ -15,7 +15,7 @@ Message = MutableMapping[str, Any]
 
 
 class Exchange:
-    """A request and its answer. `keep_alive`: whether the connection may serve another request after it.
+    """A request and its answer. `keep_alive`: whether the client may send another request after it.
 
     Sending to a client that has left does nothing; `receive` says that it has. An application that knows this server
     finds it as `send.__self__`. Its scope does not refer to it: they would be a cycle, which waits for the collector.
@@ -30,6 +30,7 @@ class Exchange:
         "_told",
         "_waiting",
         "broken",
+        "closes",
         "complete",
         "finished",
         "held",
@@ -61,6 +62,8 @@ class Exchange:
         """Whether something of the answer was given to the connection."""
         self.finished = False
         """Whether the whole answer was given to the connection."""
+        self.closes = False
+        """Whether that said that the connection ends with it."""
 
     def feed(self, chunk: bytes) -> None:
         """A piece of the body has come."""
@@ -155,7 +158,7 @@ class Exchange:
         self.started = True
         if last:
             self.finished = True
-            self.keep_alive = self.keep_alive and not framing.closes
+            self.closes = framing.closes
             if self._waiting:
                 self.wake()
         if data:
