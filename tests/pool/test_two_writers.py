@@ -72,20 +72,18 @@ def test_what_was_undone_is_not_known_after_an_append_that_names_no_trajectory(u
 # By which of the two, what, and of which trajectory.
 acts = st.tuples(
     st.integers(0, 1),
-    st.sampled_from(["step", "step", "bad", "none", "call", "declare", "end", "delete", "undone"]),
-    st.integers(0, 2),
-    st.integers(0, 9),
+    st.sampled_from(["step", "step", "step", "bad", "bad", "call", "declare", "end", "delete", "undone"]),
+    st.integers(0, 1),
+    st.integers(0, 5),
 )
 
 
 def act(pool, kind, trajectory, number):
     """One write; what became of it is checked by what is there at the end."""
     if kind == "step":
-        pool.append_steps([step(trajectory, step_id=f"s{number}", channel=("train", "val")[number % 2])])
+        pool.append_steps([step(trajectory, channel=("train", "val")[number % 2])])
     elif kind == "bad":
         pool.append_steps([step(trajectory, prompt_ids=[-1])])
-    elif kind == "none":
-        pool.append_steps([])
     elif kind == "call":
         said = {"exchange_id": f"e{number}", "trajectory_id": trajectory}
         pool.append_exchange(
@@ -118,7 +116,7 @@ def test_writers_that_take_turns_count_right(engine, request, tmp_path_factory):
     wiped = request.getfixturevalue("postgres_wipe") if engine == "postgres" else None
 
     @settings(max_examples=examples(40) if engine == "sqlite" else 10, deadline=None)
-    @given(st.lists(acts, max_size=14))
+    @given(st.lists(acts, min_size=8, max_size=20))
     def take_turns(written):
         url = f"sqlite:///{tmp_path_factory.mktemp('turns') / 'pool.db'}"
         if wiped is not None:
