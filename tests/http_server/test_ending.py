@@ -10,6 +10,7 @@ from agentworld.http_server.connection import Connection
 from agentworld.http_server.exchange import Exchange
 from agentworld.read_buffer import Reader
 from tests.http_server.serving import OUTER, Recorder, answers, body_of, get, reply, serving, until
+from tests.http_server.test_requests import Loose
 
 
 async def test_what_is_under_way_is_answered_and_idle_connections_end():
@@ -43,6 +44,22 @@ async def test_nobody_is_taken_after_the_end():
         with pytest.raises(ConnectionRefusedError):
             await server.client()
         assert server.listener._sweeping.cancelled()
+
+
+async def test_the_end_waits_for_a_connection_that_was_taken_while_the_last_one_ended():
+    async with serving(Recorder()) as server:
+        first, second = Connection(server.listener), Connection(server.listener)
+        first.connection_made(Loose())
+        ending = asyncio.ensure_future(server.listener.end())
+        await asyncio.sleep(0)
+        first.connection_lost(None)
+        second.connection_made(Loose())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not ending.done()
+        second.connection_lost(None)
+        async with asyncio.timeout(OUTER):
+            await ending
 
 
 async def test_an_answer_that_had_begun_is_the_last_on_its_connection():

@@ -57,6 +57,14 @@ def test_a_body_without_a_length_ends_with_the_connection_for_http_1_0():
     assert framing.piece(b"ab", last=True) == b"ab"
 
 
+@pytest.mark.parametrize(("request_", "status"), [({**NEW, "method": "HEAD"}, 200), (NEW, 204), (NEW, 304)])
+def test_an_answer_without_a_body_says_no_framing(request_, status):
+    lines, framing = lines_of(status=status, request=request_)
+    assert lines == []
+    assert not framing.closes
+    assert framing.piece(b"ab", last=True) == b""
+
+
 def test_there_is_one_date():
     head, _ = framed_head({"status": 200, "headers": [(b"Date", b"some day")]}, NEW, True)
     assert head.lower().count(b"date: ") == 1

@@ -38,6 +38,7 @@ RUN = """
 kept = workers.Workers(count, work, end_seconds)
 status = kept.run(begun)
 assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "the handlers of before"
+assert signal.set_wakeup_fd(-1) == -1, "the descriptor of before"
 sys.exit(status)
 """
 
@@ -123,6 +124,7 @@ def test_a_worker_that_dies_is_started_again_and_leaves_no_zombie():
         assert not any(Path(f"/proc/{pid}").exists() for pid in (first, second))
         assert program.text.count("worker_ended") == 2
         assert program.told(signal.SIGTERM) == 0
+        assert len(program.workers) == 3
 
 
 def test_a_worker_that_lived_for_a_while_is_started_again_without_a_pause():
@@ -130,6 +132,7 @@ def test_a_worker_that_lived_for_a_while_is_started_again_without_a_pause():
         os.kill(program.begun(1), signal.SIGKILL)
         program.begun(2)
         assert program.told(signal.SIGTERM) == 0
+        assert len(program.workers) == 2
 
 
 WAITS = """
@@ -149,6 +152,57 @@ def test_a_worker_that_ends_soon_is_started_again_after_a_pause():
         program.says("waits 99")
         assert program.told(signal.SIGTERM) == 0
         assert len(program.workers) == 1
+
+
+def test_who_is_due_first_is_started_first():
+    pauses = (
+        WAITS
+        + """
+def wait(what, timeout):
+    say(f"waits {timeout}")
+    if timeout is not None:
+        workers.PAUSE = 1e3
+    return waiting(what, timeout)
+
+workers.wait = wait
+workers.SOON, workers.PAUSE, count = 1e9, 1e6, 2
+"""
+    )
+    with Program(pauses) as program:
+        program.begun(2)
+        os.kill(program.workers[0], signal.SIGKILL)
+        program.says("waits 9999")
+        os.kill(program.workers[1], signal.SIGKILL)
+        program.says("waits 999.")
+        assert program.told(signal.SIGTERM) == 0
+
+
+SIGNAL_WHILE_ONE_DIES = (
+    WAITS
+    + """
+def wait(what, timeout):
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return waiting(what, timeout)
+
+workers.wait = wait
+
+def work(): say(f"worker {os.getpid()}")
+def begun(): say("begun")
+"""
+)
+
+
+def test_a_worker_that_ends_with_the_server_is_no_failure():
+    with Program(SIGNAL_WHILE_ONE_DIES) as program:
+        assert program.ended() == 0
+
+
+def test_a_worker_does_not_wake_the_process_that_keeps_it():
+    more = "def work():\n    say(f'wakes {signal.set_wakeup_fd(-1)}')\n    time.sleep(100)\n"
+    with Program(more) as program:
+        program.says("wakes -1\n")
+        assert program.told(signal.SIGTERM) == 0
 
 
 ONE_DIES = """
