@@ -81,14 +81,14 @@ async def test_who_sends_more_while_the_listener_ends_does_not_lose_its_answer()
     gate = asyncio.Event()
 
     async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
         await gate.wait()
-        await reply(send)
+        await send({"type": "http.response.body", "body": b"whole"})
 
     async with connected(app) as (each, transport):
         each.received(memoryview(get()))
         await while_others_run()
-        server = each._listener
-        server.ending = True
+        each._listener.ending = True
         each.end()
         each.received(memoryview(get(b"/more")))
         gate.set()

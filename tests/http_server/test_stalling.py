@@ -146,6 +146,10 @@ async def test_a_body_is_read_on_as_often_as_the_application_takes_of_it():
             assert (transport.pauses, transport.resumes) == (number, number - 1)
             taken.put_nowait(None)
             await until(lambda number=number: transport.resumes == number)
+        each.received(memoryview(b"1\r\na\r\n"))
+        taken.put_nowait(None)
+        await until(lambda: not each._current.held)
+        assert transport.resumes == 3
 
 
 async def test_framing_without_end_is_refused_though_the_application_takes_nothing():
