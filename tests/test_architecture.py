@@ -8,7 +8,7 @@ SOURCE = pathlib.Path(__file__).parent.parent / "src" / "agentworld"
 
 # Top to bottom. A module may import those in earlier lines, and itself.
 LAYERS = [
-    ["errors", "loopback", "timing_wheel", "read_buffer", "syncing"],
+    ["errors", "loopback", "syncing", "timing_wheel", "read_buffer"],
     ["config", "extensions", "http_server"],
     ["records"],
     ["forest"],
