@@ -176,3 +176,13 @@ async def test_a_client_that_resets_the_connection_before_its_answer_ends(monkey
         each.received(memoryview((get() if answered else b"") + b"\0\r\n\r\n"))
         await until(lambda: each._current is None)
         assert transport.aborted
+
+
+async def test_who_asked_for_the_end_and_still_sends_a_body_has_time_to_read_its_answer():
+    async def app(scope, receive, send):
+        await reply(send, 413)
+
+    async with connected(app) as (each, transport):
+        each.received(memoryview(chunked(b"a", headers=[b"Connection: close"])))
+        await until(lambda: each._current is None)
+        assert (transport.closed, transport.ended) == (False, True)
