@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from multiprocessing.queues import Queue
+from statistics import mean
 
 import numpy as np
 
@@ -26,12 +27,14 @@ _LEASES = 200  # timed of each kind and size
 _ROLLOUTS = 4
 _TURNS = 5
 _NEW_IDS = 200
-_SECONDS = 3.0  # that each rate is measured
+_SECONDS = 2.0  # that each rate is measured in each turn
+_TURNS_OF_RATES = 3
 _KINDS = {
     f"a group of {_ROLLOUTS} rollouts of {_TURNS} steps": BatchSpec(method="grpo", groups=1, rollouts=_ROLLOUTS),
     "2 trajectories by chance": BatchSpec(method="reinforce", size=2, order="random", seed=1),
 }
 _RATE = BatchSpec(method="reinforce", size=4)
+_Job = Callable[[str, str, threading.Barrier, "Queue[tuple[str, float]]"], None]
 
 
 def lease(bench: Bench) -> list[Figure]:
@@ -92,15 +95,23 @@ def _timed_leases(pool: Pool, spec: BatchSpec, consumer: str) -> Iterator[float]
 
 
 def _rates(pool: Pool, url: str) -> list[Figure]:
-    alone = _threads(pool, 1, "alone")
-    threads = _threads(pool, CONSUMERS, "threads")
-    processes, waited = _processes(url, CONSUMERS)
+    ways: dict[str, Callable[[str], float]] = {
+        "one-thread": lambda consumer: _threads(pool, 1, consumer),
+        "threads": lambda consumer: _threads(pool, CONSUMERS, consumer),
+        "one-process": lambda consumer: _processes(url, [_consume], consumer)[0],
+        "processes": lambda consumer: _processes(url, [_consume] * CONSUMERS, consumer)[0],
+    }
+    # By turns, as the machine may change its speed. Each name has all there is before it.
+    rates = [[rate(f"{name}-{turn}") for name, rate in ways.items()] for turn in range(_TURNS_OF_RATES)]
+    alone, threads, process, processes = (mean(each) for each in zip(*rates, strict=True))
+    _, waited = _processes(url, [*[_consume] * CONSUMERS, _write], "beside-a-writer")
     return [
-        Figure(name=f"leases of {_RATE.size} trajectories, acknowledged: 1 consumer", value=alone, unit="a second"),
-        Figure(name=f"{CONSUMERS} consumers of one name, in threads", value=threads, unit="a second"),
-        Figure(name=f"{CONSUMERS} consumers of one name, in processes", value=processes, unit="a second"),
+        Figure(name=f"leases of {_RATE.size} trajectories, acknowledged: 1 thread", value=alone, unit="a second"),
+        Figure(name=f"{CONSUMERS} threads, consumers of one name", value=threads, unit="a second"),
+        Figure(name="1 process", value=process, unit="a second"),
+        Figure(name=f"{CONSUMERS} processes, consumers of one name", value=processes, unit="a second"),
         Figure(name=f"{CONSUMERS} threads beside 1", value=threads / alone, unit="times", required=1),
-        Figure(name=f"{CONSUMERS} processes beside 1", value=processes / alone, unit="times", required=1),
+        Figure(name=f"{CONSUMERS} processes beside 1", value=processes / process, unit="times", required=1),
         Figure(
             name=f"longest write of another process beside {CONSUMERS}, its wait for the lock included",
             value=waited,
@@ -148,13 +159,14 @@ def _lease_until(pool: Pool, consumer: str, until: float) -> float:
     return done / (ended - began) if done else 0.0
 
 
-def _processes(url: str, count: int) -> tuple[float, float]:
-    """Leases a second of `count` processes, and the longest write of one more in milliseconds."""
+def _processes(url: str, jobs: Sequence[_Job], consumer: str) -> tuple[float, float]:
+    """Leases a second of processes with these jobs, which share a consumer's name, and the longest write of one of them
+    in milliseconds.
+    """
     context = multiprocessing.get_context("spawn")
     results: Queue[tuple[str, float]] = context.Queue()
-    start = context.Barrier(count + 1)
-    jobs: list[Callable[..., None]] = [*[_consume] * count, _write]
-    workers = [context.Process(target=job, args=(url, start, results)) for job in jobs]
+    start = context.Barrier(len(jobs))
+    workers = [context.Process(target=job, args=(url, consumer, start, results)) for job in jobs]
     for worker in workers:
         worker.start()
     found = [results.get(timeout=120) for _ in workers]
@@ -162,19 +174,19 @@ def _processes(url: str, count: int) -> tuple[float, float]:
         worker.join()
     return (
         sum(value for kind, value in found if kind == "leases"),
-        max(value for kind, value in found if kind == "write"),
+        max((value for kind, value in found if kind == "write"), default=0.0),
     )
 
 
-def _consume(url: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
+def _consume(url: str, consumer: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
     pool = open_store(url)
-    _lease_once(pool, "processes")
+    _lease_once(pool, consumer)
     start.wait(60)
-    results.put(("leases", _lease_until(pool, "processes", time.monotonic() + _SECONDS)))
+    results.put(("leases", _lease_until(pool, consumer, time.monotonic() + _SECONDS)))
     pool.close()
 
 
-def _write(url: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
+def _write(url: str, consumer: str, start: threading.Barrier, results: Queue[tuple[str, float]]) -> None:
     pool = open_store(url)
     pool.set_paused(False)
     start.wait(60)
