@@ -30,29 +30,24 @@ _TURNS = 5
 _NEW_IDS = 200
 _SECONDS = 2.0  # that each rate is measured in each turn
 _TURNS_OF_RATES = 3
-_KINDS = {
-    f"a group of {_ROLLOUTS} rollouts of {_TURNS} steps": BatchSpec(method="grpo", groups=1, rollouts=_ROLLOUTS),
-    "2 trajectories by chance": BatchSpec(method="reinforce", size=2, order="random", seed=1),
-}
 _RATE = BatchSpec(method="reinforce", size=4)
 _Job = Callable[[str, str, threading.Barrier, "Queue[tuple[str, float]]"], None]
 
 
 def lease(bench: Bench) -> list[Figure]:
     """P95 of a lease with all that it holds; rates by consumers of one name, in threads and in processes."""
-    with contextlib.ExitStack() as stack:
-        urls = [stack.enter_context(bench.place()) for _ in range(2)]
-        pools = [stack.enter_context(contextlib.closing(open_store(url))) for url in urls]
-        for pool, size in zip(pools, (SMALL, bench.large), strict=True):
-            _prepare(pool, size, bench.seed)
-        # By turns, as the machine may change its speed.
-        took = {
-            name: list(zip(*(_timed_leases(pool, spec, f"timed-{number}") for pool in pools), strict=True))
-            for number, (name, spec) in enumerate(_KINDS.items())
-        }
-        figures = _rates(pools[1], urls[1])
-    for name, pairs in took.items():
-        small, large = (float(value) for value in np.percentile(pairs, 95, axis=0))
+    figures: list[Figure] = []
+    for name, (spec, prepare) in _KINDS.items():
+        with contextlib.ExitStack() as stack:
+            urls = [stack.enter_context(bench.place()) for _ in range(2)]
+            pools = [stack.enter_context(contextlib.closing(open_store(url))) for url in urls]
+            for pool, size in zip(pools, (SMALL, bench.large), strict=True):
+                prepare(pool, size, bench.seed)
+            # By turns, as the machine may change its speed.
+            took = list(zip(*(_timed_leases(pool, spec, "timed") for pool in pools), strict=True))
+            if prepare is _with_groups:
+                figures += _rates(pools[1], urls[1])
+        small, large = (float(value) for value in np.percentile(took, 95, axis=0))
         figures.append(Figure(name=f"P95 of a lease: {name}", value=large, unit="ms", required=20, better="less"))
         figures.append(
             Figure(
@@ -62,7 +57,7 @@ def lease(bench: Bench) -> list[Figure]:
     return figures
 
 
-def _prepare(pool: Pool, size: int, seed: int) -> None:
+def _with_groups(pool: Pool, size: int, seed: int) -> None:
     """Groups with content, which are the oldest and so are leased first, and rows up to the size."""
     count = (_LEASES + 2) * _ROLLOUTS
     made = islice(tool_trajectories(_LEASES + 2, _ROLLOUTS, _TURNS, _NEW_IDS, seed, texts=False), count)
@@ -79,6 +74,23 @@ def _prepare(pool: Pool, size: int, seed: int) -> None:
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(add, enumerate(made)))
     fill(pool, max(0, size - count * _TURNS), seed)
+
+
+def _alike(pool: Pool, size: int, seed: int) -> None:
+    """Rows alone, so that whatever chance takes is of one kind, however large the pool is."""
+    fill(pool, size, seed, _TURNS)
+
+
+_KINDS: dict[str, tuple[BatchSpec, Callable[[Pool, int, int], None]]] = {
+    f"a group of {_ROLLOUTS} rollouts of {_TURNS} steps": (
+        BatchSpec(method="grpo", groups=1, rollouts=_ROLLOUTS),
+        _with_groups,
+    ),
+    f"2 trajectories of {_TURNS} steps without content, by chance": (
+        BatchSpec(method="reinforce", size=2, order="random", seed=1),
+        _alike,
+    ),
+}
 
 
 def _timed_leases(pool: Pool, spec: BatchSpec, consumer: str) -> Iterator[float]:
