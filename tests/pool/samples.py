@@ -1,6 +1,8 @@
 """Records that tests of pools begin from."""
 
+import contextlib
 import itertools
+import threading
 
 from agentworld.records import Message, NewTrajectory, Policy, Step
 
@@ -23,6 +25,17 @@ def step(trajectory_id="t", **changes):
         **changes,
     }
     return Step(**values)
+
+
+@contextlib.contextmanager
+def writer_held(pool):
+    """The writing thread has a transaction of its own meanwhile: what is submitted inside is together in the next one."""
+    begun, gate = threading.Event(), threading.Event()
+    held = pool._writer.submit(lambda txn: (begun.set(), gate.wait(100)))
+    assert begun.wait(100)
+    yield
+    gate.set()
+    held.result(100)
 
 
 def finished(pool, trajectory_id, *, reward=None, steps=1, status="finished", step_changes=None, **settings):

@@ -1,7 +1,6 @@
 """The engine under the shared statements: rows, savepoints, many rows at once, values, limits."""
 
 import math
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +16,7 @@ from agentworld.pool.sql.group_time import GroupTime
 from agentworld.pool.sql.statements import compiled, parameter, sql
 from agentworld.records import BatchSpec
 
-from .samples import ids, step
+from .samples import ids, step, writer_held
 
 _c, _e = schema.counters, schema.events
 ADD = sql(insert(_c).values(name=parameter("name"), value=parameter("value")))
@@ -207,7 +206,6 @@ def test_a_fault_in_what_was_foreseen_leaves_the_transaction_to_others(postgres_
 
 def test_a_fault_in_what_was_trusted_ends_the_transaction_for_everyone_in_it(postgres_pool, monkeypatch):
     monkeypatch.setattr(GroupTime, "after_waiting", lambda *_: 60.0)  # So that all of them are in one transaction.
-    gate = threading.Event()
 
     def trusted(txn):
         txn.connection.trust()
@@ -215,9 +213,9 @@ def test_a_fault_in_what_was_trusted_ends_the_transaction_for_everyone_in_it(pos
         txn.execute(ADD, {"name": "x-trusted", "value": 2})  # A fault, once it is sent.
 
     for after in ([], [lambda txn: add(txn, "x-after")]):
-        gate.clear()
-        futures = [postgres_pool._writer.submit(one) for one in (lambda txn: gate.wait(100), trusted, *after)]
-        gate.set()
+        with writer_held(postgres_pool):
+            before = postgres_pool._writer.submit(lambda txn: add(txn, "x-before"))
+            futures = [before, *(postgres_pool._writer.submit(one) for one in (trusted, *after))]
         for future in futures:
             with pytest.raises(PoolError):
                 future.result(100)

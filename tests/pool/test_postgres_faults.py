@@ -1,7 +1,5 @@
 """PostgreSQL that goes away, is full, or may only be read: clear errors, nothing half written, and it goes on after."""
 
-import threading
-
 import pytest
 
 from agentworld.errors import PoolError, PoolFullError
@@ -12,7 +10,7 @@ from agentworld.records import BatchSpec
 from tests.postgres_server import FAST, PostgresServer
 from tests.power.survivors import listed
 
-from .samples import finished, ids, step
+from .samples import finished, ids, step, writer_held
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +43,11 @@ def disconnect(server, url):
 def test_a_transaction_whose_connection_is_lost_is_told_to_all_in_it_and_leaves_nothing(server, url, pool, monkeypatch):
     monkeypatch.setattr(GroupTime, "after_waiting", lambda *_: 60.0)  # So that all of them are in one transaction.
     pool.append_steps([step("t", step_id="before")])
-    gate = threading.Event()
-    waiting = pool._writer.submit(lambda txn: gate.wait(100))
-    first = pool.submit_steps([step("t", step_id="a", prompt_ids=list(range(500)))])
-    cut = pool._writer.submit(lambda txn: disconnect(server, url))
-    last = pool.submit_steps([step("t", step_id="b", prompt_ids=list(range(500)))])
-    gate.set()
-    for future in (waiting, first, cut, last):
+    with writer_held(pool):
+        first = pool.submit_steps([step("t", step_id="a", prompt_ids=list(range(500)))])
+        cut = pool._writer.submit(lambda txn: disconnect(server, url))
+        last = pool.submit_steps([step("t", step_id="b", prompt_ids=list(range(500)))])
+    for future in (first, cut, last):
         with pytest.raises(PoolError) as caught:
             future.result(60)
         assert caught.value.hint

@@ -207,14 +207,14 @@ def test_settings_that_make_no_sense_are_refused(field):
 def test_a_checkpoint_whose_folder_cannot_be_synced_does_not_stay(tmp_path, monkeypatch):
     trainer = Trainer(tiny_model(), GRPO, tmp_path)
     trainer.save()
-    sync = checkpoint_module._sync
+    sync = checkpoint_module.sync
 
     def failing(path):
         if path == tmp_path:
             raise OSError(errno.EIO, "Input/output error")
         sync(path)
 
-    monkeypatch.setattr(checkpoint_module, "_sync", failing)
+    monkeypatch.setattr(checkpoint_module, "sync", failing)
     with pytest.raises(AgentWorldError, match="checkpoint-000002 could not be written: Input/output error"):
         trainer.save()
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000001"]
