@@ -29,7 +29,7 @@ def step(trajectory_id="t", **changes):
 
 @contextlib.contextmanager
 def writer_held(pool):
-    """The writing thread has a transaction of its own meanwhile: what is submitted inside is together in the next one."""
+    """The writing thread has a transaction of its own: what is submitted inside is together in the next one."""
     begun, gate = threading.Event(), threading.Event()
     held = pool._writer.submit(lambda txn: (begun.set(), gate.wait(100)))
     assert begun.wait(100)
