@@ -25,6 +25,7 @@ from agentworld.testing.workload import tool_trajectories
 
 CONSUMERS = 8
 _LEASES = 200  # timed of each kind and size
+_MOST_GROUPS = 1_200
 _ROLLOUTS = 4
 _TURNS = 5
 _NEW_IDS = 200
@@ -58,9 +59,12 @@ def lease(bench: Bench) -> list[Figure]:
 
 
 def _with_groups(pool: Pool, size: int, seed: int) -> None:
-    """Groups with content, which are the oldest and so are leased first, and rows up to the size."""
-    count = (_LEASES + 2) * _ROLLOUTS
-    made = islice(tool_trajectories(_LEASES + 2, _ROLLOUTS, _TURNS, _NEW_IDS, seed, texts=False), count)
+    """Groups with content, which are the oldest and so are leased first, and rows up to the size. Of a large pool they
+    are enough for as long as a rate is measured, as rows alone are leased at another one.
+    """
+    groups = max(_LEASES + 2, min(_MOST_GROUPS, size // (2 * _ROLLOUTS * _TURNS)))
+    count = groups * _ROLLOUTS
+    made = islice(tool_trajectories(groups, _ROLLOUTS, _TURNS, _NEW_IDS, seed, texts=False), count)
 
     def add(numbered: tuple[int, Sequence[object]]) -> None:
         number, steps = numbered
