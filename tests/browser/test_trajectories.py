@@ -47,11 +47,17 @@ def rows(page):
     return page.locator(".rows .row:not(.head)")
 
 
-def test_the_caret_stays_with_who_types_on_before_the_next_frame(server, visit):
+def offered_readiness(visit, server):
+    """The list, and its filter in which the beginning of a field was typed, which is offered by now."""
     page = visit(server, "/trajectories").page
     search = page.get_by_role("combobox", name="Filter")
     search.press_sequentially("rea")
     page.get_by_role("option").filter(has_text="readiness").first.wait_for()
+    return page, search
+
+
+def test_the_caret_stays_with_who_types_on_before_the_next_frame(server, visit):
+    page, search = offered_readiness(visit, server)
     page.evaluate("() => { window.late = []; window.requestAnimationFrame = (call) => window.late.push(call) }")
     search.press("Enter")
     search.press_sequentially("=")
@@ -62,10 +68,7 @@ def test_the_caret_stays_with_who_types_on_before_the_next_frame(server, visit):
 
 
 def test_a_filter_is_completed_corrected_and_saved(server, visit):
-    page = visit(server, "/trajectories").page
-    search = page.get_by_role("combobox", name="Filter")
-    search.press_sequentially("rea")
-    page.get_by_role("option").filter(has_text="readiness").first.wait_for()
+    page, search = offered_readiness(visit, server)
     search.press("Enter")
     assert search.input_value() == "readiness "
     search.press_sequentially("== ")

@@ -7,7 +7,7 @@ import pytest
 
 from agentworld.http_server import connection
 from tests.http_server.serving import Recorder, body_of, chunked, get, reply, until
-from tests.http_server.test_stalling import NEVER, connected, while_others_run
+from tests.http_server.test_stalling import NEVER, begun_until, connected, while_others_run
 
 
 @pytest.mark.parametrize("lingering", [False, True])
@@ -79,13 +79,7 @@ async def test_an_application_that_does_not_wait_for_the_client_is_cut_off():
 
 async def test_who_sends_more_while_the_listener_ends_does_not_lose_its_answer():
     gate = asyncio.Event()
-
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await gate.wait()
-        await send({"type": "http.response.body", "body": b"whole"})
-
-    async with connected(app) as (each, transport):
+    async with connected(begun_until(gate)) as (each, transport):
         each.received(memoryview(get()))
         await while_others_run()
         each._listener.ending = True

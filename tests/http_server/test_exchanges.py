@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.http_server.serving import Recorder, answers, body_of, chunked, get, post, reply, serving, until
-from tests.http_server.test_stalling import connected, while_others_run
+from tests.http_server.test_stalling import begun_until, connected, while_others_run
 
 
 async def test_pieces_that_come_at_once_are_all_told():
@@ -143,13 +143,7 @@ async def test_an_application_that_fails_within_its_answer(headers):
 
 async def test_an_answer_that_had_begun_before_garbage_came_is_read_to_its_end():
     gate = asyncio.Event()
-
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await gate.wait()
-        await send({"type": "http.response.body", "body": b"whole"})
-
-    async with connected(app) as (each, transport):
+    async with connected(begun_until(gate)) as (each, transport):
         each.received(memoryview(get()))
         await while_others_run()
         each.received(memoryview(b"\0\0\0\r\n\r\n"))

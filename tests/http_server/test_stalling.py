@@ -99,6 +99,17 @@ class Filled(Loose):
         self.closed = self.aborted = True
 
 
+def begun_until(gate):
+    """An application whose answer begins at once, and comes whole once the gate is open."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await gate.wait()
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    return app
+
+
 @asynccontextmanager
 async def connected(app, stall_seconds=50.0):
     async with serving(app, stall_seconds) as server:
