@@ -1,8 +1,10 @@
 """The pool's file and its lock file while others remove, replace or hold them."""
 
 import contextlib
+import os
 import shutil
 import threading
+import time
 
 import pytest
 
@@ -22,6 +24,15 @@ def remove(folder, *names):
 
 def waiting_threads():
     return [thread for thread in threading.enumerate() if thread.name == "agentworld-pool-lock"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left():
+    """All threads that wait for a lock have ended with what they waited for."""
+    yield
+    for thread in waiting_threads():
+        thread.join(100)
+    assert waiting_threads() == []
 
 
 @pytest.fixture
@@ -199,6 +210,92 @@ def test_one_thread_waits_however_often_a_lock_is_waited_for(lock_path):
     second.close()
     thread.join(100)
     assert waiting_threads() == []
+
+
+def waited_for(lock, holder, work, release=None):
+    """Run `work` under the lock, which the holder lets go of once it is waited for."""
+    holder.acquire()
+
+    def let_go():
+        while lock._waiting is None:
+            time.sleep(0.001)
+        (release or holder.release)()
+
+    other = threading.Thread(target=let_go)
+    other.start()
+    try:
+        lock.run(work)
+    finally:
+        other.join()
+
+
+def test_who_waited_for_the_lock_does_the_work(lock_path):
+    holder, second = FileLock(lock_path), FileLock(lock_path, 20)
+    threads = []
+
+    def work():
+        threads.append(threading.current_thread())
+        second.release()
+
+    second.run(work)
+    waited_for(second, holder, work)
+    with holder:  # It was let go of.
+        pass
+    assert threads == [threading.main_thread(), *waiting_threads()]
+    holder.close()
+    second.close()
+
+
+def test_a_fault_of_the_work_is_raised_where_it_was_asked_for(lock_path):
+    holder, second = FileLock(lock_path), FileLock(lock_path, 20)
+
+    def fail():
+        second.release()
+        raise ValueError("not today")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not today"):
+            waited_for(second, holder, fail)
+    done = []
+    waited_for(second, holder, lambda: [done.append(True), second.release()])
+    assert done == [True]
+    holder.close()
+    second.close()
+
+
+def test_work_that_waited_for_too_long_is_never_done(lock_path):
+    holder, late = FileLock(lock_path), FileLock(lock_path, 0.01)
+    done = []
+    with holder:
+        for number in range(2):
+            with pytest.raises(PoolError):
+                late.run(lambda number=number: done.append(number))
+    with late:
+        pass
+    assert done == []
+    holder.close()
+    late.close()
+
+
+def test_work_under_a_lock_file_that_was_replaced_is_done_under_the_new_one(lock_path):
+    holder, second = FileLock(lock_path), FileLock(lock_path, 20)
+    found = []
+
+    def work():
+        with contextlib.closing(FileLock(lock_path, 0.01)) as third, pytest.raises(PoolError), third:
+            pass
+        found.append(os.fstat(second.descriptor).st_ino == lock_path.stat().st_ino)
+        second.release()
+
+    def replace():
+        lock_path.unlink()
+        lock_path.touch()
+        holder.release()
+
+    waited_for(second, holder, work, replace)
+    assert found == [True]
+    holder.close()
+    second.close()
 
 
 def test_readers_need_no_lock(hasty, lock_path):

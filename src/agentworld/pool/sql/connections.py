@@ -106,6 +106,11 @@ class WriteSession(abc.ABC):
         that of them no more than one is ever before a writer that is not.
         """
 
+    def run(self, work: Callable[[Connection], None], *, patient: bool = False) -> None:
+        """Call `work` within a `transaction`, which it commits; perhaps by another thread, while this one waits."""
+        with self.transaction(patient=patient) as connection:
+            work(connection)
+
     def counted(self, changes: Mapping[str, int]) -> None:
         """What the transaction adds to the counters, which it has written; told before the commit."""
         return

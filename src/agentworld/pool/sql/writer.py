@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from agentworld.errors import AgentWorldError, PoolError
-from agentworld.pool.sql.connections import Database, WriteSession
+from agentworld.pool.sql.connections import Connection, Database, WriteSession
 from agentworld.pool.sql.group_time import GroupTime
 from agentworld.pool.sql.lingering import STEP_SECONDS, Lingering
 from agentworld.pool.sql.transaction import Transaction
@@ -57,6 +58,15 @@ class _Pending(Generic[T]):
             self.error = outcome
         else:
             self.outcome = outcome
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is written in one transaction: as many as are `done` of what is waiting. `has_events`: these are told of."""
+
+    waiting: list[_Pending[Any]]
+    done: int = 0
+    has_events: bool = False
 
 
 class Writer:
@@ -167,32 +177,34 @@ class Writer:
         """Write from the front of `waiting` in one transaction, and take out what was written or has failed; returns
         how many that are.
         """
-        done = 0
-        has_events = False
+        group = _Group(waiting)
         try:
-            with self._session.transaction(patient=all(each.patient for each in waiting)) as connection:
-                self._gather(waiting)  # What came while it waited for the lock goes along.
-                transaction = Transaction(connection, self._clock())
-                try:
-                    done = self._transact(transaction, waiting)
-                    self._session.counted(transaction.write_counters())
-                    self._session.commit(transaction.has_events())
-                    has_events = transaction.has_events()
-                except BaseException:
-                    transaction.undo_all()
-                    raise
+            self._session.run(partial(self._fill, group), patient=all(each.patient for each in waiting))
         except BaseException as error:
             # Nothing of the transaction is kept, so everyone in it must hear.
             fault = self._database.as_error(error) if isinstance(error, Exception) else error
-            done = done or len(waiting)
-            for pending in waiting[:done]:
+            group.done = group.done or len(waiting)
+            for pending in waiting[: group.done]:
                 pending.error = fault
-        finished, waiting[:] = waiting[:done], waiting[done:]
+        finished, waiting[:] = waiting[: group.done], waiting[group.done :]
         for pending in finished:
             pending.finish()
-        if has_events:
+        if group.has_events:
             self._tell()
         return len(finished)
+
+    def _fill(self, group: _Group, connection: Connection) -> None:
+        """Write from the front of the group in the open transaction, and commit it."""
+        self._gather(group.waiting)  # What came while it waited for the lock goes along.
+        transaction = Transaction(connection, self._clock())
+        try:
+            group.done = self._transact(transaction, group.waiting)
+            self._session.counted(transaction.write_counters())
+            self._session.commit(transaction.has_events())
+            group.has_events = transaction.has_events()
+        except BaseException:
+            transaction.undo_all()
+            raise
 
     def _transact(self, transaction: Transaction, waiting: list[_Pending[Any]]) -> int:
         """Run operations until the group's time is up, so that other processes wait briefly; returns how many."""

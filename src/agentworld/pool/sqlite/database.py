@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -109,6 +109,23 @@ class SqliteDatabase(Database):
     def enter(self) -> None:
         """As `exclusive` begins."""
         self.lock.acquire()  # It looks too, before it would make its file anew in a folder that was cleared.
+        self._entered()
+
+    def run_exclusive(self, work: Callable[[], None]) -> None:
+        """As `enter`, then `work`, which calls `leave`; by another thread where the lock has to be waited for."""
+
+        def entered() -> None:
+            self._entered()
+            work()
+
+        self.lock.run(entered)
+
+    def leave(self) -> None:
+        """As `exclusive` ends."""
+        self.lock.release()
+
+    def _entered(self) -> None:
+        """What is to be looked at once the lock is held; let go of where it raises."""
         try:
             self.check_in_place()
             if self._marked != self.lock.opened and self._log is not None:
@@ -116,10 +133,6 @@ class SqliteDatabase(Database):
         except BaseException:
             self.lock.release()
             raise
-
-    def leave(self) -> None:
-        """As `exclusive` ends."""
-        self.lock.release()
 
     def _mark(self) -> None:
         with translated(self.path):

@@ -14,21 +14,23 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from agentworld.errors import PoolError, PoolFullError
 
 LOCK_SECONDS = 30.0
+_Work = Callable[[], bool]
 
 
 class FileLock:
     """An exclusive lock on PATH, one holder among all processes and threads with their own FileLock.
 
-    Used by one thread at a time. PoolError where it is not free within `seconds`. A lock file that was removed or
-    replaced is opened anew, so that processes that start later meet the same lock. `look` is called before the lock is
-    waited for and before its file is made anew; what it raises ends the attempt. `descriptor` is that of the file while
-    the lock is held, the `opened`th one.
+    Used by one thread at a time, for which its own thread may work meanwhile. PoolError where it is not free within
+    `seconds`. A lock file that was removed or replaced is opened anew, so that processes that start later meet the same
+    lock. `look` is called before the lock is waited for and before its file is made anew; what it raises ends the
+    attempt. `descriptor` is that of the file while the lock is held, the `opened`th one.
     """
 
     def __init__(self, path: Path, seconds: float = LOCK_SECONDS) -> None:
@@ -50,20 +52,17 @@ class FileLock:
 
     def acquire(self) -> None:
         """Have the lock."""
+        self.run(_nothing)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Have the lock and call `work`, which lets go of it; return or raise as that does.
+
+        Where the lock is not free at once, the thread that waits for it does the work: others wait for the lock, so
+        nothing is to happen between its coming and the work, such as the waking of another thread.
+        """
         deadline = time.monotonic() + self._seconds
-        while True:
-            self._acquire(deadline)
-            try:
-                if self._is_in_place():
-                    return
-                # Whoever comes now opens another file, so what is held here keeps nobody out.
-                self.look()
-                fresh = self._open()
-            except BaseException:
-                self.release()
-                raise
-            lost, self.descriptor = self.descriptor, fresh
-            os.close(lost)
+        while not self._run(partial(self._begin, work), deadline):
+            pass
 
     def release(self) -> None:
         """Let go of the lock."""
@@ -83,7 +82,7 @@ class FileLock:
         if self.descriptor >= 0:
             os.close(self.descriptor)
 
-    def _acquire(self, deadline: float) -> None:
+    def _run(self, work: _Work, deadline: float) -> bool:
         if self._waiting is not None:
             self.look()
             if not self._is_in_place():
@@ -91,22 +90,43 @@ class FileLock:
                 self._waiting.abandon()
                 self._end_thread()
                 self._waiting, self.descriptor = None, fresh
-        if self._waiting is None or not self._waiting.want_again():
+        if self._waiting is None or not self._waiting.want_again(work):
             self._waiting = None
             try:
                 fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
             except BlockingIOError:
                 self.look()
                 if self._thread is None:
                     self._thread = _Thread()
-                self._waiting = _Waiting(self.descriptor, self._thread)
-        if not self._waiting.get(deadline - time.monotonic()):
+                self._waiting = _Waiting(self.descriptor, self._thread, work)
+            else:
+                return work()
+        waiting = self._waiting
+        if not waiting.begins(deadline - time.monotonic()):
             raise PoolError(
                 f"the lock file {self.path} was held by another process for {self._seconds:g} s; nothing was written",
                 hint=f"Continue or end its holder, which may be stopped: `lsof {self.path}` names who has it open",
             )
         self._waiting = None
+        return waiting.outcome()
+
+    def _begin(self, work: Callable[[], None]) -> bool:
+        """Call `work` now that the lock is held; False where that is the lock of a file that is no longer in place."""
+        try:
+            is_in_place = self._is_in_place()
+            if not is_in_place:
+                # Whoever comes now opens another file, so what is held here keeps nobody out.
+                self.look()
+                fresh = self._open()
+        except BaseException:
+            self.release()
+            raise
+        if is_in_place:
+            work()
+            return True
+        lost, self.descriptor = self.descriptor, fresh
+        os.close(lost)
+        return False
 
     def _end_thread(self) -> None:
         if self._thread is not None:
@@ -157,53 +177,74 @@ class _Thread:
 
 
 class _Waiting:
-    """A wait in the kernel's queue by another thread, since flock itself waits without limit.
+    """A wait in the kernel's queue by another thread, since flock itself waits without limit, and the work after it.
 
     After a wait that took too long the thread stays where it is, and the next attempt waits for the same one: its place
     in the queue is kept, and threads do not pile up. What it gets while nobody wants it, it lets go of at once.
     """
 
-    def __init__(self, descriptor: int, thread: _Thread) -> None:
+    def __init__(self, descriptor: int, thread: _Thread, work: _Work) -> None:
         self._descriptor = descriptor
         self._guard = threading.Lock()
         self._ended = threading.Event()
-        self._wanted = True
+        self._work: _Work | None = work  # None while nobody wants the lock
+        self._begun = False
         self._close = False
-        self._error: OSError | None = None
+        self._outcome: bool | BaseException = False
         thread.do(self._wait)
 
-    def get(self, seconds: float) -> bool:
-        """Whether the lock is held now; False where it was not to be had in time."""
-        self._ended.wait(seconds)
-        with self._guard:
-            if not self._ended.is_set():
-                self._wanted = False
-                return False
-        if self._error is not None:
-            raise self._error
-        return True
+    def begins(self, seconds: float) -> bool:
+        """Whether the work has begun by then; nobody wants the lock any more where it has not."""
+        try:
+            if self._ended.wait(seconds):
+                return True
+        finally:
+            with self._guard:
+                if not (self._begun or self._ended.is_set()):
+                    self._work = None
+        return self._begun
 
-    def want_again(self) -> bool:
-        """Whether the thread still waits, and what it gets is now for the caller."""
+    def outcome(self) -> bool:
+        """What the work, which has begun, returns or raises."""
+        self._ended.wait()
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome
+
+    def want_again(self, work: _Work) -> bool:
+        """Whether the thread still waits, and does this work then."""
         with self._guard:
-            self._wanted = not self._ended.is_set()
-            return self._wanted
+            if self._ended.is_set():
+                return False
+            self._work = work
+            return True
 
     def abandon(self) -> None:
         """Close the descriptor, once the thread has ended."""
         with self._guard:
-            self._wanted, self._close = False, True
+            self._work, self._close = None, True
             if self._ended.is_set():
                 os.close(self._descriptor)
 
     def _wait(self) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            is_held = True
         except OSError as error:
-            self._error = error
+            self._outcome, is_held = error, False
         with self._guard:
-            if self._close:
-                os.close(self._descriptor)
-            elif not self._wanted:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            self._ended.set()
+            work = self._work
+            self._begun = work is not None
+            if work is None:
+                if self._close:
+                    os.close(self._descriptor)
+                elif is_held:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                self._ended.set()
+                return
+        if is_held:
+            try:
+                self._outcome = work()
+            except BaseException as error:
+                self._outcome = error
+        self._ended.set()

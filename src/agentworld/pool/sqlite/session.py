@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -49,11 +49,30 @@ class SqliteWriteSession(WriteSession):
         """See WriteSession. One that is `patient` lets others have the lock while it waits for the disk."""
         return _Open(self, not patient)
 
+    def run(self, work: Callable[[Connection], None], *, patient: bool = False) -> None:
+        """See WriteSession."""
+        asked = time.monotonic()
+
+        def transact() -> None:
+            self.waited = time.monotonic() - asked
+            connection = self._begin(not patient)
+            try:
+                work(connection)
+            except BaseException:
+                self.end(failed=True)
+                raise
+            self.end(failed=False)
+
+        self._database.run_exclusive(transact)
+
     def begin(self, waits_for_disk: bool) -> SqliteConnection:
         """Take the lock and begin a transaction, which `commit` or `end` ends."""
-        begin = time.monotonic()
+        asked = time.monotonic()
         self._database.enter()
-        self.waited = time.monotonic() - begin
+        self.waited = time.monotonic() - asked
+        return self._begin(waits_for_disk)
+
+    def _begin(self, waits_for_disk: bool) -> SqliteConnection:
         try:
             if waits_for_disk != self._waits_for_disk:
                 self._raw.execute(f"PRAGMA synchronous = {'FULL' if waits_for_disk else 'NORMAL'}")
