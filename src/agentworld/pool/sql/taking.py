@@ -201,6 +201,8 @@ def _set_aside(txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attem
 
 def _foresee(txn: Transaction, wanted: Plan, knowledge: Knowledge, turn: Attempt, most: int) -> None:
     """Ask at once what an attempt asks where nothing has expired and nothing new is to be pulled."""
+    if not txn.connection.works_ahead:
+        return
     scope = wanted.scope
     asked = [
         batch_rows.ask_expired(txn.now, _EXPIRED_AT_ONCE),
