@@ -128,6 +128,15 @@ def test_threads_of_one_process_read_their_batches_one_after_the_other(store, mo
     assert most == [1] * WAITING
 
 
+def test_others_have_the_processor_between_the_statements_that_read_a_batch_in_this_process(store, monkeypatch):
+    finished(store, "t", reward=1.0)
+    said = []
+    monkeypatch.setattr(batch_reading, "_give_way", lambda: said.append(1))
+    assert keys(store.lease(BatchSpec(method="reinforce", size=1), "c")) == ["t"]
+    # Steps and trajectories at the least; a server of its own has its own processes.
+    assert len(said) == 0 if store._database.works_elsewhere else len(said) >= 2
+
+
 def test_each_acknowledgement_has_an_outcome_of_its_own(store, clock):
     for number in range(4):
         finished(store, f"t{number}", reward=1.0)
