@@ -263,6 +263,27 @@ def test_a_fault_of_the_work_is_raised_where_it_was_asked_for(lock_path):
     second.close()
 
 
+def test_a_lock_that_is_closed_while_its_own_thread_works_is_let_go_of_after(lock_path):
+    holder, second = FileLock(lock_path), FileLock(lock_path, 20)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        goes_on.wait(100)
+
+    other = threading.Thread(target=waited_for, args=(second, holder, work))
+    other.start()
+    assert begun.wait(100)
+    second.close()
+    goes_on.set()
+    other.join(100)
+    for thread in waiting_threads():
+        thread.join(100)
+    with FileLock(lock_path, 0):
+        pass
+    holder.close()
+
+
 def test_work_that_waited_for_too_long_is_never_done(lock_path):
     holder, late = FileLock(lock_path), FileLock(lock_path, 0.01)
     done = []

@@ -207,9 +207,13 @@ class _Waiting:
     def outcome(self) -> bool:
         """What the work, which has begun, returns or raises."""
         self._ended.wait()
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return self._outcome
+        outcome, self._outcome = self._outcome, False
+        try:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
+        finally:
+            del outcome  # An error holds this frame, which would hold the error.
 
     def want_again(self, work: _Work) -> bool:
         """Whether the thread still waits, and does this work then."""
@@ -247,4 +251,7 @@ class _Waiting:
                 self._outcome = work()
             except BaseException as error:
                 self._outcome = error
-        self._ended.set()
+        with self._guard:
+            if self._close:
+                os.close(self._descriptor)
+            self._ended.set()
